@@ -1,0 +1,29 @@
+//! Where events and state live.
+//!
+//! Two ideas, a log per topic and a small keyed state with expiry, and one door in:
+//! [`Engine::commit`]. The contract is [`contract`], and it is executable: `conformance` holds it
+//! as tests that every engine and every wrapper runs in full.
+//!
+//! | engine | for |
+//! |---|---|
+//! | [`memory`] | tests, and buses that may forget |
+//! | [`disk`] | the default: a write-ahead log, topic segments, an embedded key-value store |
+//! | [`faulty`] | a wrapper that fails on demand |
+
+pub mod batch;
+pub mod capabilities;
+pub mod contract;
+pub mod error;
+pub mod health;
+pub mod page;
+pub mod retention;
+pub mod state;
+
+pub use batch::{Batch, Committed, Durability, Position, StateOp};
+pub use capabilities::Capabilities;
+pub use contract::Engine;
+pub use error::{CommitError, Conflict, Damaged, OpenError, ReadError, Unavailable};
+pub use health::{Condition, Health, Incident};
+pub use page::{Bounds, Page, ReadBudget, StoredEvent};
+pub use retention::Retention;
+pub use state::{Expect, InvalidStateKey, StateEntry, StateKey, Version};

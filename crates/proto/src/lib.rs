@@ -1,0 +1,35 @@
+//! What an event is: its names, sizes, bytes and error codes. No I/O.
+//!
+//! | idea | file |
+//! |---|---|
+//! | the event, and the JSON it becomes once | [`event`] |
+//! | its payload, raw and validated once | [`payload`] |
+//! | its identity, and where new ones come from | [`event_id`], [`id_source`] |
+//! | its place in a topic | [`seq`] |
+//! | topics, groups and keys | [`name`], [`key`] |
+//! | what can go wrong, on every wire | [`error_code`] |
+//! | how large anything may be | [`limits`] |
+//! | time and chance, handed in | [`clock`], [`chance`] |
+
+pub mod chance;
+pub mod clock;
+pub mod error_code;
+pub mod event;
+pub mod event_id;
+pub mod id_source;
+pub mod key;
+pub mod limits;
+pub mod name;
+pub mod payload;
+pub mod seq;
+
+pub use chance::{Chance, FixedChance, SystemChance};
+pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
+pub use error_code::ErrorCode;
+pub use event::{EncodedEvent, Event, EventError, Headers};
+pub use event_id::{EventId, InvalidEventId};
+pub use id_source::IdSource;
+pub use key::{InvalidKey, Key};
+pub use name::{Group, InvalidName, Topic};
+pub use payload::{InvalidPayload, Payload};
+pub use seq::Seq;

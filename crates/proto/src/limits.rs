@@ -1,0 +1,35 @@
+//! How large anything may be. The defaults of the wire, and the hard ends of the store.
+
+/// A topic or group name, in bytes.
+pub const MAX_NAME_BYTES: usize = 200;
+/// An event key, in bytes.
+pub const MAX_KEY_BYTES: usize = 256;
+/// An event id, in bytes.
+pub const MAX_ID_BYTES: usize = 256;
+/// Headers on one event.
+pub const MAX_HEADERS: usize = 64;
+/// A payload unless configured otherwise: what fits the default frame.
+pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
+
+/// One event's JSON. The store's hard end, above every configurable limit.
+pub const MAX_EVENT_BYTES: usize = 16 << 20;
+/// All that one commit may carry, events and state together.
+pub const MAX_BATCH_BYTES: usize = 32 << 20;
+/// Events in one commit.
+pub const MAX_BATCH_EVENTS: usize = 100_000;
+/// A key of the keyed state.
+pub const MAX_STATE_KEY_BYTES: usize = 1024;
+/// A value of the keyed state.
+pub const MAX_STATE_VALUE_BYTES: usize = 1 << 20;
+
+// Limits that lean on each other.
+const _: () = assert!(MAX_PAYLOAD_BYTES < MAX_EVENT_BYTES);
+const _: () = assert!(MAX_EVENT_BYTES < MAX_BATCH_BYTES);
+const _: () = assert!(MAX_STATE_VALUE_BYTES + MAX_STATE_KEY_BYTES < MAX_BATCH_BYTES);
+const _: () = assert!(MAX_NAME_BYTES < 255, "a topic name is a file name, too");
+const _: () = assert!(MAX_BATCH_BYTES < u32::MAX as usize / 4);
+const _: () = assert!(
+    MAX_KEY_BYTES < 0x7FFF,
+    "key and id lengths are stored in 15 bits"
+);
+const _: () = assert!(MAX_ID_BYTES < 0x7FFF);

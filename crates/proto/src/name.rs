@@ -1,0 +1,179 @@
+//! Names of topics and groups.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thiserror::Error;
+
+use crate::limits::MAX_NAME_BYTES;
+
+/// Why a string is no name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InvalidName {
+    /// No byte at all.
+    #[error("a name must not be empty")]
+    Empty,
+    /// Longer than [`MAX_NAME_BYTES`].
+    #[error("a name has at most {MAX_NAME_BYTES} bytes, this one has {0}")]
+    TooLong(usize),
+    /// A dot at an end, or two dots in a row.
+    #[error("a name has no empty segment (a dot at an end, or two dots in a row)")]
+    EmptySegment,
+    /// Something else than lower-case letters, digits, `_`, `-` and dots.
+    #[error("a name is made of a-z, 0-9, '_', '-' and '.', not {0:?}")]
+    BadCharacter(char),
+}
+
+fn check(name: &str) -> Result<(), InvalidName> {
+    if name.is_empty() {
+        return Err(InvalidName::Empty);
+    }
+    if name.len() > MAX_NAME_BYTES {
+        return Err(InvalidName::TooLong(name.len()));
+    }
+    let allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-' | '.');
+    if let Some(bad) = name.chars().find(|&c| !allowed(c)) {
+        return Err(InvalidName::BadCharacter(bad));
+    }
+    if name.split('.').any(str::is_empty) {
+        return Err(InvalidName::EmptySegment);
+    }
+    Ok(())
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $type:ident) => {
+        $(#[$doc])*
+        ///
+        /// Dot-separated segments of lower-case letters, digits, `_` and `-`; at most
+        /// [`MAX_NAME_BYTES`] bytes. Cheap to clone.
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $type(Arc<str>);
+
+        impl $type {
+            /// The name, if it is one.
+            pub fn new(name: &str) -> Result<Self, InvalidName> {
+                check(name)?;
+                Ok(Self(Arc::from(name)))
+            }
+
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = InvalidName;
+            fn from_str(name: &str) -> Result<Self, InvalidName> {
+                Self::new(name)
+            }
+        }
+
+        impl Borrow<str> for $type {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                Self::new(&name).map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+name_type! {
+    /// The name of a topic: one ordered log of events.
+    Topic
+}
+
+name_type! {
+    /// The name of a durable consumer group on a topic.
+    Group
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn accepts_dotted_lower_case() {
+        for good in [
+            "a",
+            "heartbeat.received",
+            "a-b_c.0",
+            &"x".repeat(MAX_NAME_BYTES),
+        ] {
+            assert_eq!(Topic::new(good).unwrap().as_str(), good);
+            assert_eq!(Group::new(good).unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn refuses_the_rest_with_its_reason() {
+        assert_eq!(Topic::new(""), Err(InvalidName::Empty));
+        assert_eq!(Topic::new(&"x".repeat(201)), Err(InvalidName::TooLong(201)));
+        for bad in [".a", "a.", "a..b", "."] {
+            assert_eq!(Topic::new(bad), Err(InvalidName::EmptySegment), "{bad}");
+        }
+        for (bad, character) in [
+            ("A", 'A'),
+            ("a b", ' '),
+            ("a/b", '/'),
+            ("é", 'é'),
+            ("a\0", '\0'),
+        ] {
+            assert_eq!(
+                Topic::new(bad),
+                Err(InvalidName::BadCharacter(character)),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn json_checks_too() {
+        assert_eq!(
+            serde_json::from_str::<Topic>("\"a.b\"").unwrap(),
+            Topic::new("a.b").unwrap()
+        );
+        assert!(serde_json::from_str::<Topic>("\"A\"").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_always_a_safe_file_name(text in "\\PC{0,30}|[a-z0-9_.-]{0,30}") {
+            if let Ok(topic) = Topic::new(&text) {
+                prop_assert!(!topic.as_str().contains('/'));
+                prop_assert!(topic.as_str() != "." && topic.as_str() != "..");
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The payload of an event: raw JSON.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+/// Why bytes are no payload.
+#[derive(Debug, Error)]
+#[error("the payload is not valid JSON: {0}")]
+pub struct InvalidPayload(#[from] serde_json::Error);
+
+/// One JSON value as its sender wrote it. Validated once, carried as bytes, never printed again.
+///
+/// Line breaks between tokens become spaces, so that an event is always one line; inside a JSON
+/// string a raw line break cannot occur. White space around the value is dropped. Nothing else
+/// changes: numbers, escapes and the order of members stay as they came.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Payload(Bytes);
+
+impl Payload {
+    /// Validates `json`. Copies only where a line break has to go.
+    pub fn parse(json: &Bytes) -> Result<Self, InvalidPayload> {
+        let value: &RawValue = serde_json::from_slice(json)?;
+        Ok(Self(on_one_line(json.slice_ref(value.get().as_bytes()))))
+    }
+
+    /// Takes a value that a JSON parser has already found valid.
+    #[must_use]
+    pub fn from_raw(value: &RawValue) -> Self {
+        Self(on_one_line(Bytes::copy_from_slice(value.get().as_bytes())))
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn on_one_line(json: Bytes) -> Bytes {
+    let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    if !json.iter().any(is_break) {
+        return json;
+    }
+    json.iter()
+        .map(|byte| if is_break(byte) { b' ' } else { *byte })
+        .collect()
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Payload, InvalidPayload> {
+        Payload::parse(&Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn keeps_the_bytes() {
+        for json in [
+            "1e400",
+            "{\"b\":1, \"a\":1,\"a\":2}",
+            "\"\\u00e9é\"",
+            "null",
+            "-0.0",
+        ] {
+            assert_eq!(parse(json).unwrap().as_bytes(), json.as_bytes());
+        }
+    }
+
+    #[test]
+    fn is_always_one_line() {
+        assert_eq!(
+            parse(" {\r\n \"a\":\n1}\n").unwrap().as_bytes(),
+            b"{   \"a\": 1}"
+        );
+    }
+
+    #[test]
+    fn refuses_what_is_no_json() {
+        for bad in ["", "{", "{}{}", "nul", "'a'", "\"\n\"", "01", "[1,]"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert!(Payload::parse(&Bytes::from_static(b"\"\xff\"")).is_err());
+    }
+
+    #[test]
+    fn does_not_copy_without_need() {
+        let json = Bytes::from_static(b"{\"a\":1}");
+        assert_eq!(
+            Payload::parse(&json).unwrap().as_bytes().as_ptr(),
+            json.as_ptr()
+        );
+    }
+}
