@@ -13,6 +13,7 @@
 pub mod batch;
 pub mod capabilities;
 pub mod contract;
+pub mod disk;
 pub mod error;
 pub mod health;
 pub mod page;
@@ -22,6 +23,7 @@ pub mod state;
 pub use batch::{Batch, Committed, Durability, Position, StateOp};
 pub use capabilities::Capabilities;
 pub use contract::Engine;
+pub use disk::{DiskEngine, DiskOptions};
 pub use error::{CommitError, Conflict, Damaged, OpenError, ReadError, Unavailable};
 pub use health::{Condition, Health, Incident};
 pub use page::{Bounds, Page, ReadBudget, StoredEvent};

@@ -1,0 +1,521 @@
+//! Checkpoints: a full file of the write-ahead log becomes segments, a file of ids and a file of
+//! state, all of it durable before the catalog says so, and the catalog before the log file goes.
+//!
+//! One thread does nothing else. What it was doing when the process died is done again from the
+//! log file, to the same places.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use prombus_proto::{Seq, Topic};
+use tokio::sync::oneshot;
+
+use super::catalog::{Catalog, CatalogTopic};
+use super::ids::merge as merge_ids;
+use super::ids::recent::{IdKinds, RecentIds};
+use super::ids::run::{IdRun, write_run as write_id_run};
+use super::ids::{IdPlace, IdSeed, time_ordered};
+use super::keyed::merge as merge_state;
+use super::keyed::run::{StateRun, write_run as write_state_run};
+use super::layout::sync_folder;
+use super::reading;
+use super::record::RecordSeed;
+use super::segment_writer::SegmentWriter;
+use super::shared::Shared;
+use super::storage_faults::means_full;
+use super::topic_view::WalPiece;
+use super::wal_file::WalFile;
+use super::wal_spans::next_span;
+use crate::{Condition, Damaged, Incident, ReadBudget, ReadError};
+
+/// A full file of the write-ahead log, ready to be moved into segments.
+#[derive(Debug)]
+pub(super) struct SealedWal {
+    pub(super) file: Arc<WalFile>,
+    /// What it left of the topics it touched.
+    pub(super) touched: BTreeMap<Topic, TouchedTopic>,
+    pub(super) ids: Arc<RecentIds>,
+    /// The frame that follows it.
+    pub(super) next_frame: u64,
+    pub(super) last_version: u64,
+    /// Whether something in it is damaged, so that it has to be kept.
+    pub(super) damaged: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TouchedTopic {
+    pub(super) first: Seq,
+    pub(super) next: Seq,
+    pub(super) newest_time_ordered: u128,
+}
+
+/// What the thread is asked to do, in order.
+pub(super) enum Task {
+    Move(SealedWal),
+    /// A trim is durable: segments that lie before the topic's first event can go.
+    Reclaim(Topic),
+    /// All before this is done; the thread ends.
+    Stop(oneshot::Sender<()>),
+}
+
+/// With more files than this, one sync of the whole filesystem is cheaper than one for each.
+const MOST_SYNCS: usize = 64;
+/// How long to wait before a full disk is tried again.
+const RETRY: Duration = Duration::from_millis(250);
+/// How many ids are sorted at a time when they are gathered anew.
+const IDS_AT_A_TIME: usize = 1 << 20;
+
+pub(super) struct Checkpointer {
+    shared: Arc<Shared>,
+    catalog: Catalog,
+    tasks: Receiver<Task>,
+}
+
+impl Checkpointer {
+    pub(super) fn new(shared: Arc<Shared>, catalog: Catalog) -> (mpsc::Sender<Task>, Self) {
+        let (sender, tasks) = mpsc::channel();
+        (
+            sender,
+            Self {
+                shared,
+                catalog,
+                tasks,
+            },
+        )
+    }
+
+    /// Runs until it is stopped or every sender is gone.
+    pub(super) fn run(mut self) {
+        loop {
+            match self.tasks.recv_timeout(Duration::from_secs(1)) {
+                Ok(Task::Move(sealed)) => {
+                    self.until_done(|this| this.move_wal(&sealed));
+                    self.shared.backlog.remove();
+                    self.until_done(Self::merge_what_is_due);
+                }
+                Ok(Task::Reclaim(topic)) => self.until_done(|this| this.reclaim(&topic)),
+                Ok(Task::Stop(done)) => {
+                    // Nobody waits for an answer that nobody wants.
+                    let _ = done.send(());
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.shared.ids_wanted.swap(false, Ordering::SeqCst) {
+                self.until_done(Self::gather_ids_anew);
+            }
+        }
+    }
+
+    /// Tries `step` until it works. A full disk is waited out; anything worse poisons the engine,
+    /// and the log files stay for the restart.
+    fn until_done(&mut self, mut step: impl FnMut(&mut Self) -> io::Result<()>) {
+        while !matches!(self.shared.condition(), Condition::Poisoned(_)) {
+            match step(self) {
+                Ok(()) => return,
+                Err(error) if means_full(&error) => {
+                    self.shared
+                        .set_condition(Condition::Full(error.to_string()));
+                    self.shared.backlog.wake();
+                    std::thread::sleep(RETRY);
+                }
+                Err(error) => {
+                    let reason = format!("a checkpoint failed: {error}");
+                    self.shared.set_condition(Condition::Poisoned(reason));
+                    self.shared.backlog.wake();
+                }
+            }
+        }
+    }
+
+    fn move_wal(&mut self, sealed: &SealedWal) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let number = sealed.file.number;
+        let mut catalog = self.catalog.clone();
+        let mut damaged = sealed.damaged;
+        let mut dirty = Vec::new();
+        for (topic, touched) in &sealed.touched {
+            let (pieces, row) = self.topic_in_wal(topic, number, &mut catalog);
+            row.first = touched.first;
+            row.next = touched.next;
+            row.newest_time_ordered = touched.newest_time_ordered;
+            let seed = RecordSeed::of(topic);
+            let (layout, options) = (&shared.layout, &shared.options);
+            let mut writer = SegmentWriter::new(layout, options, topic, seed, &mut row.segments);
+            let mut rest = &pieces[..];
+            while let Some(span) = next_span(&mut rest)? {
+                for piece in span
+                    .pieces
+                    .iter()
+                    .filter(|piece| piece.last() >= touched.first)
+                {
+                    if let Some(lost) = writer.append(piece, &span.bytes_of(piece))? {
+                        damaged = true;
+                        shared.report(Incident::DamagedEvents {
+                            topic: topic.clone(),
+                            first: lost.first,
+                            last: lost.last,
+                            file: piece.file.path.clone(),
+                            detail: "no record that fits".to_owned(),
+                        });
+                    }
+                }
+            }
+            writer.flush()?;
+            dirty.append(&mut writer.dirty);
+        }
+        self.sync(dirty)?;
+        let dropped = drop_trimmed(&shared, &mut catalog, sealed.touched.keys());
+        let ids = self.write_ids(&sealed.ids, &mut catalog)?;
+        let state = self.write_state(number, &mut catalog)?;
+        catalog.checkpoint += 1;
+        catalog.moved_wal = number;
+        catalog.next_frame = sealed.next_frame;
+        catalog.last_version = sealed.last_version;
+        catalog.store(&shared.layout)?;
+        self.catalog = catalog;
+        self.show(sealed, ids, state);
+        self.remove_files(&dropped);
+        self.remove_wal(sealed, damaged)
+    }
+
+    /// The pieces of `topic` in log file `number`, and its row in `catalog`.
+    fn topic_in_wal<'a>(
+        &self,
+        topic: &Topic,
+        number: u64,
+        catalog: &'a mut Catalog,
+    ) -> (Vec<WalPiece>, &'a mut CatalogTopic) {
+        let view = self.shared.view();
+        let view = view.topics.get(topic);
+        let pieces = view.map_or_else(Vec::new, |view| {
+            view.wal
+                .iter()
+                .take_while(|piece| piece.file.number <= number)
+                .cloned()
+                .collect()
+        });
+        let row = catalog
+            .topics
+            .entry(topic.clone())
+            .or_insert_with(|| CatalogTopic {
+                ordinal: view.expect("a touched topic is in the view").ordinal,
+                first: Seq::FIRST,
+                next: Seq::FIRST,
+                newest_time_ordered: 0,
+                segments: Vec::new(),
+            });
+        (pieces, row)
+    }
+
+    /// Makes files and folders durable, with few syncs.
+    fn sync(&self, mut dirty: Vec<PathBuf>) -> io::Result<()> {
+        self.shared.options.faults.before_sync()?;
+        dirty.sort_unstable();
+        dirty.dedup();
+        if dirty.len() > MOST_SYNCS {
+            return Ok(rustix::fs::syncfs(File::open(self.shared.layout.root())?)?);
+        }
+        dirty
+            .iter()
+            .try_for_each(|path| File::open(path)?.sync_all())
+    }
+
+    fn write_ids(&self, ids: &RecentIds, catalog: &mut Catalog) -> io::Result<Option<IdRun>> {
+        if ids.len() == 0 {
+            return Ok(None);
+        }
+        let number = next_run(catalog);
+        let path = self.shared.layout.id_run(number);
+        let places = ids.sorted();
+        let count = places.len() as u64;
+        let run = write_id_run(
+            &path,
+            number,
+            0,
+            ids.kinds(),
+            count,
+            places.into_iter().map(Ok),
+        )?;
+        sync_folder(&self.shared.layout.ids())?;
+        catalog.id_runs.push(run.info);
+        Ok(Some(run))
+    }
+
+    fn write_state(&self, wal: u64, catalog: &mut Catalog) -> io::Result<Option<StateRun>> {
+        let changes = self.shared.view().overlay.up_to(wal);
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        let number = next_run(catalog);
+        let path = self.shared.layout.state_run(number);
+        let count = changes.len() as u64;
+        let run = write_state_run(&path, number, 0, count, changes.into_iter().map(Ok))?;
+        sync_folder(&self.shared.layout.state())?;
+        catalog.state_runs.extend(run.as_ref().map(|run| run.info));
+        Ok(run)
+    }
+
+    /// Lets readers look into the new files, and forgets what was kept for them until now.
+    fn show(&self, sealed: &SealedWal, ids: Option<IdRun>, state: Option<StateRun>) {
+        let number = sealed.file.number;
+        {
+            let mut known = self.shared.ids_mut();
+            known.index.runs.extend(ids.map(Arc::new));
+            known
+                .index
+                .sealed
+                .retain(|table| !Arc::ptr_eq(table, &sealed.ids));
+        }
+        if let Some(run) = state {
+            let mut keyed = self.shared.keyed();
+            keyed.runs.push(Arc::new(run));
+            self.shared.set_keyed(keyed);
+        }
+        let mut view = self.shared.view_mut();
+        for topic in sealed.touched.keys() {
+            let segments = &self.catalog.topics[topic].segments;
+            view.topic_mut(topic).take_over(segments, number);
+        }
+        view.overlay.forget_up_to(number);
+    }
+
+    fn remove_wal(&self, sealed: &SealedWal, damaged: bool) -> io::Result<()> {
+        let path = &sealed.file.path;
+        if damaged {
+            let name = path.file_name().unwrap_or_default();
+            fs::rename(path, self.shared.layout.quarantine().join(name))?;
+            sync_folder(&self.shared.layout.quarantine())?;
+        } else {
+            ignore_missing(fs::remove_file(path))?;
+        }
+        sync_folder(&self.shared.layout.wal())
+    }
+
+    /// Deletes files that the catalog no longer names. What cannot be deleted only takes room.
+    fn remove_files(&self, paths: &[PathBuf]) {
+        for path in paths {
+            self.shared.files.forget(path);
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    fn reclaim(&mut self, topic: &Topic) -> io::Result<()> {
+        let Some(first) = self.shared.view().topics.get(topic).map(|view| view.first) else {
+            return Ok(());
+        };
+        let mut catalog = self.catalog.clone();
+        let Some(row) = catalog.topics.get_mut(topic) else {
+            return Ok(());
+        };
+        row.first = row.first.max(first.min(row.next));
+        let dropped = drop_trimmed(&self.shared, &mut catalog, std::iter::once(topic));
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        catalog.checkpoint += 1;
+        catalog.store(&self.shared.layout)?;
+        self.catalog = catalog;
+        self.remove_files(&dropped);
+        Ok(())
+    }
+
+    fn merge_what_is_due(&mut self) -> io::Result<()> {
+        while self.merge_ids()? || self.merge_state()? {}
+        Ok(())
+    }
+
+    fn merge_ids(&mut self) -> io::Result<bool> {
+        let runs = self.shared.ids().index.runs.clone();
+        let Some(due) = merge_ids::due(&runs) else {
+            return Ok(false);
+        };
+        let mut catalog = self.catalog.clone();
+        let number = next_run(&mut catalog);
+        let firsts: HashMap<_, _> = catalog
+            .topics
+            .values()
+            .map(|topic| (topic.ordinal, topic.first))
+            .collect();
+        let keeps = |place: &IdPlace| firsts.get(&place.topic).is_none_or(|f| place.seq >= *f);
+        let merged = match merge_ids::merge(&due, &self.shared.layout.id_run(number), number, keeps)
+        {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                due.iter()
+                    .for_each(|run| self.shared.report_rebuilt(&run.path, error.to_string()));
+                self.shared.ids_wanted.store(true, Ordering::SeqCst);
+                return Ok(false);
+            }
+            merged => Arc::new(merged?),
+        };
+        sync_folder(&self.shared.layout.ids())?;
+        let is_old = |number: u64| due.iter().any(|run| run.info.number == number);
+        catalog.id_runs.retain(|run| !is_old(run.number));
+        catalog.id_runs.push(merged.info);
+        self.replace_catalog(catalog)?;
+        let mut known = self.shared.ids_mut();
+        known.index.runs.retain(|run| !is_old(run.info.number));
+        known.index.runs.push(merged);
+        drop(known);
+        self.remove_files(&due.iter().map(|run| run.path.clone()).collect::<Vec<_>>());
+        Ok(true)
+    }
+
+    fn merge_state(&mut self) -> io::Result<bool> {
+        let mut keyed = self.shared.keyed();
+        let now = self.shared.options.clock.now();
+        let oldest_is_gone = keyed
+            .runs
+            .first()
+            .is_some_and(|r| r.info.all_expire_by.is_some_and(|at| at <= now));
+        let due = if oldest_is_gone {
+            Some(0..1)
+        } else {
+            merge_state::due(&keyed.runs)
+        };
+        let Some(due) = due else { return Ok(false) };
+        let mut catalog = self.catalog.clone();
+        let number = next_run(&mut catalog);
+        let path = self.shared.layout.state_run(number);
+        let old = keyed.runs[due.clone()].to_vec();
+        let merged = match merge_state::merge(&old, &path, number, due.start == 0, now) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                // It stays as it is: what of it can be read is still read.
+                self.shared.report(Incident::DamagedState {
+                    detail: error.to_string(),
+                });
+                return Ok(false);
+            }
+            merged => merged?.map(Arc::new),
+        };
+        sync_folder(&self.shared.layout.state())?;
+        catalog
+            .state_runs
+            .splice(due.clone(), merged.as_ref().map(|run| run.info));
+        self.replace_catalog(catalog)?;
+        keyed.runs.splice(due, merged);
+        self.shared.set_keyed(keyed);
+        self.remove_files(&old.iter().map(|run| run.path.clone()).collect::<Vec<_>>());
+        Ok(true)
+    }
+
+    fn replace_catalog(&mut self, mut catalog: Catalog) -> io::Result<()> {
+        catalog.checkpoint += 1;
+        catalog.store(&self.shared.layout)?;
+        self.catalog = catalog;
+        Ok(())
+    }
+
+    /// Makes the files of ids anew from the segments: one of them is damaged.
+    fn gather_ids_anew(&mut self) -> io::Result<()> {
+        let mut catalog = self.catalog.clone();
+        let mut gathered = Vec::new();
+        let mut kinds = IdKinds::default();
+        let mut runs = Vec::new();
+        for (topic, row) in self.catalog.topics.clone() {
+            let seed = IdSeed::of(catalog.store_seed, &topic);
+            let mut from = row.first;
+            while row
+                .segments
+                .last()
+                .is_some_and(|segment| from <= segment.last)
+            {
+                let budget = ReadBudget::of_bytes(1 << 20);
+                let events = match reading::read(&self.shared, &topic, from, budget) {
+                    Ok(page) => page.events,
+                    Err(ReadError::Damaged(Damaged::Events { last, .. })) => {
+                        from = last.next();
+                        continue;
+                    }
+                    Err(error) => return Err(io::Error::other(error)),
+                };
+                let Some(last) = events.last() else { break };
+                from = last.seq.next();
+                for event in &events {
+                    let (hash, topic) = (seed.hash(&event.id), row.ordinal);
+                    gathered.push(IdPlace {
+                        hash,
+                        topic,
+                        seq: event.seq,
+                    });
+                    kinds.add(time_ordered(&event.id));
+                }
+                if gathered.len() >= IDS_AT_A_TIME {
+                    runs.push(self.write_gathered(&mut gathered, &mut kinds, &mut catalog)?);
+                }
+            }
+        }
+        runs.push(self.write_gathered(&mut gathered, &mut kinds, &mut catalog)?);
+        sync_folder(&self.shared.layout.ids())?;
+        catalog.id_runs = runs.iter().map(|run| run.info).collect();
+        self.replace_catalog(catalog)?;
+        let old = std::mem::replace(&mut self.shared.ids_mut().index.runs, runs);
+        self.remove_files(&old.iter().map(|run| run.path.clone()).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    fn write_gathered(
+        &self,
+        gathered: &mut Vec<IdPlace>,
+        kinds: &mut IdKinds,
+        catalog: &mut Catalog,
+    ) -> io::Result<Arc<IdRun>> {
+        gathered.sort_unstable();
+        let number = next_run(catalog);
+        let path = self.shared.layout.id_run(number);
+        let count = gathered.len() as u64;
+        let places = gathered.drain(..).map(Ok);
+        Ok(Arc::new(write_id_run(
+            &path,
+            number,
+            0,
+            std::mem::take(kinds),
+            count,
+            places,
+        )?))
+    }
+}
+
+fn next_run(catalog: &mut Catalog) -> u64 {
+    catalog.next_run += 1;
+    catalog.next_run - 1
+}
+
+/// Takes segments that lie before their topic's first event out of the catalog and answers their
+/// files.
+fn drop_trimmed<'a>(
+    shared: &Shared,
+    catalog: &mut Catalog,
+    topics: impl Iterator<Item = &'a Topic>,
+) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for topic in topics {
+        let Some(row) = catalog.topics.get_mut(topic) else {
+            continue;
+        };
+        let first = row.first;
+        row.segments.retain(|segment| {
+            let keeps = segment.last >= first;
+            if !keeps {
+                files.push(shared.layout.segment(topic, segment.first));
+                files.push(shared.layout.sparse_index(topic, segment.first));
+            }
+            keeps
+        });
+    }
+    files
+}
+
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

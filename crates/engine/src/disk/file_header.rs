@@ -1,0 +1,159 @@
+//! How every file begins: what it is and which version of that.
+//!
+//! ```text
+//! "PROMBUS\n"  kind [4]  version u16  0 u16  number u64  checksum u32  0 u32     = 32 bytes
+//! ```
+
+use std::path::Path;
+
+use bytes::{Buf, BufMut};
+
+use super::checksum::checksum;
+use crate::OpenError;
+
+const MAGIC: &[u8; 8] = b"PROMBUS\n";
+
+/// The length of every header.
+pub(super) const HEADER_BYTES: usize = 32;
+
+/// What a file is, and the newest version of it that this program knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileKind {
+    tag: [u8; 4],
+    version: u16,
+}
+
+pub(super) const WAL: FileKind = FileKind {
+    tag: *b"wal ",
+    version: 1,
+};
+pub(super) const SEGMENT: FileKind = FileKind {
+    tag: *b"seg ",
+    version: 1,
+};
+pub(super) const SPARSE_INDEX: FileKind = FileKind {
+    tag: *b"idx ",
+    version: 1,
+};
+pub(super) const ID_RUN: FileKind = FileKind {
+    tag: *b"ids ",
+    version: 1,
+};
+pub(super) const STATE_RUN: FileKind = FileKind {
+    tag: *b"kv  ",
+    version: 1,
+};
+pub(super) const CATALOG: FileKind = FileKind {
+    tag: *b"cat ",
+    version: 1,
+};
+
+#[cfg(test)]
+impl FileKind {
+    /// The version after this one.
+    pub(super) const fn newer(self) -> Self {
+        Self {
+            version: self.version + 1,
+            ..self
+        }
+    }
+}
+
+/// Why a file's beginning is not what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum HeaderFault {
+    Newer { found: u16, supported: u16 },
+    Damaged(&'static str),
+}
+
+/// The header of a new file; `number` tells it apart from others of its kind.
+pub(super) fn encode(kind: FileKind, number: u64) -> [u8; HEADER_BYTES] {
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    header.put_slice(MAGIC);
+    header.put_slice(&kind.tag);
+    header.put_u16_le(kind.version);
+    header.put_u16_le(0);
+    header.put_u64_le(number);
+    header.put_u32_le(checksum(&header));
+    header.put_u32_le(0);
+    header.try_into().expect("the fields above are 32 bytes")
+}
+
+/// Checks that `bytes` begin a file of `kind` and answers its number.
+pub(super) fn decode(kind: FileKind, bytes: &[u8]) -> Result<u64, HeaderFault> {
+    let Some(header) = bytes.get(..HEADER_BYTES) else {
+        return Err(HeaderFault::Damaged("the header is cut off"));
+    };
+    let (covered, mut rest) = header.split_at(24);
+    if checksum(covered) != rest.get_u32_le() || rest.get_u32_le() != 0 {
+        return Err(HeaderFault::Damaged("the header's checksum does not fit"));
+    }
+    let mut fields = &covered[8..];
+    let mut tag = [0; 4];
+    fields.copy_to_slice(&mut tag);
+    let version = fields.get_u16_le();
+    if &covered[..8] != MAGIC || tag != kind.tag {
+        return Err(HeaderFault::Damaged(
+            "the header belongs to another kind of file",
+        ));
+    }
+    if version > kind.version {
+        return Err(HeaderFault::Newer {
+            found: version,
+            supported: kind.version,
+        });
+    }
+    fields.advance(2);
+    Ok(fields.get_u64_le())
+}
+
+impl HeaderFault {
+    pub(super) fn into_open_error(self, path: &Path) -> OpenError {
+        match self {
+            HeaderFault::Newer { found, supported } => OpenError::NewerFormat {
+                path: path.to_owned(),
+                found,
+                supported,
+            },
+            HeaderFault::Damaged(detail) => OpenError::Damaged {
+                path: path.to_owned(),
+                detail: detail.to_owned(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let header = encode(WAL, 42);
+        assert_eq!(decode(WAL, &header), Ok(42));
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut flipped = header;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                matches!(decode(WAL, &flipped), Err(HeaderFault::Damaged(_))),
+                "bit {bit}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_kind_and_a_newer_version_are_told_apart() {
+        assert!(matches!(
+            decode(SEGMENT, &encode(WAL, 1)),
+            Err(HeaderFault::Damaged(_))
+        ));
+        let newer = encode(WAL.newer(), 1);
+        assert_eq!(
+            decode(WAL, &newer),
+            Err(HeaderFault::Newer {
+                found: 2,
+                supported: 1
+            })
+        );
+    }
+}

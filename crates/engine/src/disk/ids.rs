@@ -1,0 +1,102 @@
+//! Which ids are stored where, so that an id is stored once.
+//!
+//! Ids of events that are only in the write-ahead log are in memory, one table per log file
+//! ([`recent`]). A checkpoint turns a table into a sorted file ([`run`]), and several files into
+//! one ([`merge`]). Memory is bounded by the write-ahead log; a look-up costs one page per file,
+//! and files grow eightfold from level to level.
+//!
+//! Most ids need no look-up: a UUIDv7 newer than every UUIDv7 of its topic is new.
+
+pub(super) mod merge;
+pub(super) mod recent;
+pub(super) mod run;
+
+use std::sync::Arc;
+
+use prombus_proto::{EventId, Seq, Topic};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use self::recent::RecentIds;
+use self::run::IdRun;
+
+/// An id within its topic, as the index knows it. Different ids may share one: whoever finds a
+/// place there looks at the event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct IdHash(pub(super) u64);
+
+/// The number of a topic in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Ordinal(pub(super) u32);
+
+/// Where an id is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct IdPlace {
+    pub(super) hash: IdHash,
+    pub(super) topic: Ordinal,
+    pub(super) seq: Seq,
+}
+
+/// What a topic's hashes start from. Secret per store, so that nobody can aim at one place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IdSeed(u64);
+
+impl IdSeed {
+    pub(super) fn of(store_seed: u64, topic: &Topic) -> Self {
+        Self(xxh3_64_with_seed(topic.as_str().as_bytes(), store_seed))
+    }
+
+    pub(super) fn hash(self, id: &EventId) -> IdHash {
+        IdHash(xxh3_64_with_seed(id.as_bytes(), self.0))
+    }
+}
+
+/// The whole id where it is a UUID of version 7: these rise with time.
+pub(super) fn time_ordered(id: &EventId) -> Option<u128> {
+    id.as_uuid()
+        .filter(|uuid| uuid.get_version_num() == 7)
+        .map(|uuid| uuid.as_u128())
+}
+
+/// The time within a [`time_ordered`] id.
+pub(super) fn millis_of(time_ordered: u128) -> u64 {
+    u64::try_from(time_ordered >> 80).unwrap_or(u64::MAX)
+}
+
+/// All tables and files, for look-ups. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct IdIndex {
+    /// Tables of log files that are full, oldest first.
+    pub(super) sealed: Vec<Arc<RecentIds>>,
+    pub(super) runs: Vec<Arc<IdRun>>,
+}
+
+/// The index cannot tell: a page of it is damaged.
+#[derive(Debug)]
+pub(super) struct IndexDamaged {
+    pub(super) run: Arc<IdRun>,
+    pub(super) detail: String,
+}
+
+impl IdIndex {
+    /// The places where `id` may be, newest first, without those of the newest log file.
+    pub(super) fn candidates(
+        &self,
+        hash: IdHash,
+        topic: Ordinal,
+        id: &EventId,
+    ) -> Result<Vec<Seq>, IndexDamaged> {
+        let mut found = Vec::new();
+        for table in self.sealed.iter().rev() {
+            table.find(hash, topic, &mut found);
+        }
+        let time = time_ordered(id).map(millis_of);
+        for run in self.runs.iter().rev().filter(|run| run.may_hold(time)) {
+            run.find(hash, topic, &mut found)
+                .map_err(|detail| IndexDamaged {
+                    run: Arc::clone(run),
+                    detail,
+                })?;
+        }
+        Ok(found)
+    }
+}

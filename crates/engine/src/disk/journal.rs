@@ -1,0 +1,543 @@
+//! The journal: the one thread that gives positions and writes the log.
+//!
+//! It gathers all that waits into one frame, writes it, syncs once if anybody asked for that, shows
+//! it to the readers and answers everybody. While a sync runs, the next group gathers by itself.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+use std::{io, mem, thread};
+
+use prombus_proto::{Seq, Topic};
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::oneshot;
+
+use super::checkpoint::{SealedWal, Task, TouchedTopic};
+use super::ids::IdPlace;
+use super::retaining;
+use super::shared::Shared;
+use super::staging::{StagedFrame, Staging};
+use super::storage_faults::means_full;
+use super::wal_file::WalFile;
+use crate::{
+    Batch, Bounds, CommitError, Committed, Condition, Durability, Position, Retention, Unavailable,
+    Version,
+};
+
+/// What the journal is asked to do, in order.
+pub(super) enum Request {
+    Commit {
+        batch: Batch,
+        reply: oneshot::Sender<Result<Committed, CommitError>>,
+    },
+    Trim {
+        topic: Topic,
+        below: Seq,
+        reply: oneshot::Sender<Result<Bounds, CommitError>>,
+    },
+    Retain {
+        topic: Topic,
+        rule: Retention,
+        reply: oneshot::Sender<Result<Bounds, CommitError>>,
+    },
+    Close {
+        reply: oneshot::Sender<Result<(), CommitError>>,
+    },
+}
+
+/// How much is gathered into one frame, at most.
+const GROUP_BYTES: usize = 4 << 20;
+const GROUP_REQUESTS: usize = 8192;
+
+/// Where the journal goes on after what was there when the engine was opened.
+pub(super) struct JournalStart {
+    pub(super) next_wal: u64,
+    pub(super) next_frame: u64,
+    pub(super) last_version: u64,
+}
+
+pub(super) struct Journal {
+    shared: Arc<Shared>,
+    requests: Receiver<Request>,
+    checkpoints: mpsc::Sender<Task>,
+    next_wal: u64,
+    next_frame: u64,
+    last_version: u64,
+    wal: Option<OpenWal>,
+    rules: retaining::Rules,
+    frame: Vec<u8>,
+    gathering: GatherPace,
+}
+
+/// The log file that is being written.
+struct OpenWal {
+    file: Arc<WalFile>,
+    end: u64,
+    unsynced: bool,
+    touched: BTreeSet<Topic>,
+}
+
+/// What a request will be answered if the frame is stored.
+enum Outcome {
+    Committed {
+        positions: Vec<Position>,
+        version: Version,
+    },
+    Trimmed(Topic),
+    Refused(CommitError),
+}
+
+impl Journal {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        requests: Receiver<Request>,
+        checkpoints: mpsc::Sender<Task>,
+        start: &JournalStart,
+    ) -> Self {
+        Self {
+            shared,
+            requests,
+            checkpoints,
+            next_wal: start.next_wal,
+            next_frame: start.next_frame,
+            last_version: start.last_version,
+            wal: None,
+            rules: retaining::Rules::default(),
+            frame: Vec::new(),
+            gathering: GatherPace::default(),
+        }
+    }
+
+    /// Runs until it is closed or every sender is gone.
+    pub(super) fn run(mut self) {
+        let mut closing = Vec::new();
+        while closing.is_empty() {
+            let Some(first) = self.requests.blocking_recv() else {
+                break;
+            };
+            let mut group = self.gather(first, &mut closing);
+            self.serve(&mut group);
+        }
+        self.requests.close();
+        let mut rest = Vec::new();
+        while let Ok(request) = self.requests.try_recv() {
+            rest.extend(without_close(request, &mut closing));
+        }
+        self.serve(&mut rest);
+        let result = self.close();
+        self.shared.set_condition(Condition::Closed);
+        self.shared.end_watches();
+        for reply in closing {
+            answer(reply, result.clone());
+        }
+    }
+
+    /// All that waits now; and those who were answered together last time, if they are about to
+    /// come back.
+    fn gather(
+        &mut self,
+        first: Request,
+        closing: &mut Vec<oneshot::Sender<Result<(), CommitError>>>,
+    ) -> Vec<Request> {
+        let mut group = Vec::new();
+        let mut bytes = first.bytes();
+        group.extend(without_close(first, closing));
+        let deadline = self.gathering.deadline();
+        while closing.is_empty() && group.len() < GROUP_REQUESTS && bytes < GROUP_BYTES {
+            match self.requests.try_recv() {
+                Ok(request) => {
+                    bytes += request.bytes();
+                    group.extend(without_close(request, closing));
+                }
+                Err(_) if self.gathering.expects_more(group.len(), deadline) => thread::yield_now(),
+                Err(_) => break,
+            }
+        }
+        group
+    }
+
+    fn serve(&mut self, group: &mut Vec<Request>) {
+        if group.is_empty() {
+            return;
+        }
+        if let Err(error) = self.check_condition() {
+            group
+                .drain(..)
+                .for_each(|request| request.refuse(error.clone()));
+            return;
+        }
+        let wants_sync = group.iter().any(Request::wants_sync);
+        let (staging, outcomes) = self.stage(group);
+        let stored = match self.store(staging, wants_sync) {
+            Ok(durability) => durability,
+            Err(error) => {
+                group
+                    .drain(..)
+                    .for_each(|request| request.refuse(error.clone()));
+                return;
+            }
+        };
+        self.gathering.answered(group.len());
+        for (request, outcome) in group.drain(..).zip(outcomes) {
+            request.answer(&self.shared, outcome, stored);
+        }
+    }
+
+    fn check_condition(&self) -> Result<(), CommitError> {
+        match self.shared.condition() {
+            Condition::Poisoned(reason) => Err(Unavailable::Poisoned(reason).into()),
+            Condition::Closed => Err(Unavailable::Closed.into()),
+            Condition::Healthy | Condition::Full(_) => Ok(()),
+        }
+    }
+
+    fn stage(&mut self, group: &[Request]) -> (Staging, Vec<Outcome>) {
+        let mut staging = Staging::default();
+        let shared = Arc::clone(&self.shared);
+        let mut ids = shared.ids_mut();
+        let outcomes = group.iter().map(|request| match request {
+            Request::Commit { batch, .. } => {
+                let version = Version(self.last_version + 1);
+                match staging.stage(&shared, &mut ids, batch, version) {
+                    Ok(positions) => {
+                        self.last_version = version.0;
+                        Outcome::Committed { positions, version }
+                    }
+                    Err(error) => Outcome::Refused(error),
+                }
+            }
+            Request::Trim { topic, below, .. } => {
+                staging.stage_trim(&shared, topic, *below);
+                Outcome::Trimmed(topic.clone())
+            }
+            Request::Retain { topic, rule, .. } => {
+                match self.rules.kept_from(&shared, topic, rule) {
+                    Ok(below) => {
+                        staging.stage_trim(&shared, topic, below);
+                        Outcome::Trimmed(topic.clone())
+                    }
+                    Err(error) => Outcome::Refused(error),
+                }
+            }
+            Request::Close { .. } => unreachable!("closing is taken out before"),
+        });
+        let outcomes = outcomes.collect();
+        (staging, outcomes)
+    }
+
+    /// Writes, syncs and shows what was staged. After an error nothing of it is stored, or the
+    /// engine is poisoned.
+    fn store(&mut self, mut staging: Staging, sync: bool) -> Result<Durability, CommitError> {
+        let inserted = staging.take_inserted();
+        if staging.is_empty() {
+            return self.sync_if(sync);
+        }
+        let mut bytes = mem::take(&mut self.frame);
+        let version = Version(self.last_version);
+        let frame = staging.into_frame(self.next_frame, version, &mut bytes);
+        let written = self.write(&bytes);
+        self.frame = bytes;
+        self.frame.clear();
+        self.frame.shrink_to(GROUP_BYTES);
+        let offset = match written {
+            Ok(offset) => offset,
+            Err(error) => {
+                self.take_back(&inserted);
+                return Err(error);
+            }
+        };
+        let durability = self.sync_if(sync)?;
+        self.next_frame += 1;
+        self.show(frame, offset);
+        Ok(durability)
+    }
+
+    fn take_back(&self, inserted: &[IdPlace]) {
+        Staging::undo(inserted, &mut self.shared.ids_mut());
+    }
+
+    /// Appends a frame to the log and answers where it begins.
+    fn write(&mut self, frame: &[u8]) -> Result<u64, CommitError> {
+        let bytes = frame.len() as u64;
+        let limit = self.shared.options.wal_file_bytes;
+        if self.wal.as_ref().is_some_and(|wal| wal.end + bytes > limit) {
+            self.seal()?;
+        }
+        if self.wal.is_none() {
+            let room = limit.max(WalFile::first_frame_offset() + bytes);
+            self.wal = Some(self.begin_wal(room)?);
+        }
+        let wal = self.wal.as_mut().expect("there is one now");
+        let offset = wal.end;
+        if let Err(error) = wal.file.write_at(offset, frame) {
+            // What was written of it must not look like a torn batch later.
+            let cut = wal.file.cut(offset);
+            return Err(match cut {
+                Ok(()) => self.refusal(&error),
+                Err(_) => self.poison(&error),
+            });
+        }
+        wal.end += bytes;
+        wal.unsynced = true;
+        if matches!(self.shared.condition(), Condition::Full(_)) {
+            self.shared.set_condition(Condition::Healthy);
+        }
+        Ok(offset)
+    }
+
+    fn begin_wal(&mut self, room: u64) -> Result<OpenWal, CommitError> {
+        let shared = &self.shared;
+        shared
+            .backlog
+            .wait_below(shared.options.wal_files_waiting, || {
+                match shared.condition() {
+                    Condition::Full(reason) => Some(CommitError::Full(reason)),
+                    Condition::Poisoned(reason) => Some(Unavailable::Poisoned(reason).into()),
+                    Condition::Healthy | Condition::Closed => None,
+                }
+            })?;
+        let faults = Arc::clone(&shared.options.faults);
+        match WalFile::create(&shared.layout, self.next_wal, room, faults) {
+            Ok(file) => {
+                self.next_wal += 1;
+                Ok(OpenWal {
+                    file: Arc::new(file),
+                    end: WalFile::first_frame_offset(),
+                    unsynced: false,
+                    touched: BTreeSet::new(),
+                })
+            }
+            Err(error) => Err(self.refusal(&error)),
+        }
+    }
+
+    /// Closes the log file and hands it over to be moved.
+    fn seal(&mut self) -> Result<(), CommitError> {
+        // A later file must not survive what an earlier one loses.
+        self.sync_if(true)?;
+        let Some(wal) = self.wal.take() else {
+            return Ok(());
+        };
+        let ids = {
+            let mut ids = self.shared.ids_mut();
+            let table = Arc::new(mem::take(&mut ids.newest));
+            ids.index.sealed.push(Arc::clone(&table));
+            table
+        };
+        let view = self.shared.view();
+        let touched = wal.touched.into_iter().map(|topic| {
+            let view = &view.topics[&topic];
+            let touched = TouchedTopic {
+                first: view.first,
+                next: view.next,
+                newest_time_ordered: view.newest_time_ordered,
+            };
+            (topic, touched)
+        });
+        let sealed = SealedWal {
+            file: wal.file,
+            touched: touched.collect(),
+            ids,
+            next_frame: self.next_frame,
+            last_version: self.last_version,
+            damaged: false,
+        };
+        self.shared.backlog.add();
+        self.checkpoints
+            .send(Task::Move(sealed))
+            .map_err(|_| Unavailable::Poisoned("the checkpoint thread is gone".to_owned()).into())
+    }
+
+    fn sync_if(&mut self, wanted: bool) -> Result<Durability, CommitError> {
+        if !wanted {
+            return Ok(Durability::Buffered);
+        }
+        if let Some(wal) = self.wal.as_mut().filter(|wal| wal.unsynced) {
+            let started = self.gathering.begin_sync();
+            if let Err(error) = wal.file.sync() {
+                return Err(self.poison(&error));
+            }
+            wal.unsynced = false;
+            self.gathering.end_sync(started);
+        }
+        Ok(Durability::Fsync)
+    }
+
+    fn show(&mut self, frame: StagedFrame, offset: u64) {
+        let wal = self.wal.as_mut().expect("a frame was just written");
+        let StagedFrame {
+            head,
+            mut pieces,
+            state,
+            newest_time_ordered,
+        } = frame;
+        pieces.iter_mut().for_each(|piece| piece.offset += offset);
+        let trimmed = head.trims.iter().map(|trim| &trim.topic);
+        let appended = head.runs.iter().map(|run| &run.topic);
+        for topic in trimmed.clone().chain(appended) {
+            if !wal.touched.contains(topic) {
+                wal.touched.insert(topic.clone());
+            }
+        }
+        self.shared
+            .view_mut()
+            .apply(&wal.file, &head, &pieces, &newest_time_ordered, state);
+        self.shared.wake(
+            head.runs
+                .iter()
+                .map(|run| (&run.topic, run.first.plus(u64::from(run.count)).previous())),
+        );
+        for topic in trimmed {
+            // Nobody there any more: the restart reclaims it.
+            let _ = self.checkpoints.send(Task::Reclaim(topic.clone()));
+        }
+    }
+
+    /// A full disk refuses; anything worse poisons.
+    fn refusal(&self, error: &io::Error) -> CommitError {
+        if means_full(error) {
+            self.shared
+                .set_condition(Condition::Full(error.to_string()));
+            return CommitError::Full(error.to_string());
+        }
+        self.poison(error)
+    }
+
+    fn poison(&self, error: &io::Error) -> CommitError {
+        let reason = error.to_string();
+        self.shared
+            .set_condition(Condition::Poisoned(reason.clone()));
+        Unavailable::Poisoned(reason).into()
+    }
+
+    /// Moves everything into segments, so that the next start has nothing to do.
+    fn close(&mut self) -> Result<(), CommitError> {
+        self.check_condition()?;
+        self.seal()?;
+        let (done, wait) = oneshot::channel();
+        let stopped =
+            self.checkpoints.send(Task::Stop(done)).is_ok() && wait.blocking_recv().is_ok();
+        if !stopped {
+            return Err(Unavailable::Poisoned("the checkpoint thread is gone".to_owned()).into());
+        }
+        self.check_condition()
+    }
+}
+
+/// How long to wait for a group to complete.
+///
+/// Writers that were answered together come back together, but not at once: the first to return
+/// would get a sync of its own, and the others would wait for it. A group may wait for a small part
+/// of what a sync costs. One writer alone never waits.
+#[derive(Debug, Default)]
+struct GatherPace {
+    last_group: usize,
+    last_sync: Duration,
+}
+
+impl GatherPace {
+    const PART_OF_A_SYNC: u32 = 4;
+    const LONGEST: Duration = Duration::from_micros(500);
+
+    fn deadline(&self) -> Option<Instant> {
+        let wait = (self.last_sync / Self::PART_OF_A_SYNC).min(Self::LONGEST);
+        (self.last_group > 1 && !wait.is_zero()).then(|| now() + wait)
+    }
+
+    fn expects_more(&self, gathered: usize, deadline: Option<Instant>) -> bool {
+        gathered < self.last_group && deadline.is_some_and(|deadline| now() < deadline)
+    }
+
+    fn answered(&mut self, group: usize) {
+        self.last_group = group;
+    }
+
+    fn begin_sync(&self) -> Instant {
+        now()
+    }
+
+    fn end_sync(&mut self, started: Instant) {
+        self.last_sync = started.elapsed();
+    }
+}
+
+/// How long a sync takes is measured, not injected: it decides nothing but how long to wait.
+fn now() -> Instant {
+    Instant::now()
+}
+
+impl Request {
+    fn wants_sync(&self) -> bool {
+        match self {
+            Request::Commit { batch, .. } => batch.durability == Durability::Fsync,
+            Request::Trim { .. } | Request::Retain { .. } | Request::Close { .. } => true,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Request::Commit { batch, .. } => batch
+                .events
+                .iter()
+                .map(|event| event.max_json_bytes())
+                .sum(),
+            Request::Trim { .. } | Request::Retain { .. } | Request::Close { .. } => 0,
+        }
+    }
+
+    fn refuse(self, error: CommitError) {
+        match self {
+            Request::Commit { reply, .. } => answer(reply, Err(error)),
+            Request::Trim { reply, .. } | Request::Retain { reply, .. } => {
+                answer(reply, Err(error));
+            }
+            Request::Close { reply } => answer(reply, Err(error)),
+        }
+    }
+
+    fn answer(self, shared: &Shared, outcome: Outcome, durability: Durability) {
+        match (self, outcome) {
+            (Request::Commit { reply, .. }, Outcome::Committed { positions, version }) => {
+                answer(
+                    reply,
+                    Ok(Committed {
+                        positions,
+                        version,
+                        durability,
+                    }),
+                );
+            }
+            (
+                Request::Trim { reply, .. } | Request::Retain { reply, .. },
+                Outcome::Trimmed(topic),
+            ) => {
+                let view = shared.view();
+                let bounds = view
+                    .topics
+                    .get(&topic)
+                    .map_or(Bounds::EMPTY, |view| view.bounds());
+                answer(reply, Ok(bounds));
+            }
+            (request, Outcome::Refused(error)) => request.refuse(error),
+            _ => unreachable!("outcomes fit their requests"),
+        }
+    }
+}
+
+fn without_close(
+    request: Request,
+    closing: &mut Vec<oneshot::Sender<Result<(), CommitError>>>,
+) -> Option<Request> {
+    match request {
+        Request::Close { reply } => {
+            closing.push(reply);
+            None
+        }
+        other => Some(other),
+    }
+}
+
+/// Who dropped the future does not want the answer.
+fn answer<T>(reply: oneshot::Sender<T>, result: T) {
+    let _ = reply.send(result);
+}

@@ -1,0 +1,104 @@
+//! Which keys a sorted file certainly does not have (a blocked Bloom filter, read in place).
+//!
+//! Most look-ups are for keys that are not there: whether an event was seen before. One block of
+//! 64 bytes per key answers nearly all of them, with a checksum of its own: a flipped bit must not
+//! hide a key.
+//!
+//! ```text
+//! block:  bits [60] | checksum u32
+//! ```
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::disk::checksum::checksum;
+
+const BLOCK_BYTES: usize = 64;
+const BIT_BYTES: usize = 60;
+const BITS: u64 = BIT_BYTES as u64 * 8;
+const BITS_PER_KEY: u64 = 12;
+const PROBES: u32 = 7;
+
+pub(super) const fn blocks_for(keys: u64) -> u64 {
+    let blocks = (keys * BITS_PER_KEY).div_ceil(BITS);
+    if blocks == 0 { 1 } else { blocks }
+}
+
+/// A filter that is being filled, in memory for as long as a file is written.
+#[derive(Debug)]
+pub(super) struct FilterBuilder {
+    blocks: Vec<[u8; BLOCK_BYTES]>,
+}
+
+impl FilterBuilder {
+    pub(super) fn for_keys(keys: u64) -> Self {
+        let blocks = usize::try_from(blocks_for(keys)).expect("a filter fits memory");
+        Self {
+            blocks: vec![[0; BLOCK_BYTES]; blocks],
+        }
+    }
+
+    pub(super) fn add(&mut self, key: &[u8]) {
+        let (block, bits) = place(key, self.blocks.len() as u64);
+        let block = &mut self.blocks[usize::try_from(block).expect("below the length")];
+        bits.for_each(|bit| block[bit / 8] |= 1 << (bit % 8));
+    }
+
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        for (number, block) in self.blocks.iter_mut().enumerate() {
+            let sum = block_checksum(number as u64, block);
+            block[BIT_BYTES..].copy_from_slice(&sum.to_le_bytes());
+        }
+        self.blocks.concat()
+    }
+}
+
+fn block_checksum(number: u64, block: &[u8; BLOCK_BYTES]) -> u32 {
+    checksum(&block[..BIT_BYTES]) ^ checksum(&number.to_le_bytes())
+}
+
+fn place(key: &[u8], blocks: u64) -> (u64, impl Iterator<Item = usize>) {
+    let hash = xxh3_64(key);
+    let block = u64::try_from((u128::from(hash) * u128::from(blocks)) >> 64).unwrap_or(0);
+    // The block is chosen by the high bits; the low ones, mixed again, choose within it.
+    let mixed = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let (start, step) = (mixed >> 32, (mixed & 0xFFFF_FFFF) | 1);
+    let bits = (0..u64::from(PROBES)).map(move |probe| {
+        usize::try_from((start + probe * step) % BITS).expect("below the number of bits")
+    });
+    (block, bits)
+}
+
+/// Whether the filter of `blocks` blocks at `offset` lets `key` through, or what is damaged.
+pub(super) fn may_have(file: &File, offset: u64, blocks: u64, key: &[u8]) -> Result<bool, String> {
+    let (number, mut bits) = place(key, blocks);
+    let mut block = [0; BLOCK_BYTES];
+    file.read_exact_at(&mut block, offset + number * BLOCK_BYTES as u64)
+        .map_err(|error| format!("filter block {number}: {error}"))?;
+    if block_checksum(number, &block).to_le_bytes() != block[BIT_BYTES..] {
+        return Err(format!("filter block {number}: the checksum does not fit"));
+    }
+    Ok(bits.all(|bit| block[bit / 8] & (1 << (bit % 8)) != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn lets_all_keys_through_and_few_others() {
+        let mut builder = FilterBuilder::for_keys(20_000);
+        (0..20_000u32).for_each(|key| builder.add(&key.to_le_bytes()));
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&builder.finish()).unwrap();
+        let through =
+            |key: u32| may_have(&file, 0, blocks_for(20_000), &key.to_le_bytes()).unwrap();
+        assert!((0..20_000).all(through));
+        let others = (20_000..40_000).filter(|key| through(*key)).count();
+        assert!(others < 400, "{others} of 20000 others came through");
+    }
+}

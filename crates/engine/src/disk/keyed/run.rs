@@ -1,0 +1,361 @@
+//! A sorted file of changes: leaves in order, and pages above them that lead to the right one.
+//!
+//! ```text
+//! header | leaves, with inner pages between them as they fill | root | filter
+//! ```
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use prombus_proto::Timestamp;
+
+use super::filter::{self, FilterBuilder};
+use super::page::{Page, PageBuilder, PageKind};
+use crate::StateKey;
+use crate::disk::file_header::{self, HEADER_BYTES, STATE_RUN};
+use crate::disk::frame::StateChange;
+
+/// A sorted file of changes.
+#[derive(Debug)]
+pub(in crate::disk) struct StateRun {
+    pub(in crate::disk) info: StateRunInfo,
+    pub(in crate::disk) path: PathBuf,
+    file: File,
+}
+
+/// What is to know about a sorted file without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::disk) struct StateRunInfo {
+    pub(in crate::disk) number: u64,
+    /// How often its entries were merged.
+    pub(in crate::disk) level: u32,
+    pub(in crate::disk) entries: u64,
+    /// Where the page that leads to all others is.
+    pub(in crate::disk) root: u64,
+    pub(in crate::disk) filter: u64,
+    pub(in crate::disk) filter_blocks: u64,
+    /// When the last of its entries expires, if all do.
+    pub(in crate::disk) all_expire_by: Option<Timestamp>,
+}
+
+/// Writes `changes`, which come sorted and are at most `at_most`, and makes them durable.
+/// Nothing is written where there are none.
+pub(in crate::disk) fn write_run(
+    path: &Path,
+    number: u64,
+    level: u32,
+    at_most: u64,
+    changes: impl Iterator<Item = Result<StateChange, String>>,
+) -> io::Result<Option<StateRun>> {
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)?;
+    let mut tree = TreeWriter::new(BufWriter::with_capacity(1 << 18, &file), number)?;
+    let mut filter = FilterBuilder::for_keys(at_most);
+    let mut entries = 0;
+    let mut all_expire_by = Some(Timestamp(0));
+    for change in changes {
+        let change = change.map_err(|detail| io::Error::new(io::ErrorKind::InvalidData, detail))?;
+        filter.add(change.key.as_bytes());
+        entries += 1;
+        let expires_at = match &change.put {
+            Some((_, expires_at)) => *expires_at,
+            None => Some(Timestamp(0)),
+        };
+        all_expire_by = all_expire_by.zip(expires_at).map(|(a, b)| a.max(b));
+        tree.push(&change)?;
+    }
+    if entries == 0 {
+        drop(tree);
+        std::fs::remove_file(path)?;
+        return Ok(None);
+    }
+    let root = tree.finish()?;
+    let filter_at = tree.offset;
+    tree.out.write_all(&filter.finish())?;
+    tree.out.flush()?;
+    drop(tree);
+    file.sync_data()?;
+    let info = StateRunInfo {
+        number,
+        level,
+        entries,
+        root,
+        filter: filter_at,
+        filter_blocks: filter::blocks_for(at_most),
+        all_expire_by,
+    };
+    Ok(Some(StateRun {
+        info,
+        path: path.to_owned(),
+        file,
+    }))
+}
+
+struct TreeWriter<W: Write> {
+    out: W,
+    offset: u64,
+    /// The page being filled on each level, leaves first.
+    levels: Vec<PageBuilder>,
+}
+
+impl<W: Write> TreeWriter<W> {
+    fn new(mut out: W, number: u64) -> io::Result<Self> {
+        out.write_all(&file_header::encode(STATE_RUN, number))?;
+        let levels = vec![PageBuilder::new(PageKind::Leaf)];
+        Ok(Self {
+            out,
+            offset: HEADER_BYTES as u64,
+            levels,
+        })
+    }
+
+    fn push(&mut self, change: &StateChange) -> io::Result<()> {
+        self.levels[0].push_change(change);
+        let mut level = 0;
+        while self.levels[level].is_full() {
+            self.write_page(level)?;
+            level += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes the page of `level` and tells the level above.
+    fn write_page(&mut self, level: usize) -> io::Result<u64> {
+        let offset = self.offset;
+        let (bytes, first_key) = self.levels[level].finish(offset);
+        self.out.write_all(&bytes)?;
+        self.offset += bytes.len() as u64;
+        if level + 1 == self.levels.len() {
+            self.levels.push(PageBuilder::new(PageKind::Inner));
+        }
+        self.levels[level + 1].push_child(&first_key, offset);
+        Ok(offset)
+    }
+
+    /// Writes what is left and answers where the root is.
+    fn finish(&mut self) -> io::Result<u64> {
+        let mut level = 0;
+        let mut newest = 0;
+        while level < self.levels.len() {
+            if !self.levels[level].is_empty() {
+                let is_top = level + 1 == self.levels.len();
+                newest = self.write_page(level)?;
+                if is_top {
+                    return Ok(newest);
+                }
+            }
+            level += 1;
+        }
+        Ok(newest)
+    }
+}
+
+impl StateRun {
+    pub(in crate::disk) fn open(path: PathBuf, info: StateRunInfo) -> io::Result<Self> {
+        Ok(Self {
+            info,
+            file: File::open(&path)?,
+            path,
+        })
+    }
+
+    /// What its file says it is.
+    pub(in crate::disk) fn check_header(&self) -> Result<u64, file_header::HeaderFault> {
+        let mut header = [0; HEADER_BYTES];
+        self.file
+            .read_exact_at(&mut header, 0)
+            .map_err(|_| file_header::HeaderFault::Damaged("the header is cut off"))?;
+        file_header::decode(STATE_RUN, &header)
+    }
+
+    /// The change of `key` in this file, or what is damaged.
+    pub(in crate::disk) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, String> {
+        let (filter, blocks) = (self.info.filter, self.info.filter_blocks);
+        if !filter::may_have(&self.file, filter, blocks, key.as_bytes())
+            .map_err(|detail| self.name(&detail))?
+        {
+            return Ok(None);
+        }
+        let Some(mut leaf) = self.leaf_for(key.as_bytes())? else {
+            return Ok(None);
+        };
+        while let Some(change) = leaf.take_change() {
+            if change.key >= *key {
+                return Ok(Some(change).filter(|change| change.key == *key));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The leaf that `key` would be in.
+    fn leaf_for(&self, key: &[u8]) -> Result<Option<Page>, String> {
+        let mut page = self.page(self.info.root)?;
+        while page.kind == PageKind::Inner {
+            let mut child = None;
+            while let Some((first_key, offset)) = page.take_child() {
+                if child.is_some() && first_key.as_bytes() > key {
+                    break;
+                }
+                child = Some(offset);
+            }
+            let Some(offset) = child else { return Ok(None) };
+            page = self.page(offset)?;
+        }
+        Ok(Some(page))
+    }
+
+    fn page(&self, offset: u64) -> Result<Page, String> {
+        Page::read(&self.file, offset).map_err(|detail| self.name(&detail))
+    }
+
+    fn name(&self, detail: &str) -> String {
+        format!("{}: {detail}", self.path.display())
+    }
+
+    /// The changes from `from` on, in order, behind `after` if given.
+    pub(in crate::disk) fn iter_from(
+        &self,
+        from: &[u8],
+        after: Option<&StateKey>,
+    ) -> Result<impl Iterator<Item = Result<StateChange, String>> + '_, String> {
+        let from = after
+            .map_or(from, |after| after.as_bytes().max(from))
+            .to_vec();
+        let excluded = after.cloned();
+        let mut leaf = self.leaf_for(&from)?;
+        let changes = std::iter::from_fn(move || {
+            loop {
+                let page = leaf.as_mut()?;
+                if let Some(change) = (page.kind == PageKind::Leaf)
+                    .then(|| page.take_change())
+                    .flatten()
+                {
+                    return Some(Ok(change));
+                }
+                // Behind a leaf comes the next one, or an inner page to pass over, or the filter.
+                let end = page.end;
+                if end >= self.info.filter {
+                    leaf = None;
+                    return None;
+                }
+                match self.page(end) {
+                    Ok(next) => leaf = Some(next),
+                    Err(detail) => {
+                        leaf = None;
+                        return Some(Err(detail));
+                    }
+                }
+            }
+        });
+        Ok(changes.skip_while(move |change| {
+            change.as_ref().is_ok_and(|change| {
+                change.key.as_bytes() < from.as_slice()
+                    || excluded.as_ref().is_some_and(|after| change.key == *after)
+            })
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::Version;
+
+    fn key(n: u64) -> StateKey {
+        StateKey::new(format!("key/{n:08}")).unwrap()
+    }
+
+    fn change(n: u64) -> StateChange {
+        let value = if n.is_multiple_of(500) {
+            vec![7; 20_000]
+        } else {
+            vec![1; 30]
+        };
+        let put = (!n.is_multiple_of(7)).then(|| (Bytes::from(value), Some(Timestamp(n))));
+        StateChange {
+            key: key(n),
+            version: Version(n),
+            put,
+        }
+    }
+
+    fn run_of(count: u64) -> (tempfile::TempDir, StateRun) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.kv");
+        // Only even keys, so that odd ones are absent.
+        let changes = (0..count).map(|n| Ok(change(n * 2)));
+        let run = write_run(&path, 1, 0, count, changes).unwrap().unwrap();
+        (folder, run)
+    }
+
+    #[test]
+    fn finds_what_is_there_in_small_and_large_files() {
+        for count in [1, 2, 60, 61, 5000, 40_000] {
+            let (_folder, run) = run_of(count);
+            assert_eq!(run.info.entries, count);
+            for n in (0..count * 2 + 2).step_by(if count > 5000 { 97 } else { 1 }) {
+                let expected = (n % 2 == 0 && n < count * 2).then(|| change(n));
+                assert_eq!(run.get(&key(n)).unwrap(), expected, "{n} of {count}");
+            }
+            let all: Vec<_> = run
+                .iter_from(b"", None)
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            assert_eq!(all.len() as u64, count);
+            assert!(
+                all.iter()
+                    .enumerate()
+                    .all(|(i, found)| *found == change(i as u64 * 2))
+            );
+            let middle = count / 2;
+            let rest = run.iter_from(b"key/", Some(&key(middle))).unwrap();
+            let first = rest.map(Result::unwrap).next().map(|change| change.key);
+            let expected = (middle / 2 + 1) * 2;
+            assert_eq!(
+                first,
+                (expected < count * 2).then(|| key(expected)),
+                "{count}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.kv");
+        assert!(
+            write_run(&path, 1, 0, 5, std::iter::empty())
+                .unwrap()
+                .is_none()
+        );
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_flipped_bit_never_hides_or_changes_an_entry() {
+        let (_folder, run) = run_of(3000);
+        let whole = std::fs::read(&run.path).unwrap();
+        let mut noticed = 0;
+        for bit in (HEADER_BYTES * 8..whole.len() * 8).step_by(20_011) {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&run.path, flipped).unwrap();
+            for n in (0..6000).step_by(6) {
+                match run.get(&key(n)) {
+                    Ok(found) => assert_eq!(found, Some(change(n)), "bit {bit}"),
+                    Err(_) => noticed += 1,
+                }
+            }
+        }
+        assert!(noticed > 0);
+    }
+}

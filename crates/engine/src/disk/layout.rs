@@ -1,0 +1,122 @@
+//! Where everything lies in the data folder.
+//!
+//! ```text
+//! LOCK                        held by the process that uses the folder
+//! catalog, catalog.mirror     topics and their segments as of the last checkpoint, twice
+//! wal/N.wal                   the write-ahead log, newest last
+//! topics/NAME/SEQ.seg, .idx   a topic's segments, each with its sparse index
+//! ids/N.ids                   which ids are stored where
+//! state/N.kv                  the keyed state, sorted files, newest last
+//! quarantine/                 what could not be read back; nothing here is ever deleted
+//! ```
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use prombus_proto::{Seq, Topic};
+
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn create_folders(&self) -> io::Result<()> {
+        for folder in [
+            self.wal(),
+            self.topics(),
+            self.ids(),
+            self.state(),
+            self.quarantine(),
+        ] {
+            fs::create_dir_all(folder)?;
+        }
+        sync_folder(&self.root)
+    }
+
+    pub(super) fn lock(&self) -> PathBuf {
+        self.root.join("LOCK")
+    }
+
+    pub(super) fn catalog(&self) -> PathBuf {
+        self.root.join("catalog")
+    }
+
+    pub(super) fn catalog_mirror(&self) -> PathBuf {
+        self.root.join("catalog.mirror")
+    }
+
+    pub(super) fn wal(&self) -> PathBuf {
+        self.root.join("wal")
+    }
+
+    pub(super) fn wal_file(&self, number: u64) -> PathBuf {
+        self.wal().join(format!("{number:020}.wal"))
+    }
+
+    pub(super) fn topics(&self) -> PathBuf {
+        self.root.join("topics")
+    }
+
+    pub(super) fn topic(&self, topic: &Topic) -> PathBuf {
+        self.topics().join(topic.as_str())
+    }
+
+    pub(super) fn segment(&self, topic: &Topic, first: Seq) -> PathBuf {
+        self.topic(topic).join(format!("{:020}.seg", first.0))
+    }
+
+    pub(super) fn sparse_index(&self, topic: &Topic, first: Seq) -> PathBuf {
+        self.topic(topic).join(format!("{:020}.idx", first.0))
+    }
+
+    pub(super) fn ids(&self) -> PathBuf {
+        self.root.join("ids")
+    }
+
+    pub(super) fn id_run(&self, number: u64) -> PathBuf {
+        self.ids().join(format!("{number:020}.ids"))
+    }
+
+    pub(super) fn state(&self) -> PathBuf {
+        self.root.join("state")
+    }
+
+    pub(super) fn state_run(&self, number: u64) -> PathBuf {
+        self.state().join(format!("{number:020}.kv"))
+    }
+
+    pub(super) fn quarantine(&self) -> PathBuf {
+        self.root.join("quarantine")
+    }
+
+    /// The numbers of the files `N.extension` in `folder`, rising. Other files are left alone.
+    pub(super) fn numbered(folder: &Path, extension: &str) -> io::Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            if path.extension().is_some_and(|found| found == extension)
+                && let Some(number) = stem.and_then(|stem| stem.parse().ok())
+            {
+                numbers.push(number);
+            }
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+}
+
+/// Makes new, renamed and removed entries of a folder durable.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,193 @@
+//! Going through records in a row, in a file of any kind, and finding the way on behind damage.
+
+use std::io;
+
+use bytes::Bytes;
+use prombus_proto::Seq;
+
+use super::record::{self, RecordFault, RecordSeed};
+use crate::StoredEvent;
+
+/// Some bytes of a file that hold the records `first` to `last` in a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordRange {
+    pub(super) seed: RecordSeed,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) first: Seq,
+    pub(super) last: Seq,
+}
+
+/// Goes through a [`RecordRange`].
+pub(super) struct RecordWalk<R> {
+    range: RecordRange,
+    read_at: R,
+    /// How much to read at a time.
+    chunk_bytes: usize,
+    buffer: Bytes,
+    /// Where in the file the buffer begins.
+    buffer_start: u64,
+    /// Where in the file the next record begins.
+    offset: u64,
+    expected: Seq,
+}
+
+/// What comes next in a range.
+#[derive(Debug)]
+pub(super) enum Walked {
+    Event(StoredEvent),
+    /// Positions that cannot be read back.
+    Damaged {
+        first: Seq,
+        last: Seq,
+        offset: u64,
+    },
+}
+
+/// Reads `bytes` bytes of a file at an offset.
+pub(super) trait ReadAt: Fn(u64, usize) -> io::Result<Bytes> {}
+impl<F: Fn(u64, usize) -> io::Result<Bytes>> ReadAt for F {}
+
+impl<R: ReadAt> RecordWalk<R> {
+    pub(super) fn new(range: RecordRange, chunk_bytes: usize, read_at: R) -> Self {
+        Self {
+            range,
+            read_at,
+            chunk_bytes,
+            buffer: Bytes::new(),
+            buffer_start: range.start,
+            offset: range.start,
+            expected: range.first,
+        }
+    }
+
+    /// The next event or damage; nothing behind the last. `resume` tells where to go on behind
+    /// damage at an offset: the next place where a known event begins.
+    pub(super) fn next(
+        &mut self,
+        resume: impl Fn(u64) -> Option<(u64, Seq)>,
+    ) -> io::Result<Option<Walked>> {
+        if self.expected > self.range.last {
+            return Ok(None);
+        }
+        let fault = match self.record_at(self.offset)? {
+            Ok(event) if event.seq == self.expected => {
+                self.expected = event.seq.next();
+                return Ok(Some(Walked::Event(event)));
+            }
+            // A later position: those before it were lost before they came here.
+            Ok(event) if event.seq > self.expected && event.seq <= self.range.last => {
+                let (first, offset) = (self.expected, self.offset);
+                self.offset = self.record_start(&event);
+                self.expected = event.seq;
+                return Ok(Some(Walked::Damaged {
+                    first,
+                    last: event.seq.previous(),
+                    offset,
+                }));
+            }
+            Ok(_) => RecordFault::Damaged {
+                believed_bytes: None,
+            },
+            Err(fault) => fault,
+        };
+        self.pass_over(fault, resume).map(Some)
+    }
+
+    fn pass_over(
+        &mut self,
+        fault: RecordFault,
+        resume: impl Fn(u64) -> Option<(u64, Seq)>,
+    ) -> io::Result<Walked> {
+        let (first, offset) = (self.expected, self.offset);
+        if let RecordFault::Damaged {
+            believed_bytes: Some(bytes),
+        } = fault
+        {
+            let behind = offset + bytes as u64;
+            let follows = behind == self.range.end && first == self.range.last
+                || matches!(self.record_at(behind)?, Ok(event) if event.seq == first.next());
+            if follows {
+                self.offset = behind;
+                self.expected = first.next();
+                return Ok(Walked::Damaged {
+                    first,
+                    last: first,
+                    offset,
+                });
+            }
+        }
+        match resume(offset).filter(|(_, seq)| *seq > first && *seq <= self.range.last) {
+            Some((at, seq)) => {
+                self.offset = at;
+                self.expected = seq;
+            }
+            None => self.expected = self.range.last.next(),
+        }
+        Ok(Walked::Damaged {
+            first,
+            last: self.expected.previous(),
+            offset,
+        })
+    }
+
+    /// The record at `offset`, and `self.offset` moves behind it.
+    fn record_at(&mut self, offset: u64) -> io::Result<Result<StoredEvent, RecordFault>> {
+        let mut wanted = self.chunk_bytes;
+        loop {
+            let skip = offset
+                .checked_sub(self.buffer_start)
+                .and_then(|skip| usize::try_from(skip).ok());
+            let rest = skip
+                .and_then(|skip| self.buffer.get(skip..))
+                .unwrap_or_default();
+            match record::decode(self.range.seed, rest) {
+                Ok(found) => {
+                    let bytes = found.total_bytes() as u64;
+                    return Ok(match found.to_event(&self.buffer) {
+                        Some(event) => {
+                            self.offset = offset + bytes;
+                            Ok(event)
+                        }
+                        None => Err(RecordFault::Damaged {
+                            believed_bytes: None,
+                        }),
+                    });
+                }
+                Err(RecordFault::CutOff { needed })
+                    if rest.len() < wanted.max(needed)
+                        && (rest.len() as u64) < self.range.end.saturating_sub(offset) =>
+                {
+                    wanted = wanted.max(needed);
+                    let left = self.range.end.saturating_sub(offset);
+                    let bytes = usize::try_from(left).unwrap_or(usize::MAX).min(wanted);
+                    self.buffer = match (self.read_at)(offset, bytes) {
+                        Ok(buffer) => buffer,
+                        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                            return Ok(Err(RecordFault::Damaged {
+                                believed_bytes: None,
+                            }));
+                        }
+                        Err(error) => return Err(error),
+                    };
+                    self.buffer_start = offset;
+                }
+                Err(RecordFault::CutOff { .. }) => {
+                    return Ok(Err(RecordFault::Damaged {
+                        believed_bytes: None,
+                    }));
+                }
+                Err(fault) => return Ok(Err(fault)),
+            }
+        }
+    }
+
+    fn record_start(&self, event: &StoredEvent) -> u64 {
+        // `record_at` moved behind the record; it is still in the buffer.
+        let behind = usize::try_from(self.offset - self.buffer_start).unwrap_or(usize::MAX);
+        let json_start = behind - event.json.len();
+        let key = event.key.as_ref().map_or(0, |key| key.as_str().len());
+        self.buffer_start
+            + (json_start - key - event.id.as_bytes().len() - record::FIXED_BYTES) as u64
+    }
+}

@@ -1,0 +1,383 @@
+//! Opening a store: the catalog first, then all that the write-ahead log has beyond it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use prombus_proto::{Seq, Topic};
+
+use super::catalog::Catalog;
+use super::checkpoint::{SealedWal, TouchedTopic};
+use super::file_header::{self, HeaderFault, WAL};
+use super::ids::recent::RecentIds;
+use super::ids::run::IdRun;
+use super::ids::{IdPlace, time_ordered};
+use super::journal::JournalStart;
+use super::keyed::KeyedRuns;
+use super::keyed::run::StateRun;
+use super::layout::Layout;
+use super::options::DiskOptions;
+use super::shared::Shared;
+use super::view::View;
+use super::wal_file::{WalFile, keep_copy};
+use super::wal_scan::{ScannedFrame, Step, WalScan};
+use crate::{Incident, OpenError};
+
+/// A store as it was found.
+pub(super) struct Recovered {
+    pub(super) shared: Shared,
+    pub(super) catalog: Catalog,
+    /// Log files that have to be moved.
+    pub(super) sealed: Vec<SealedWal>,
+    pub(super) start: JournalStart,
+}
+
+/// Reads the store in `options.folder`, or makes an empty one.
+pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered, OpenError> {
+    let (catalog, incidents) = match Catalog::load(&layout)? {
+        Some(found) => found,
+        None => (make_empty(&layout)?, Vec::new()),
+    };
+    let mut view = View::new(catalog.store_seed);
+    show_catalog(&catalog, &mut view);
+    let shared = Shared::new(layout, options.clone(), view);
+    incidents
+        .into_iter()
+        .for_each(|incident| shared.report(incident));
+    open_runs(&shared, &catalog)?;
+    check_segments(&shared, &catalog);
+    let mut recovery = Recovery {
+        next_frame: catalog.next_frame,
+        last_version: catalog.last_version,
+        shared: &shared,
+        buffer: Vec::new(),
+    };
+    let mut sealed = Vec::new();
+    let numbers = wal_numbers(&shared, &catalog)?;
+    for (index, number) in numbers.iter().enumerate() {
+        let is_newest = index + 1 == numbers.len();
+        sealed.push(recovery.wal(*number, is_newest)?);
+    }
+    let start = JournalStart {
+        next_wal: numbers.last().copied().unwrap_or(0).max(catalog.moved_wal) + 1,
+        next_frame: recovery.next_frame,
+        last_version: recovery.last_version,
+    };
+    Ok(Recovered {
+        shared,
+        catalog,
+        sealed,
+        start,
+    })
+}
+
+fn failed(path: &Path) -> impl Fn(io::Error) -> OpenError + '_ {
+    |source| OpenError::Io {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn make_empty(layout: &Layout) -> Result<Catalog, OpenError> {
+    layout.create_folders().map_err(failed(layout.root()))?;
+    let seed = uuid::Uuid::new_v4().as_u64_pair().0;
+    let catalog = Catalog::new(seed);
+    catalog.store(layout).map_err(failed(&layout.catalog()))?;
+    Ok(catalog)
+}
+
+fn show_catalog(catalog: &Catalog, view: &mut View) {
+    let mut topics: Vec<_> = catalog.topics.iter().collect();
+    topics.sort_unstable_by_key(|(_, topic)| topic.ordinal);
+    for (name, topic) in topics {
+        let shown = view.topic_mut(name);
+        shown.ordinal = topic.ordinal;
+        shown.first = topic.first;
+        shown.next = topic.next;
+        shown.newest_time_ordered = topic.newest_time_ordered;
+        shown.set_segments(topic.segments.clone());
+    }
+}
+
+fn open_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
+    let mut state = KeyedRuns::default();
+    for info in &catalog.state_runs {
+        let path = shared.layout.state_run(info.number);
+        let run = StateRun::open(path.clone(), *info).map_err(failed(&path))?;
+        match run.check_header() {
+            Ok(_) => {}
+            Err(fault @ HeaderFault::Newer { .. }) => return Err(fault.into_open_error(&path)),
+            Err(HeaderFault::Damaged(detail)) => shared.report_rebuilt(&path, detail),
+        }
+        state.runs.push(Arc::new(run));
+    }
+    shared.set_keyed(state);
+    for info in &catalog.id_runs {
+        let path = shared.layout.id_run(info.number);
+        let usable = match IdRun::open(path.clone(), *info) {
+            Ok(run) => match run.check_header() {
+                Err(fault @ HeaderFault::Newer { .. }) => return Err(fault.into_open_error(&path)),
+                Err(HeaderFault::Damaged(detail)) => {
+                    shared.report_rebuilt(&path, detail);
+                    Some(run)
+                }
+                Ok(_) => Some(run),
+            },
+            Err(error) => return Err(failed(&path)(error)),
+        };
+        shared.ids_mut().index.runs.extend(usable.map(Arc::new));
+    }
+    Ok(())
+}
+
+/// Reports segments that are not there or cut off; what of them can be read is read.
+fn check_segments(shared: &Shared, catalog: &Catalog) {
+    for (topic, row) in &catalog.topics {
+        for segment in row
+            .segments
+            .iter()
+            .filter(|segment| segment.last >= row.first)
+        {
+            let file = shared.layout.segment(topic, segment.first);
+            let found = fs::metadata(&file).map_or(0, |metadata| metadata.len());
+            if found < segment.end {
+                shared.report(Incident::DamagedEvents {
+                    topic: topic.clone(),
+                    first: segment.first,
+                    last: segment.last,
+                    file,
+                    detail: format!("{found} bytes of {} are left", segment.end),
+                });
+            }
+        }
+    }
+}
+
+/// The log files that have to be read, oldest first. Those that were moved before are removed.
+fn wal_numbers(shared: &Shared, catalog: &Catalog) -> Result<Vec<u64>, OpenError> {
+    let folder = shared.layout.wal();
+    let mut numbers = Layout::numbered(&folder, "wal").map_err(failed(&folder))?;
+    for moved in numbers
+        .iter()
+        .filter(|number| **number <= catalog.moved_wal)
+    {
+        let path = shared.layout.wal_file(*moved);
+        fs::remove_file(&path).map_err(failed(&path))?;
+    }
+    numbers.retain(|number| *number > catalog.moved_wal);
+    let mut expected = catalog.moved_wal + 1;
+    for number in &numbers {
+        for missing in expected..*number {
+            let file = shared.layout.wal_file(missing);
+            shared.report(Incident::DamagedLog {
+                file,
+                offset: 0,
+                bytes: 0,
+            });
+        }
+        expected = number + 1;
+    }
+    Ok(numbers)
+}
+
+struct Recovery<'a> {
+    shared: &'a Shared,
+    next_frame: u64,
+    last_version: u64,
+    /// One file's bytes; kept from file to file.
+    buffer: Vec<u8>,
+}
+
+impl Recovery<'_> {
+    /// Reads a log file and shows what it holds.
+    fn wal(&mut self, number: u64, is_newest: bool) -> Result<SealedWal, OpenError> {
+        let path = self.shared.layout.wal_file(number);
+        let faults = Arc::clone(&self.shared.options.faults);
+        let file = WalFile::open(&self.shared.layout, number, faults).map_err(failed(&path))?;
+        let file = Arc::new(file);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        file.read_all(&mut buffer).map_err(failed(&path))?;
+        let mut found = FoundInWal::default();
+        self.check_header(&buffer, &path, is_newest)?;
+        self.scan(&file, &buffer, is_newest, &mut found)?;
+        self.buffer = buffer;
+        // What the last process only handed to the operating system is acknowledged from now on.
+        file.sync().map_err(failed(&path))?;
+        let view = self.shared.view();
+        let touched = found.touched.into_iter().map(|topic| {
+            let view = &view.topics[&topic];
+            let touched = TouchedTopic {
+                first: view.first,
+                next: view.next,
+                newest_time_ordered: view.newest_time_ordered,
+            };
+            (topic, touched)
+        });
+        let ids = Arc::new(found.ids);
+        let sealed = SealedWal {
+            file,
+            touched: touched.collect(),
+            ids: Arc::clone(&ids),
+            next_frame: self.next_frame,
+            last_version: self.last_version,
+            damaged: found.damaged,
+        };
+        drop(view);
+        self.shared.ids_mut().index.sealed.push(ids);
+        Ok(sealed)
+    }
+
+    fn check_header(&self, bytes: &[u8], path: &Path, is_newest: bool) -> Result<(), OpenError> {
+        match file_header::decode(WAL, bytes) {
+            Ok(_) => Ok(()),
+            Err(fault @ HeaderFault::Newer { .. }) => Err(fault.into_open_error(path)),
+            // A crash while the file was made: nothing was ever in it.
+            Err(_) if is_newest && bytes.iter().all(|byte| *byte == 0) => Ok(()),
+            Err(HeaderFault::Damaged(detail)) => {
+                self.shared.report_rebuilt(path, detail);
+                Ok(())
+            }
+        }
+    }
+
+    fn scan(
+        &mut self,
+        file: &Arc<WalFile>,
+        bytes: &[u8],
+        is_newest: bool,
+        found: &mut FoundInWal,
+    ) -> Result<(), OpenError> {
+        let mut scan = WalScan::new(bytes, WalFile::first_frame_offset(), self.next_frame);
+        loop {
+            match scan.next_step() {
+                Step::Frame(frame) => self.frame(file, frame, found),
+                Step::Damage { offset, bytes } => {
+                    found.damaged = true;
+                    let file = file.path.clone();
+                    self.shared.report(Incident::DamagedLog {
+                        file,
+                        offset,
+                        bytes,
+                    });
+                }
+                Step::Torn { offset } if is_newest => {
+                    return self.cut_off(file, offset, bytes);
+                }
+                Step::Torn { offset } => {
+                    // There are later files: this was finished once.
+                    found.damaged = true;
+                    let length = bytes.len() as u64 - offset;
+                    let file = file.path.clone();
+                    self.shared.report(Incident::DamagedLog {
+                        file,
+                        offset,
+                        bytes: length,
+                    });
+                    return Ok(());
+                }
+                Step::End => return Ok(()),
+            }
+        }
+    }
+
+    fn cut_off(&self, file: &WalFile, offset: u64, bytes: &[u8]) -> Result<(), OpenError> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let torn = &bytes[start..];
+        let written = torn
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1);
+        let copy = keep_copy(&self.shared.layout, &file.path, offset, &torn[..written])
+            .map_err(failed(&file.path))?;
+        file.cut(offset).map_err(failed(&file.path))?;
+        self.shared.report(Incident::TornTail {
+            file: file.path.clone(),
+            kept_bytes: offset,
+            cut_bytes: written as u64,
+            copy,
+        });
+        Ok(())
+    }
+
+    fn frame(&mut self, file: &Arc<WalFile>, frame: ScannedFrame, found: &mut FoundInWal) {
+        self.next_frame = frame.head.number + 1;
+        self.last_version = self.last_version.max(frame.head.last_version.0);
+        self.report_damage(file, &frame, found);
+        let mut newest_time_ordered = vec![0; frame.head.runs.len()];
+        let mut view = self.shared.view_mut();
+        let seeds: Vec<_> = frame
+            .head
+            .runs
+            .iter()
+            .map(|run| {
+                let topic = view.topic_mut(&run.topic);
+                if run.first > topic.next {
+                    self.report_gap(file, &run.topic, topic.next, run.first.previous());
+                    found.damaged = true;
+                }
+                (topic.ordinal, topic.id_seed)
+            })
+            .collect();
+        for scanned in &frame.ids {
+            let (topic, seed) = seeds[scanned.run];
+            let time_ordered = time_ordered(&scanned.id);
+            let newest = &mut newest_time_ordered[scanned.run];
+            *newest = (*newest).max(time_ordered.unwrap_or(0));
+            let place = IdPlace {
+                hash: seed.hash(&scanned.id),
+                topic,
+                seq: scanned.seq,
+            };
+            found.ids.insert(place, time_ordered);
+        }
+        let state = frame.state.unwrap_or_default();
+        view.apply(
+            file,
+            &frame.head,
+            &frame.pieces,
+            &newest_time_ordered,
+            state,
+        );
+        let trimmed = frame.head.trims.iter().map(|trim| &trim.topic);
+        for topic in frame.head.runs.iter().map(|run| &run.topic).chain(trimmed) {
+            if !found.touched.contains(topic) {
+                found.touched.insert(topic.clone());
+            }
+        }
+    }
+
+    fn report_damage(&self, file: &WalFile, frame: &ScannedFrame, found: &mut FoundInWal) {
+        for lost in &frame.damaged_events {
+            found.damaged = true;
+            self.report_gap(file, &lost.topic, lost.first, lost.last);
+        }
+        if frame.state.is_none() {
+            found.damaged = true;
+            let detail = format!("frame {} of {}", frame.head.number, file.path.display());
+            self.shared.report(Incident::DamagedState { detail });
+        }
+        if frame.lost_an_end {
+            let detail = format!("an end of frame {}", frame.head.number);
+            self.shared.report_rebuilt(&file.path, detail);
+        }
+    }
+
+    fn report_gap(&self, file: &WalFile, topic: &Topic, first: Seq, last: Seq) {
+        self.shared.report(Incident::DamagedEvents {
+            topic: topic.clone(),
+            first,
+            last,
+            file: file.path.clone(),
+            detail: "no record that fits".to_owned(),
+        });
+    }
+}
+
+#[derive(Default)]
+struct FoundInWal {
+    touched: BTreeSet<Topic>,
+    ids: RecentIds,
+    damaged: bool,
+}

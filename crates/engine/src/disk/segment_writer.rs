@@ -1,0 +1,225 @@
+//! Moving events from the write-ahead log into a topic's segments.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use prombus_proto::{Seq, Timestamp, Topic};
+
+use super::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
+use super::layout::Layout;
+use super::open_files::check_header;
+use super::options::DiskOptions;
+use super::record::{self, RecordSeed};
+use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
+use super::topic_view::{Segment, WalPiece};
+
+/// How much is gathered before it is written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Appends to the segments of one topic. Readers see nothing of it until the checkpoint is done.
+pub(super) struct SegmentWriter<'a> {
+    layout: &'a Layout,
+    options: &'a DiskOptions,
+    topic: &'a Topic,
+    seed: RecordSeed,
+    segments: &'a mut Vec<Segment>,
+    open: Option<OpenSegment>,
+    now: Timestamp,
+    /// Files and folders that have to be synced.
+    pub(super) dirty: Vec<PathBuf>,
+}
+
+struct OpenSegment {
+    file: File,
+    records: Vec<u8>,
+    index: Vec<u8>,
+    /// Where the last indexed event, or the first of all, begins.
+    indexed_to: u64,
+}
+
+/// A record in the log that cannot be read back: the log file has to be kept.
+#[derive(Debug)]
+pub(super) struct DamagedPiece {
+    pub(super) first: Seq,
+    pub(super) last: Seq,
+}
+
+impl<'a> SegmentWriter<'a> {
+    pub(super) fn new(
+        layout: &'a Layout,
+        options: &'a DiskOptions,
+        topic: &'a Topic,
+        seed: RecordSeed,
+        segments: &'a mut Vec<Segment>,
+    ) -> Self {
+        let now = options.clock.now();
+        Self {
+            layout,
+            options,
+            topic,
+            seed,
+            segments,
+            open: None,
+            now,
+            dirty: Vec::new(),
+        }
+    }
+
+    /// Appends the records of `piece`, which are `bytes`. What the segments hold already is passed
+    /// over. Answers what of it is damaged.
+    pub(super) fn append(
+        &mut self,
+        piece: &WalPiece,
+        bytes: &[u8],
+    ) -> io::Result<Option<DamagedPiece>> {
+        let mut at = 0;
+        let mut expected = piece.first;
+        while expected <= piece.last() {
+            let Ok(found) = record::decode(self.seed, &bytes[at..]) else {
+                return Ok(Some(DamagedPiece {
+                    first: expected,
+                    last: piece.last(),
+                }));
+            };
+            let length = found.total_bytes();
+            if self
+                .segments
+                .last()
+                .is_none_or(|segment| segment.last < found.seq)
+            {
+                self.append_record(found.seq, found.ts, &bytes[at..at + length])?;
+            }
+            at += length;
+            expected = expected.next();
+        }
+        Ok(None)
+    }
+
+    fn append_record(&mut self, seq: Seq, ts: Timestamp, bytes: &[u8]) -> io::Result<()> {
+        let full = self.segments.last().is_none_or(|segment| {
+            let age = self.now.0.saturating_sub(segment.begun.0);
+            segment.end + bytes.len() as u64 > self.options.segment_bytes
+                || age > self.options.segment_age_ms
+        });
+        if full || self.open.is_none() && !self.last_is_sound()? {
+            self.flush()?;
+            self.open = None;
+            self.segments.push(Segment {
+                first: seq,
+                last: seq.previous(),
+                end: HEADER_BYTES as u64,
+                latest_ts: Timestamp(0),
+                index_entries: 0,
+                begun: self.now,
+            });
+        }
+        if self.open.is_none() {
+            self.open = Some(self.open_last()?);
+        }
+        let segment = self.segments.last_mut().expect("there is one now");
+        let open = self.open.as_mut().expect("just opened");
+        if segment.end - open.indexed_to >= INTERVAL_BYTES {
+            let entry = IndexEntry {
+                seq,
+                offset: segment.end,
+                latest_ts_before: segment.latest_ts,
+            };
+            entry.append_to(&mut open.index);
+            open.indexed_to = segment.end;
+            segment.index_entries += 1;
+        }
+        open.records.extend_from_slice(bytes);
+        segment.end += bytes.len() as u64;
+        segment.last = seq;
+        segment.latest_ts = segment.latest_ts.max(ts);
+        if open.records.len() >= WRITE_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the last segment can be appended to. A damaged one is left as it is.
+    fn last_is_sound(&self) -> io::Result<bool> {
+        let segment = self.segments.last().expect("there is one");
+        let path = self.layout.segment(self.topic, segment.first);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let mut sound = file.metadata()?.len() >= segment.end;
+        check_header(&file, &path, SEGMENT, |_| sound = false)?;
+        Ok(sound)
+    }
+
+    fn open_last(&mut self) -> io::Result<OpenSegment> {
+        let segment = self.segments.last().expect("there is one");
+        let path = self.layout.segment(self.topic, segment.first);
+        let is_new = segment.end == HEADER_BYTES as u64;
+        if is_new {
+            fs::create_dir_all(self.layout.topic(self.topic))?;
+            self.dirty.push(self.layout.topic(self.topic));
+            self.dirty.push(self.layout.topics());
+        }
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(is_new)
+            .truncate(false)
+            .open(&path)?;
+        // What an unfinished checkpoint left behind.
+        file.set_len(segment.end)?;
+        if is_new {
+            file.write_all_at(&file_header::encode(SEGMENT, segment.first.0), 0)?;
+        }
+        self.dirty.push(path);
+        let indexed_to = match segment.index_entries.checked_sub(1) {
+            None => HEADER_BYTES as u64,
+            Some(last) => {
+                // A damaged index only means that the next entry comes later than it could.
+                let index = File::open(self.layout.sparse_index(self.topic, segment.first));
+                index
+                    .map_err(|error| error.to_string())
+                    .and_then(|index| sparse_index::entry(&index, last))
+                    .map_or(segment.end, |entry| entry.offset)
+            }
+        };
+        Ok(OpenSegment {
+            file,
+            records: Vec::new(),
+            index: Vec::new(),
+            indexed_to,
+        })
+    }
+
+    /// Hands all that was gathered to the operating system.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let (Some(open), Some(segment)) = (self.open.as_mut(), self.segments.last()) else {
+            return Ok(());
+        };
+        let start = segment.end - open.records.len() as u64;
+        open.file.write_all_at(&open.records, start)?;
+        open.records.clear();
+        if !open.index.is_empty() {
+            let path = self.layout.sparse_index(self.topic, segment.first);
+            let index = File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)?;
+            let entries = u32::try_from(open.index.len() / ENTRY_BYTES).unwrap_or(u32::MAX);
+            let first = segment.index_entries - entries;
+            if first == 0 {
+                index.write_all_at(&file_header::encode(SPARSE_INDEX, segment.first.0), 0)?;
+            }
+            index.write_all_at(&open.index, sparse_index::entry_offset(first))?;
+            open.index.clear();
+            if self.dirty.last() != Some(&path) {
+                self.dirty.push(path);
+            }
+        }
+        Ok(())
+    }
+}

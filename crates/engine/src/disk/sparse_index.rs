@@ -1,0 +1,167 @@
+//! The sparse index of a segment: every few kilobytes, which event is there and how late the ones
+//! before it are.
+//!
+//! ```text
+//! header | (seq u64 | offset u64 | latest ts before u64 | checksum u32 | 0 u32)…
+//! ```
+//!
+//! Searched in place by halving, so that it takes no memory however large the topic is. Each entry
+//! has its own checksum: a damaged index is noticed, and the segment is read from its beginning.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use bytes::{Buf, BufMut};
+use prombus_proto::{Seq, Timestamp};
+
+use super::checksum::checksum;
+use super::file_header::HEADER_BYTES;
+
+/// How many bytes of records lie between two entries, at least.
+pub(super) const INTERVAL_BYTES: u64 = 4096;
+pub(super) const ENTRY_BYTES: usize = 32;
+
+/// An event that can be found without reading those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct IndexEntry {
+    pub(super) seq: Seq,
+    pub(super) offset: u64,
+    /// The latest time of all events of this segment before this one.
+    pub(super) latest_ts_before: Timestamp,
+}
+
+impl IndexEntry {
+    pub(super) fn append_to(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.put_u64_le(self.seq.0);
+        out.put_u64_le(self.offset);
+        out.put_u64_le(self.latest_ts_before.0);
+        let sum = checksum(&out[start..]);
+        out.put_u32_le(sum);
+        out.put_u32_le(0);
+    }
+
+    fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Self> {
+        let (covered, mut rest) = bytes.split_at(24);
+        if checksum(covered) != rest.get_u32_le() || rest.get_u32_le() != 0 {
+            return None;
+        }
+        let mut fields = covered;
+        Some(Self {
+            seq: Seq(fields.get_u64_le()),
+            offset: fields.get_u64_le(),
+            latest_ts_before: Timestamp(fields.get_u64_le()),
+        })
+    }
+}
+
+/// The byte at which entry number `index` begins.
+pub(super) fn entry_offset(index: u32) -> u64 {
+    HEADER_BYTES as u64 + u64::from(index) * ENTRY_BYTES as u64
+}
+
+/// The entry number `index`, or what is wrong with it.
+pub(super) fn entry(file: &File, index: u32) -> Result<IndexEntry, String> {
+    let mut bytes = [0; ENTRY_BYTES];
+    file.read_exact_at(&mut bytes, entry_offset(index))
+        .map_err(|error| format!("entry {index}: {error}"))?;
+    IndexEntry::decode(&bytes).ok_or_else(|| format!("entry {index}: the checksum does not fit"))
+}
+
+/// The last of the first `entries` entries for which `is_before` holds, which it does for none
+/// behind one for which it does not.
+pub(super) fn last_before(
+    file: &File,
+    entries: u32,
+    is_before: impl Fn(&IndexEntry) -> bool,
+) -> Result<Option<IndexEntry>, String> {
+    let mut best = None;
+    let (mut low, mut high) = (0, entries);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let found = entry(file, middle)?;
+        if is_before(&found) {
+            best = Some(found);
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(best)
+}
+
+/// The first of the first `entries` entries that lies behind `offset`.
+pub(super) fn first_behind(
+    file: &File,
+    entries: u32,
+    offset: u64,
+) -> Result<Option<IndexEntry>, String> {
+    let (mut low, mut high) = (0, entries);
+    let mut best = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let found = entry(file, middle)?;
+        if found.offset > offset {
+            best = Some(found);
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn index_of(entries: &[IndexEntry]) -> File {
+        let mut bytes = vec![0; HEADER_BYTES];
+        entries.iter().for_each(|entry| entry.append_to(&mut bytes));
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn finds_by_halving() {
+        let entries: Vec<_> = (1..=100u64)
+            .map(|i| IndexEntry {
+                seq: Seq(i * 10),
+                offset: i * 5000,
+                latest_ts_before: Timestamp(i / 3),
+            })
+            .collect();
+        let file = index_of(&entries);
+        for seq in 0..1100u64 {
+            let expected = entries.iter().rfind(|entry| entry.seq.0 <= seq).copied();
+            assert_eq!(
+                last_before(&file, 100, |entry| entry.seq.0 <= seq),
+                Ok(expected)
+            );
+            let expected = entries
+                .iter()
+                .find(|entry| entry.offset > seq * 500)
+                .copied();
+            assert_eq!(first_behind(&file, 100, seq * 500), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let entry = IndexEntry {
+            seq: Seq(1),
+            offset: 2,
+            latest_ts_before: Timestamp(3),
+        };
+        let mut bytes = Vec::new();
+        entry.append_to(&mut bytes);
+        for bit in 0..ENTRY_BYTES * 8 {
+            let mut flipped: [u8; ENTRY_BYTES] = bytes.clone().try_into().unwrap();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(IndexEntry::decode(&flipped), None, "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What readers see of one topic: where its events are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use prombus_proto::{Seq, Timestamp, Topic};
+
+use super::ids::{IdSeed, Ordinal};
+use super::record::RecordSeed;
+use super::wal_file::WalFile;
+use crate::Bounds;
+
+/// The events of a topic: the older ones in segments, the newer ones in the write-ahead log.
+#[derive(Debug)]
+pub(super) struct TopicView {
+    pub(super) ordinal: Ordinal,
+    pub(super) record_seed: RecordSeed,
+    pub(super) id_seed: IdSeed,
+    pub(super) first: Seq,
+    pub(super) next: Seq,
+    /// The newest UUIDv7 it ever had: a newer one cannot be a duplicate.
+    pub(super) newest_time_ordered: u128,
+    pub(super) segments: Vec<Segment>,
+    pub(super) wal: VecDeque<WalPiece>,
+    wal_bytes: u64,
+    /// The latest time in the segments up to each one: rises, so that a time is found by halving.
+    latest_ts_so_far: Vec<Timestamp>,
+}
+
+/// A segment file as of the last checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) first: Seq,
+    pub(super) last: Seq,
+    /// Where its last record ends.
+    pub(super) end: u64,
+    pub(super) latest_ts: Timestamp,
+    pub(super) index_entries: u32,
+    /// When it was begun.
+    pub(super) begun: Timestamp,
+}
+
+/// Some records in a row in a file of the write-ahead log.
+#[derive(Clone, Debug)]
+pub(super) struct WalPiece {
+    pub(super) file: Arc<WalFile>,
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+    pub(super) first: Seq,
+    pub(super) count: u32,
+    pub(super) latest_ts: Timestamp,
+}
+
+impl WalPiece {
+    pub(super) fn last(&self) -> Seq {
+        Seq(self.first.0 + u64::from(self.count) - 1)
+    }
+}
+
+impl TopicView {
+    pub(super) fn new(topic: &Topic, ordinal: Ordinal, store_seed: u64) -> Self {
+        Self {
+            ordinal,
+            record_seed: RecordSeed::of(topic),
+            id_seed: IdSeed::of(store_seed, topic),
+            first: Seq::FIRST,
+            next: Seq::FIRST,
+            newest_time_ordered: 0,
+            segments: Vec::new(),
+            wal: VecDeque::new(),
+            wal_bytes: 0,
+            latest_ts_so_far: Vec::new(),
+        }
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        let in_segments: u64 = self.segments.iter().map(|segment| segment.end).sum();
+        Bounds {
+            first: self.first,
+            next: self.next,
+            bytes: in_segments + self.wal_bytes,
+        }
+    }
+
+    /// Shows events that are in the write-ahead log.
+    pub(super) fn push_piece(&mut self, piece: WalPiece) {
+        self.wal_bytes += u64::from(piece.bytes);
+        self.wal.push_back(piece);
+    }
+
+    fn drop_pieces_while(&mut self, gone: impl Fn(&WalPiece) -> bool) {
+        while let Some(piece) = self.wal.pop_front_if(|piece| gone(piece)) {
+            self.wal_bytes -= u64::from(piece.bytes);
+        }
+    }
+
+    /// Forgets events below `below`.
+    pub(super) fn trim(&mut self, below: Seq) {
+        self.first = self.first.max(below.min(self.next));
+        let first = self.first;
+        self.drop_pieces_while(|piece| piece.last() < first);
+        if self
+            .segments
+            .first()
+            .is_some_and(|segment| segment.last < first)
+        {
+            self.set_segments(
+                self.segments
+                    .iter()
+                    .filter(|segment| segment.last >= first)
+                    .copied()
+                    .collect(),
+            );
+        }
+    }
+
+    /// Shows what a checkpoint has moved: segments take over from the log files up to `wal_number`.
+    pub(super) fn take_over(&mut self, segments: &[Segment], wal_number: u64) {
+        let first = self.first;
+        self.set_segments(
+            segments
+                .iter()
+                .filter(|segment| segment.last >= first)
+                .copied()
+                .collect(),
+        );
+        self.drop_pieces_while(|piece| piece.file.number <= wal_number);
+    }
+
+    pub(super) fn set_segments(&mut self, segments: Vec<Segment>) {
+        self.latest_ts_so_far = segments
+            .iter()
+            .scan(Timestamp(0), |latest, segment| {
+                *latest = (*latest).max(segment.latest_ts);
+                Some(*latest)
+            })
+            .collect();
+        self.segments = segments;
+    }
+
+    /// Which segment `seq` is in, if it is in one; a position between two belongs to the later.
+    pub(super) fn segment_of(&self, seq: Seq) -> Option<usize> {
+        let index = self.segments.partition_point(|segment| segment.last < seq);
+        (index < self.segments.len()).then_some(index)
+    }
+
+    /// Which piece of the log `seq` is in, if it is in one; a position between two belongs to the
+    /// later.
+    pub(super) fn piece_of(&self, seq: Seq) -> Option<usize> {
+        let index = self.wal.partition_point(|piece| piece.last() < seq);
+        (index < self.wal.len()).then_some(index)
+    }
+
+    /// The first segment that has an event of `ts` or later.
+    pub(super) fn segment_reaching(&self, ts: Timestamp) -> Option<usize> {
+        let index = self.latest_ts_so_far.partition_point(|latest| *latest < ts);
+        (index < self.segments.len()).then_some(index)
+    }
+}

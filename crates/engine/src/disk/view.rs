@@ -1,0 +1,80 @@
+//! What readers see: everything committed, nothing half.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use prombus_proto::Topic;
+
+use super::frame::{FrameHead, StateChange};
+use super::ids::Ordinal;
+use super::overlay::Overlay;
+use super::topic_view::{TopicView, WalPiece};
+use super::wal_file::WalFile;
+use super::wal_scan::Piece;
+
+/// Everything committed. Changed in one go per frame, so that nobody sees a part of one.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) topics: HashMap<Topic, TopicView>,
+    pub(super) overlay: Overlay,
+    store_seed: u64,
+}
+
+impl View {
+    pub(super) fn new(store_seed: u64) -> Self {
+        Self {
+            topics: HashMap::new(),
+            overlay: Overlay::default(),
+            store_seed,
+        }
+    }
+
+    /// A topic that nothing was appended to yet.
+    pub(super) fn new_topic(&self, topic: &Topic, ordinal: Ordinal) -> TopicView {
+        TopicView::new(topic, ordinal, self.store_seed)
+    }
+
+    /// The view of `topic`, made if it is new. Numbers go up by one from topic to topic.
+    pub(super) fn topic_mut(&mut self, topic: &Topic) -> &mut TopicView {
+        if !self.topics.contains_key(topic) {
+            let ordinal = Ordinal(u32::try_from(self.topics.len()).expect("below 2^32 topics"));
+            self.topics
+                .insert(topic.clone(), self.new_topic(topic, ordinal));
+        }
+        self.topics.get_mut(topic).expect("just made")
+    }
+
+    /// Shows a frame that is in `file`. `newest_time_ordered` tells for each run the newest UUIDv7 in
+    /// it.
+    pub(super) fn apply(
+        &mut self,
+        file: &Arc<WalFile>,
+        head: &FrameHead,
+        pieces: &[Piece],
+        newest_time_ordered: &[u128],
+        state: Vec<StateChange>,
+    ) {
+        let mut pieces = pieces.iter().peekable();
+        for (index, run) in head.runs.iter().enumerate() {
+            let view = self.topic_mut(&run.topic);
+            while let Some(piece) = pieces.next_if(|piece| piece.run == index) {
+                view.push_piece(WalPiece {
+                    file: Arc::clone(file),
+                    offset: piece.offset,
+                    bytes: piece.bytes,
+                    first: piece.first,
+                    count: piece.count,
+                    latest_ts: piece.latest_ts,
+                });
+            }
+            view.next = run.first.plus(u64::from(run.count));
+            view.newest_time_ordered = view.newest_time_ordered.max(newest_time_ordered[index]);
+        }
+        for trim in &head.trims {
+            self.topic_mut(&trim.topic).trim(trim.below);
+        }
+        for change in state {
+            self.overlay.apply(file.number, change);
+        }
+    }
+}

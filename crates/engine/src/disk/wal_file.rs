@@ -1,0 +1,153 @@
+//! One file of the write-ahead log.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::file_header::{self, HEADER_BYTES, WAL};
+use super::layout::{Layout, sync_folder};
+use super::storage_faults::StorageFaults;
+
+/// One file of the write-ahead log. Readers hold it open while it is moved into segments.
+#[derive(Debug)]
+pub(super) struct WalFile {
+    pub(super) number: u64,
+    pub(super) path: PathBuf,
+    file: File,
+    faults: Arc<StorageFaults>,
+}
+
+impl WalFile {
+    /// Makes the file `number`, with room for `bytes`, durable as an empty one.
+    ///
+    /// The room is taken ahead: a sync then has no file length to write as well, and a full disk
+    /// shows here rather than in the middle of a batch.
+    pub(super) fn create(
+        layout: &Layout,
+        number: u64,
+        bytes: u64,
+        faults: Arc<StorageFaults>,
+    ) -> io::Result<Self> {
+        let path = layout.wal_file(number);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            // A filesystem that cannot take room ahead works as well, only slower.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::FBIG) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let wal = Self {
+            number,
+            path,
+            file,
+            faults,
+        };
+        wal.write_at(0, &file_header::encode(WAL, number))?;
+        wal.file.sync_all()?;
+        sync_folder(&layout.wal())?;
+        Ok(wal)
+    }
+
+    pub(super) fn open(
+        layout: &Layout,
+        number: u64,
+        faults: Arc<StorageFaults>,
+    ) -> io::Result<Self> {
+        let path = layout.wal_file(number);
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        Ok(Self {
+            number,
+            path,
+            file,
+            faults,
+        })
+    }
+
+    /// Where the first frame begins.
+    pub(super) const fn first_frame_offset() -> u64 {
+        HEADER_BYTES as u64
+    }
+
+    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let admitted = self.faults.admit(bytes.len());
+        self.file.write_all_at(&bytes[..admitted], offset)?;
+        if admitted < bytes.len() {
+            Err(StorageFaults::full())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Cuts the file off at `offset`, together with room taken ahead.
+    pub(super) fn cut(&self, offset: u64) -> io::Result<()> {
+        self.file.set_len(offset)
+    }
+
+    /// Makes what was written durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.faults.before_sync()?;
+        self.file.sync_data()
+    }
+
+    /// Exactly `bytes` bytes at `offset`.
+    pub(super) fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
+        read_exact_at(&self.file, offset, bytes)
+    }
+
+    /// All that was ever written, without the empty room behind it.
+    pub(super) fn read_all(&self, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let length = self.file.metadata()?.len();
+        let end = usize::try_from(end_of_data(&self.file, length)?).map_err(io::Error::other)?;
+        buffer.resize(end, 0);
+        self.file.read_exact_at(buffer, 0)
+    }
+}
+
+/// Where the last data of a file of `length` ends. Room that was taken ahead and never written is
+/// a hole behind it.
+fn end_of_data(file: &File, length: u64) -> io::Result<u64> {
+    let mut end = 0;
+    while end < length {
+        match rustix::fs::seek(file, SeekFrom::Data(end)) {
+            Ok(data) => end = rustix::fs::seek(file, SeekFrom::Hole(data))?,
+            Err(Errno::NXIO) => return Ok(end),
+            // Not every filesystem tells holes; then all of it counts.
+            Err(Errno::INVAL) => return Ok(length),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(end.min(length))
+}
+
+/// Exactly `bytes` bytes at `offset` of `file`.
+pub(super) fn read_exact_at(file: &File, offset: u64, bytes: usize) -> io::Result<Bytes> {
+    let mut buffer = vec![0; bytes];
+    file.read_exact_at(&mut buffer, offset)?;
+    Ok(Bytes::from(buffer))
+}
+
+/// Copies what is about to be cut off or given up into quarantine.
+pub(super) fn keep_copy(
+    layout: &Layout,
+    original: &Path,
+    offset: u64,
+    bytes: &[u8],
+) -> io::Result<PathBuf> {
+    let name = original.file_name().unwrap_or_default().to_string_lossy();
+    let copy = layout.quarantine().join(format!("{name}.from-{offset}"));
+    let mut file = File::create(&copy)?;
+    io::Write::write_all(&mut file, bytes)?;
+    file.sync_all()?;
+    sync_folder(&layout.quarantine())?;
+    Ok(copy)
+}

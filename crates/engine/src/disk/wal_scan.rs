@@ -1,0 +1,283 @@
+//! Reading a file of the write-ahead log back after a restart.
+//!
+//! What a crash leaves is told from what decay does by what follows: behind an unfinished batch
+//! there is nothing, behind a damaged one there are more.
+
+use bytes::Bytes;
+use prombus_proto::{EventId, Seq, Timestamp, Topic};
+
+use super::checksum::checksum;
+use super::frame::{End, FrameHead, Run, StateChange};
+use super::record::{self, RecordFault, RecordSeed};
+
+/// Goes through the bytes of one file, frame by frame.
+pub(super) struct WalScan<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+    /// The number that the next frame has to have at least.
+    next_number: u64,
+}
+
+/// What comes next in a file.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// A frame, whole or with some damage inside.
+    Frame(ScannedFrame),
+    /// Bytes that belong to no frame anyone can tell, with frames behind them.
+    Damage { offset: u64, bytes: u64 },
+    /// An unfinished batch: all from here on.
+    Torn { offset: u64 },
+    /// Nothing more.
+    End,
+}
+
+/// A frame and what of it can be read.
+#[derive(Debug)]
+pub(super) struct ScannedFrame {
+    pub(super) head: FrameHead,
+    pub(super) pieces: Vec<Piece>,
+    pub(super) ids: Vec<ScannedId>,
+    pub(super) damaged_events: Vec<DamagedEvents>,
+    /// The state changes, or nothing where their checksum does not fit.
+    pub(super) state: Option<Vec<StateChange>>,
+    /// Whether one of the two heads could not be read.
+    pub(super) lost_an_end: bool,
+}
+
+/// Some records in a row in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Which of the frame's runs it is a part of.
+    pub(super) run: usize,
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+    pub(super) first: Seq,
+    pub(super) count: u32,
+    pub(super) latest_ts: Timestamp,
+}
+
+#[derive(Debug)]
+pub(super) struct ScannedId {
+    pub(super) run: usize,
+    pub(super) seq: Seq,
+    pub(super) id: EventId,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct DamagedEvents {
+    pub(super) topic: Topic,
+    pub(super) first: Seq,
+    pub(super) last: Seq,
+}
+
+/// How long a piece may become before the next is begun. A reader that starts within a piece
+/// passes over what lies before.
+pub(super) const PIECE_BYTES: usize = 32 << 10;
+
+impl<'a> WalScan<'a> {
+    pub(super) fn new(bytes: &'a [u8], first_offset: u64, next_number: u64) -> Self {
+        let offset = usize::try_from(first_offset)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        Self {
+            bytes,
+            offset,
+            next_number,
+        }
+    }
+
+    pub(super) fn next_step(&mut self) -> Step {
+        let start = self.offset;
+        let rest = &self.bytes[start..];
+        if rest.iter().all(|byte| *byte == 0) {
+            return Step::End;
+        }
+        if let Some(head) = self.frame_head_at(start) {
+            let end = start + size(&head);
+            if let Some(frame) = self.frame(start, head)
+                && (frame.is_whole() || self.finds_a_frame_behind(end))
+            {
+                return self.step_over(frame, end);
+            }
+            return Step::Torn {
+                offset: start as u64,
+            };
+        }
+        // The head is damaged. Its repetition at the end, or the next frame, tells where to go on.
+        match self.next_end_behind(start) {
+            Some((End::Foot, end, head)) if end.checked_sub(size(&head)) == Some(start) => {
+                if let Some(frame) = self.frame(start, head)
+                    && self.finds_a_frame_behind(end)
+                {
+                    return self.step_over(frame, end);
+                }
+                Step::Torn {
+                    offset: start as u64,
+                }
+            }
+            Some((End::Foot, end, head)) => self.pass_over(start, end, head.number + 1),
+            Some((End::Head, at, head)) => self.pass_over(start, at, head.number),
+            None => Step::Torn {
+                offset: start as u64,
+            },
+        }
+    }
+
+    fn step_over(&mut self, frame: ScannedFrame, end: usize) -> Step {
+        self.offset = end;
+        self.next_number = frame.head.number + 1;
+        Step::Frame(frame)
+    }
+
+    fn pass_over(&mut self, start: usize, to: usize, next_number: u64) -> Step {
+        if !self.finds_a_frame_behind(to) {
+            return Step::Torn {
+                offset: start as u64,
+            };
+        }
+        self.offset = to;
+        self.next_number = next_number;
+        Step::Damage {
+            offset: start as u64,
+            bytes: (to - start) as u64,
+        }
+    }
+
+    fn frame_head_at(&self, offset: usize) -> Option<FrameHead> {
+        match FrameHead::decode(&self.bytes[offset..])? {
+            (End::Head, head) if head.number >= self.next_number => Some(head),
+            _ => None,
+        }
+    }
+
+    /// Whether a frame that was written later is behind `offset`: what lies before was finished.
+    fn finds_a_frame_behind(&self, offset: usize) -> bool {
+        offset < self.bytes.len()
+            && (self.frame_head_at(offset).is_some() || self.next_end_behind(offset).is_some())
+    }
+
+    /// The next undamaged head or foot from `offset` on. A foot answers where its frame ends.
+    fn next_end_behind(&self, offset: usize) -> Option<(End, usize, FrameHead)> {
+        (offset..self.bytes.len()).find_map(|at| {
+            let rest = &self.bytes[at..];
+            FrameHead::claimed_head_bytes(rest)?;
+            let (end, head) = FrameHead::decode(rest)?;
+            let at = if end == End::Foot {
+                at + head.head_bytes()
+            } else {
+                at
+            };
+            (head.number >= self.next_number).then_some((end, at, head))
+        })
+    }
+
+    /// The frame that begins at `start`, or nothing where the file ends before it does.
+    fn frame(&self, start: usize, head: FrameHead) -> Option<ScannedFrame> {
+        let frame = self.bytes.get(start..start + size(&head))?;
+        let ends = head.head_bytes();
+        let intact = |at: usize| FrameHead::decode(&frame[at..]).is_some_and(|(_, h)| h == head);
+        let lost_an_end = !intact(0) || !intact(frame.len() - ends);
+        let mut scanned = ScannedFrame {
+            pieces: Vec::with_capacity(head.runs.len()),
+            ids: Vec::new(),
+            damaged_events: Vec::new(),
+            state: None,
+            lost_an_end,
+            head,
+        };
+        let mut offset = ends;
+        let runs = std::mem::take(&mut scanned.head.runs);
+        for (index, run) in runs.iter().enumerate() {
+            let records = &frame[offset..offset + run.bytes as usize];
+            scanned.scan_run(index, run, records, (start + offset) as u64);
+            offset += run.bytes as usize;
+        }
+        scanned.head.runs = runs;
+        let state = &frame[offset..offset + scanned.head.state_bytes as usize];
+        scanned.state = state_changes(state, scanned.head.state_checksum);
+        Some(scanned)
+    }
+}
+
+fn size(head: &FrameHead) -> usize {
+    usize::try_from(head.frame_bytes()).unwrap_or(usize::MAX)
+}
+
+fn state_changes(bytes: &[u8], expected: u32) -> Option<Vec<StateChange>> {
+    if checksum(bytes) != expected {
+        return None;
+    }
+    let mut bytes = Bytes::copy_from_slice(bytes);
+    let mut changes = Vec::new();
+    while !bytes.is_empty() {
+        changes.push(StateChange::take_from(&mut bytes)?);
+    }
+    Some(changes)
+}
+
+impl ScannedFrame {
+    /// Whether all of it is as it was written.
+    fn is_whole(&self) -> bool {
+        self.damaged_events.is_empty() && self.state.is_some() && !self.lost_an_end
+    }
+
+    fn scan_run(&mut self, index: usize, run: &Run, records: &[u8], offset: u64) {
+        let seed = RecordSeed::of(&run.topic);
+        let end = run.first.plus(u64::from(run.count));
+        let mut at = 0;
+        let mut expected = run.first;
+        let mut piece: Option<Piece> = None;
+        while expected < end {
+            match record::decode(seed, &records[at..]) {
+                Ok(record) if record.seq == expected => {
+                    let bytes = record.total_bytes();
+                    let grown = piece.get_or_insert_with(|| Piece {
+                        run: index,
+                        offset: offset + at as u64,
+                        bytes: 0,
+                        first: expected,
+                        count: 0,
+                        latest_ts: Timestamp(0),
+                    });
+                    grown.bytes += u32::try_from(bytes).unwrap_or(u32::MAX);
+                    grown.count += 1;
+                    grown.latest_ts = grown.latest_ts.max(record.ts);
+                    if grown.bytes as usize >= PIECE_BYTES {
+                        self.pieces.extend(piece.take());
+                    }
+                    if let Some(id) = record.id() {
+                        self.ids.push(ScannedId {
+                            run: index,
+                            seq: expected,
+                            id,
+                        });
+                    }
+                    at += bytes;
+                    expected = expected.next();
+                }
+                found => {
+                    self.pieces.extend(piece.take());
+                    // Where the next record follows at the believed place, only this one is lost.
+                    let next = match found {
+                        Err(RecordFault::Damaged {
+                            believed_bytes: Some(bytes),
+                        }) => at + bytes,
+                        _ => records.len(),
+                    };
+                    let follows = expected.next() == end && next == records.len()
+                        || record::decode(seed, &records[next.min(records.len())..])
+                            .is_ok_and(|record| record.seq == expected.next());
+                    let last = if follows { expected } else { end.previous() };
+                    self.damaged_events.push(DamagedEvents {
+                        topic: run.topic.clone(),
+                        first: expected,
+                        last,
+                    });
+                    at = next;
+                    expected = last.next();
+                }
+            }
+        }
+        self.pieces.extend(piece.take());
+    }
+}
