@@ -12,6 +12,8 @@
 
 pub mod batch;
 pub mod capabilities;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod contract;
 pub mod error;
 pub mod faulty;
