@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-use prombus_proto::{Event, EventId, Seq};
+use prombus_proto::{Event, EventId, Seq, Timestamp};
 use tokio::task::JoinSet;
 
 use super::case::{Case, cases};
 use super::store::{
-    EVERYTHING, Store, as_stored, key, of_events, of_state, put, put_if, seqs_of, topic,
+    EVERYTHING, Store, as_stored, key, of_events, of_state, put, put_if, put_until, seqs_of, topic,
 };
 use crate::{Batch, CommitError, Committed, Conflict, Engine, Expect, Version};
 
@@ -23,6 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
         one_of_many_appends_to_the_same_end_wins,
         readers_see_a_growing_prefix_and_whole_batches,
         a_finished_commit_is_seen_by_every_other_task,
+        scanned_entries_are_whole_while_they_change,
         trimming_while_writing_forgets_no_more_than_asked,
         an_abandoned_commit_leaves_the_store_whole,
     ]
@@ -287,6 +288,39 @@ async fn a_finished_commit_is_seen_by_every_other_task(store: Store) {
         }
     })
     .await;
+}
+
+async fn scanned_entries_are_whole_while_they_change(store: Store) {
+    const KEYS: usize = 6;
+    const ROUNDS: u64 = 60;
+    let engine = store.engine().clone();
+    let end_of = move |round: u64| Timestamp(u64::MAX - round);
+    let scanner = tokio::spawn(async move {
+        let mut seen = BTreeMap::new();
+        loop {
+            let entries = engine.scan(b"k", None, usize::MAX).await.unwrap();
+            let mut finished = 0;
+            for entry in &entries {
+                let text = String::from_utf8(entry.value.to_vec()).unwrap();
+                let round: u64 = text.parse().unwrap();
+                assert_eq!(entry.expires_at, Some(end_of(round)), "parts of two puts");
+                let now = (round, entry.version);
+                let before = seen.insert(entry.key.clone(), now);
+                assert!(before.is_none_or(|(r, v)| (r, v) == now || (r < round && v < now.1)));
+                finished += usize::from(round == ROUNDS);
+            }
+            if finished == KEYS {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    for round in 1..=ROUNDS {
+        let puts =
+            (0..KEYS).map(|n| put_until(&format!("k{n}"), &round.to_string(), end_of(round)));
+        store.commit(of_state(puts.collect())).await;
+    }
+    scanner.await.unwrap();
 }
 
 async fn trimming_while_writing_forgets_no_more_than_asked(store: Store) {

@@ -15,6 +15,7 @@
 //! | what is forgotten | `trimming`, `retention` |
 //! | wake-ups | `watching` |
 //! | many at a time | `concurrency` |
+//! | several engines on one store | `gateways` |
 //! | what survives | `restarts` |
 //! | the largest and the strangest | `sizes` |
 //! | the end | `closing` |
@@ -30,6 +31,7 @@ mod case;
 mod closing;
 mod concurrency;
 mod expiry;
+mod gateways;
 mod idempotence;
 mod model;
 mod ordering;
@@ -59,7 +61,8 @@ pub trait Subject: Send {
     fn clock(&self) -> ManualClock;
 
     /// Opens the store, or opens it again: the same store, with what it still holds. The suite has
-    /// closed and dropped the engine it got before.
+    /// closed and dropped the engine it got before; only where the engine allows several gateways,
+    /// it also opens one beside another.
     async fn open(&mut self) -> Arc<dyn Engine>;
 }
 
@@ -92,6 +95,9 @@ pub fn trials<S: Subject + 'static>(
     ];
     if expected.atomic_across_topics {
         cases.push(concurrency::cases_across_topics());
+    }
+    if expected.several_gateways {
+        cases.push(gateways::cases());
     }
     if expected.survives_restart {
         cases.push(restarts::cases());

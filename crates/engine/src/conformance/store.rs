@@ -57,6 +57,11 @@ impl Store {
         self.engine = Some(self.subject.open().await);
     }
 
+    /// One more engine on the same store, beside the one that is open.
+    pub(super) async fn open_another(&mut self) -> Arc<dyn Engine> {
+        self.subject.open().await
+    }
+
     pub(super) fn drop_engine(&mut self) {
         self.engine = None;
     }

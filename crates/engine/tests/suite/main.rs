@@ -1,12 +1,13 @@
 //! The contract, run in full by every engine of this crate.
 
 mod faulty;
+mod lasting;
 mod memory;
 
 use libtest_mimic::Arguments;
 
 fn main() {
-    let trials = [memory::trials(), faulty::trials()];
+    let trials = [memory::trials(), faulty::trials(), lasting::trials()];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
