@@ -12,7 +12,7 @@ use super::case::{Case, cases};
 use super::store::{
     EVERYTHING, Store, as_stored, key, of_events, of_state, put, put_if, put_until, seqs_of, topic,
 };
-use crate::{Batch, CommitError, Committed, Conflict, Engine, Expect, Version};
+use crate::{Batch, CommitError, Committed, Conflict, Engine, Expect};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -106,10 +106,11 @@ async fn batches_stay_together_and_follow_their_versions(store: Store) {
     let mut answers = write_all(&store, 15).await;
     answers.sort_by_key(|(_, committed)| committed.version);
     let mut next: BTreeMap<&str, u64> = TOPICS.iter().map(|name| (*name, 1)).collect();
-    let mut last_version = Version(0);
+    let mut last_version = None;
     for (events, committed) in &answers {
-        assert!(committed.version > last_version, "a version came twice");
-        last_version = committed.version;
+        let version = Some(committed.version);
+        assert!(version > last_version, "a version came twice");
+        last_version = version;
         for (event, position) in events.iter().zip(&committed.positions) {
             let next = next.get_mut(event.topic.as_str()).unwrap();
             assert_eq!(position.seq.0, *next, "not as if one after the other");

@@ -1,4 +1,4 @@
-//! The contract of [`Engine`](crate::Engine) as tests.
+//! The contract of [`Engine`] as tests.
 //!
 //! An engine adds all of it with one call, [`trials`], and says what it can do. Cases whose promise
 //! that engine does not make (what is there after a restart, where nothing survives one) are not

@@ -22,8 +22,9 @@ pub(super) const EVERYTHING: ReadBudget = ReadBudget {
 };
 
 pub(super) struct Store {
-    subject: Box<dyn Subject>,
     engine: Option<Arc<dyn Engine>>,
+    /// Behind the engine, so that it goes later: it may own the folder the engine lives in.
+    subject: Box<dyn Subject>,
     pub(super) clock: ManualClock,
     ids: IdSource,
     events_made: AtomicU64,

@@ -11,7 +11,7 @@ pub(super) struct Expected {
     pub(super) topics: BTreeMap<String, ExpectedTopic>,
     /// Also what has expired.
     state: BTreeMap<Vec<u8>, StateEntry>,
-    pub(super) last_version: u64,
+    pub(super) last_version: Option<Version>,
 }
 
 #[derive(Clone, Default)]
@@ -91,7 +91,7 @@ impl Expected {
             }
         }
         let mut after = self.clone();
-        after.last_version = version.0;
+        after.last_version = Some(version);
         for op in &batch.state {
             let key = op.key().as_bytes();
             let there = after.get(key, now).map(|entry| entry.version);

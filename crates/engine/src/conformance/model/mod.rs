@@ -16,7 +16,7 @@ use crate::Capabilities;
 use step::Step;
 
 const SEQUENCES_UNLESS_SET: u32 = 64;
-const MOST_STEPS: usize = 40;
+const MOST_STEPS: usize = 60;
 
 pub(super) fn trial(engine: &str, capabilities: Capabilities, new_subject: NewSubject) -> Trial {
     let name = format!("{engine}::model::random_steps_do_what_the_model_does");

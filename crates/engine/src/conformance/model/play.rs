@@ -13,6 +13,9 @@ use crate::conformance::Subject;
 use crate::conformance::store::{EVERYTHING, Store, ends, payload, topic};
 use crate::{Batch, CommitError, Expect, ReadBudget, Retention, StateKey, StateOp, Version};
 
+/// A version that no commit gets within a life.
+const NEVER_GIVEN: Version = Version(u64::MAX);
+
 type Checked = Result<(), TestCaseError>;
 
 struct Play {
@@ -178,8 +181,8 @@ impl Play {
         let expect = match change.expect {
             GuessedState::Any => Expect::Any,
             GuessedState::Absent => Expect::Absent,
-            GuessedState::AsBefore => Expect::Version(before.map_or(Version(0), |e| e.version)),
-            GuessedState::Outdated => Expect::Version(Version(0)),
+            GuessedState::AsBefore => Expect::Version(before.map_or(NEVER_GIVEN, |e| e.version)),
+            GuessedState::NeverGiven => Expect::Version(NEVER_GIVEN),
         };
         match change.value {
             Some(byte) => StateOp::Put {
@@ -196,12 +199,13 @@ impl Play {
         let answer = self.store.try_commit(batch.clone()).await;
         let version = match &answer {
             Ok(committed) => committed.version,
-            Err(_) => Version(u64::MAX),
+            // Stands for the one it would have had, which nobody can have expected.
+            Err(_) => Version(NEVER_GIVEN.0 - 1),
         };
         let due = self.model.after(&batch, version, now);
         match (answer, due) {
             (Ok(committed), Some((after, places))) => {
-                prop_assert!(committed.version.0 > self.model.last_version);
+                prop_assert!(Some(committed.version) > self.model.last_version);
                 let answered: Vec<_> = committed
                     .positions
                     .iter()
