@@ -169,7 +169,7 @@ async fn count_up(engine: &dyn Engine) {
         let op = put_if("counter", &(count + 1).to_string(), expect);
         match engine.commit(of_state(vec![op])).await {
             Ok(_) => return,
-            Err(CommitError::Conflict(Conflict::State { .. })) => {}
+            Err(CommitError::Conflict(Conflict::State { .. })) => tokio::task::yield_now().await,
             Err(other) => panic!("{other}"),
         }
     }

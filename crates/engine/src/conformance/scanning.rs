@@ -137,6 +137,7 @@ async fn pages_join_without_gap_or_overlap(store: Store) {
                 .unwrap();
             assert!(page.len() <= limit);
             joined.extend(page.iter().map(|entry| entry.key.clone()));
+            assert!(joined.len() <= names.len(), "a page came twice");
             if page.len() < limit {
                 break;
             }
