@@ -79,23 +79,13 @@ impl Batch {
     /// A batch of events and nothing else.
     #[must_use]
     pub const fn of_events(events: Vec<EncodedEvent>, durability: Durability) -> Self {
-        Self {
-            events,
-            expected_last: Vec::new(),
-            state: Vec::new(),
-            durability,
-        }
+        Self { events, expected_last: Vec::new(), state: Vec::new(), durability }
     }
 
     /// A batch of state changes and nothing else.
     #[must_use]
     pub const fn of_state(state: Vec<StateOp>, durability: Durability) -> Self {
-        Self {
-            events: Vec::new(),
-            expected_last: Vec::new(),
-            state,
-            durability,
-        }
+        Self { events: Vec::new(), expected_last: Vec::new(), state, durability }
     }
 
     /// Checks the sizes that every engine relies on.

@@ -86,58 +86,35 @@ impl DiskEngine {
     /// [`Engine::health`].
     pub fn open(options: &DiskOptions) -> Result<Self, OpenError> {
         let layout = Layout::new(options.folder.clone());
-        let io = |source| OpenError::Io {
-            path: options.folder.clone(),
-            source,
-        };
+        let io = |source| OpenError::Io { path: options.folder.clone(), source };
         fs::create_dir_all(&options.folder).map_err(io)?;
-        let lock = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(layout.lock());
+        let lock = File::options().write(true).create(true).truncate(false).open(layout.lock());
         let lock = lock.map_err(io)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(OpenError::Locked {
-                    path: options.folder.clone(),
-                });
+                return Err(OpenError::Locked { path: options.folder.clone() });
             }
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
-        let Recovered {
-            shared,
-            catalog,
-            sealed,
-            start,
-        } = recovery::recover(options, layout)?;
+        let Recovered { shared, catalog, sealed, start } = recovery::recover(options, layout)?;
         let shared = Arc::new(shared);
         let (tasks, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog);
         for wal in sealed {
             shared.backlog.add();
-            tasks
-                .send(Task::Move(wal))
-                .expect("the receiver is at hand");
+            tasks.send(Task::Move(wal)).expect("the receiver is at hand");
         }
         let (requests, receiver) = mpsc::channel(REQUESTS_WAITING);
         let journal = Journal::new(Arc::clone(&shared), receiver, tasks, &start);
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(run)
-                .map_err(io)
+            thread::Builder::new().name(name.to_owned()).spawn(run).map_err(io)
         };
         let running = Running {
             checkpointer: spawn("prombus-checkpoint", Box::new(|| checkpointer.run()))?,
             journal: spawn("prombus-journal", Box::new(|| journal.run()))?,
             lock,
         };
-        Ok(Self {
-            shared,
-            requests,
-            running: Mutex::new(Some(running)),
-        })
+        Ok(Self { shared, requests, running: Mutex::new(Some(running)) })
     }
 
     async fn ask<T>(
@@ -146,10 +123,7 @@ impl DiskEngine {
     ) -> Result<T, CommitError> {
         let (reply, answer) = oneshot::channel();
         let closed = || CommitError::Unavailable(Unavailable::Closed);
-        self.requests
-            .send(request(reply))
-            .await
-            .map_err(|_| closed())?;
+        self.requests.send(request(reply)).await.map_err(|_| closed())?;
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
@@ -175,11 +149,7 @@ impl DiskEngine {
 
     /// Waits for the threads and lets go of the folder.
     fn join(running: Running) {
-        let Running {
-            journal,
-            checkpointer,
-            lock,
-        } = running;
+        let Running { journal, checkpointer, lock } = running;
         // A thread that panicked has said so already.
         let _ = journal.join();
         let _ = checkpointer.join();
@@ -187,10 +157,7 @@ impl DiskEngine {
     }
 
     fn take_running(&self) -> Option<Running> {
-        self.running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -215,52 +182,43 @@ impl Engine for DiskEngine {
             return reading::read(&self.shared, topic, from, budget);
         }
         let topic = topic.clone();
-        self.blocking(move |shared| reading::read(shared, &topic, from, budget))
-            .await
+        self.blocking(move |shared| reading::read(shared, &topic, from, budget)).await
     }
 
     async fn bounds(&self, topic: &Topic) -> Result<Bounds, ReadError> {
         self.check_open()?;
         let view = self.shared.view();
-        Ok(view
-            .topics
-            .get(topic)
-            .map_or(Bounds::EMPTY, |view| view.bounds()))
+        Ok(view.topics.get(topic).map_or(Bounds::EMPTY, |view| view.bounds()))
     }
 
     async fn topics(&self) -> Result<Vec<Topic>, ReadError> {
         self.check_open()?;
-        let mut topics: Vec<_> = self.shared.view().topics.keys().cloned().collect();
+        let view = self.shared.view();
+        // A retention rule alone makes no topic.
+        let topics = view.topics.iter().filter(|(_, view)| view.next > Seq::FIRST);
+        let mut topics: Vec<_> = topics.map(|(topic, _)| topic.clone()).collect();
         topics.sort_unstable();
         Ok(topics)
     }
 
     async fn seek_time(&self, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
         let topic = topic.clone();
-        self.blocking(move |shared| reading::seek_time(shared, &topic, ts))
-            .await
+        self.blocking(move |shared| reading::seek_time(shared, &topic, ts)).await
     }
 
     async fn seek_id(&self, topic: &Topic, id: &EventId) -> Result<Option<Seq>, ReadError> {
         let (topic, id) = (topic.clone(), id.clone());
-        self.blocking(move |shared| reading::seek_id(shared, &topic, &id))
-            .await
+        self.blocking(move |shared| reading::seek_id(shared, &topic, &id)).await
     }
 
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
         let topic = topic.clone();
-        self.ask(|reply| Request::Trim {
-            topic,
-            below,
-            reply,
-        })
-        .await
+        self.ask(|reply| Request::Trim { topic, below, reply }).await
     }
 
     async fn retain(&self, topic: &Topic, rule: &Retention) -> Result<Bounds, CommitError> {
         let (topic, rule) = (topic.clone(), *rule);
-        self.ask(|reply| Request::Retain { topic, rule, reply })
-            .await
+        self.ask(|reply| Request::Retain { topic, rule, reply }).await
     }
 
     async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
@@ -269,8 +227,7 @@ impl Engine for DiskEngine {
             return Ok(entry);
         }
         let key = key.clone();
-        self.blocking(move |shared| state_reading::get(shared, &key))
-            .await
+        self.blocking(move |shared| state_reading::get(shared, &key)).await
     }
 
     async fn scan(
@@ -289,10 +246,7 @@ impl Engine for DiskEngine {
     }
 
     fn health(&self) -> Health {
-        Health {
-            condition: self.shared.condition(),
-            incidents: self.shared.incidents(),
-        }
+        Health { condition: self.shared.condition(), incidents: self.shared.incidents() }
     }
 
     async fn close(&self) -> Result<(), CommitError> {

@@ -12,10 +12,14 @@
 
 pub mod batch;
 pub mod capabilities;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod contract;
 pub mod disk;
 pub mod error;
+pub mod faulty;
 pub mod health;
+pub mod memory;
 pub mod page;
 pub mod retention;
 pub mod state;
@@ -25,7 +29,9 @@ pub use capabilities::Capabilities;
 pub use contract::Engine;
 pub use disk::{DiskEngine, DiskOptions};
 pub use error::{CommitError, Conflict, Damaged, OpenError, ReadError, Unavailable};
+pub use faulty::{FaultReport, Faults, FaultyEngine};
 pub use health::{Condition, Health, Incident};
+pub use memory::MemoryEngine;
 pub use page::{Bounds, Page, ReadBudget, StoredEvent};
 pub use retention::Retention;
 pub use state::{Expect, InvalidStateKey, StateEntry, StateKey, Version};

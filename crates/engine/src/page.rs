@@ -38,19 +38,13 @@ impl ReadBudget {
     /// A budget of so many events and at most 1 MiB.
     #[must_use]
     pub const fn of_events(events: usize) -> Self {
-        Self {
-            events,
-            bytes: 1 << 20,
-        }
+        Self { events, bytes: 1 << 20 }
     }
 
     /// A budget of so many bytes.
     #[must_use]
     pub const fn of_bytes(bytes: usize) -> Self {
-        Self {
-            events: usize::MAX,
-            bytes,
-        }
+        Self { events: usize::MAX, bytes }
     }
 }
 
@@ -67,11 +61,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// A topic that never had an event.
-    pub const EMPTY: Bounds = Bounds {
-        first: Seq::FIRST,
-        next: Seq::FIRST,
-        bytes: 0,
-    };
+    pub const EMPTY: Bounds = Bounds { first: Seq::FIRST, next: Seq::FIRST, bytes: 0 };
 
     /// The last event, or [`Seq::ZERO`] if there never was one.
     #[must_use]

@@ -13,10 +13,7 @@ pub trait Chance: Send + Sync + 'static {
 pub struct SystemChance;
 
 impl Chance for SystemChance {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place where real chance comes in"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the one place where real chance comes in")]
     fn next_u64(&self) -> u64 {
         fastrand::u64(..)
     }

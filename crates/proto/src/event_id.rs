@@ -107,10 +107,8 @@ impl fmt::Debug for EventId {
 impl Serialize for EventId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Form::Uuid(uuid) => serializer.serialize_str(
-                uuid.as_hyphenated()
-                    .encode_lower(&mut Uuid::encode_buffer()),
-            ),
+            Form::Uuid(uuid) => serializer
+                .serialize_str(uuid.as_hyphenated().encode_lower(&mut Uuid::encode_buffer())),
             Form::Text(text) => serializer.serialize_str(text),
         }
     }
@@ -133,11 +131,7 @@ mod tests {
     fn only_the_usual_form_becomes_a_uuid() {
         let usual = "0190f5e4-8d4b-7c3a-9f2e-0123456789ab";
         assert!(EventId::new(usual).unwrap().as_uuid().is_some());
-        for other in [
-            &usual.to_uppercase(),
-            &usual.replace('-', ""),
-            &format!("{{{usual}}}"),
-        ] {
+        for other in [&usual.to_uppercase(), &usual.replace('-', ""), &format!("{{{usual}}}")] {
             let id = EventId::new(other).unwrap();
             assert_eq!(id.as_uuid(), None);
             assert_eq!(&id.to_string(), other);
@@ -147,10 +141,7 @@ mod tests {
     #[test]
     fn refuses_what_is_too_long_empty_or_unprintable() {
         assert_eq!(EventId::new(""), Err(InvalidEventId::Length(0)));
-        assert_eq!(
-            EventId::new(&"x".repeat(257)),
-            Err(InvalidEventId::Length(257))
-        );
+        assert_eq!(EventId::new(&"x".repeat(257)), Err(InvalidEventId::Length(257)));
         assert_eq!(EventId::new("a\nb"), Err(InvalidEventId::ControlCharacter));
     }
 

@@ -31,11 +31,7 @@ impl IdSource {
     /// A source that asks `clock` and `chance`.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, chance: Arc<dyn Chance>) -> Self {
-        Self {
-            clock,
-            chance,
-            last: Mutex::new(Last { millis: 0, tail: 0 }),
-        }
+        Self { clock, chance, last: Mutex::new(Last { millis: 0, tail: 0 }) }
     }
 
     /// A source on the machine's own clock and chance.
@@ -53,18 +49,12 @@ impl IdSource {
         if now > last.millis {
             // The top bit stays clear, so that one millisecond has room to count on.
             let high = u128::from(self.chance.next_u64()) << 64;
-            *last = Last {
-                millis: now,
-                tail: (high | u128::from(random)) & (TAIL_MASK >> 1),
-            };
+            *last = Last { millis: now, tail: (high | u128::from(random)) & (TAIL_MASK >> 1) };
         } else {
             let step = u128::from(random & 0xFFFF_FFFF) + 1;
             last.tail += step;
             if last.tail > TAIL_MASK {
-                *last = Last {
-                    millis: last.millis + 1,
-                    tail: step,
-                };
+                *last = Last { millis: last.millis + 1, tail: step };
             }
         }
         EventId::from_uuid(assemble(*last))
@@ -133,16 +123,11 @@ mod tests {
             let workers: Vec<_> = (0..4)
                 .map(|_| {
                     scope.spawn(|| {
-                        (0..5000)
-                            .map(|_| source.next_id().as_uuid().unwrap())
-                            .collect::<Vec<_>>()
+                        (0..5000).map(|_| source.next_id().as_uuid().unwrap()).collect::<Vec<_>>()
                     })
                 })
                 .collect();
-            workers
-                .into_iter()
-                .flat_map(|worker| worker.join().unwrap())
-                .collect()
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
         });
         all.sort_unstable();
         all.dedup();

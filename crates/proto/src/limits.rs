@@ -28,8 +28,5 @@ const _: () = assert!(MAX_EVENT_BYTES < MAX_BATCH_BYTES);
 const _: () = assert!(MAX_STATE_VALUE_BYTES + MAX_STATE_KEY_BYTES < MAX_BATCH_BYTES);
 const _: () = assert!(MAX_NAME_BYTES < 255, "a topic name is a file name, too");
 const _: () = assert!(MAX_BATCH_BYTES < u32::MAX as usize / 4);
-const _: () = assert!(
-    MAX_KEY_BYTES < 0x7FFF,
-    "key and id lengths are stored in 15 bits"
-);
+const _: () = assert!(MAX_KEY_BYTES < 0x7FFF, "key and id lengths are stored in 15 bits");
 const _: () = assert!(MAX_ID_BYTES < 0x7FFF);

@@ -44,9 +44,7 @@ fn on_one_line(json: Bytes) -> Bytes {
     if !json.iter().any(is_break) {
         return json;
     }
-    json.iter()
-        .map(|byte| if is_break(byte) { b' ' } else { *byte })
-        .collect()
+    json.iter().map(|byte| if is_break(byte) { b' ' } else { *byte }).collect()
 }
 
 impl fmt::Debug for Payload {
@@ -65,23 +63,14 @@ mod tests {
 
     #[test]
     fn keeps_the_bytes() {
-        for json in [
-            "1e400",
-            "{\"b\":1, \"a\":1,\"a\":2}",
-            "\"\\u00e9é\"",
-            "null",
-            "-0.0",
-        ] {
+        for json in ["1e400", "{\"b\":1, \"a\":1,\"a\":2}", "\"\\u00e9é\"", "null", "-0.0"] {
             assert_eq!(parse(json).unwrap().as_bytes(), json.as_bytes());
         }
     }
 
     #[test]
     fn is_always_one_line() {
-        assert_eq!(
-            parse(" {\r\n \"a\":\n1}\n").unwrap().as_bytes(),
-            b"{   \"a\": 1}"
-        );
+        assert_eq!(parse(" {\r\n \"a\":\n1}\n").unwrap().as_bytes(), b"{   \"a\": 1}");
     }
 
     #[test]
@@ -95,9 +84,6 @@ mod tests {
     #[test]
     fn does_not_copy_without_need() {
         let json = Bytes::from_static(b"{\"a\":1}");
-        assert_eq!(
-            Payload::parse(&json).unwrap().as_bytes().as_ptr(),
-            json.as_ptr()
-        );
+        assert_eq!(Payload::parse(&json).unwrap().as_bytes().as_ptr(), json.as_ptr());
     }
 }

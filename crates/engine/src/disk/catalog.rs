@@ -48,6 +48,8 @@ pub(super) struct CatalogTopic {
     pub(super) first: Seq,
     pub(super) next: Seq,
     pub(super) newest_time_ordered: u128,
+    /// The revision of the newest retention rule that was applied.
+    pub(super) rule: u64,
     pub(super) segments: Vec<Segment>,
 }
 
@@ -91,29 +93,20 @@ impl Catalog {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     missing += 1;
-                    incidents.push(Incident::Rebuilt {
-                        file: path,
-                        detail: "missing".to_owned(),
-                    });
+                    incidents.push(Incident::Rebuilt { file: path, detail: "missing".to_owned() });
                     continue;
                 }
                 Err(source) => return Err(OpenError::Io { path, source }),
             };
             match Self::decode(&bytes) {
                 Ok(catalog) => {
-                    if newest
-                        .as_ref()
-                        .is_none_or(|n| n.checkpoint < catalog.checkpoint)
-                    {
+                    if newest.as_ref().is_none_or(|n| n.checkpoint < catalog.checkpoint) {
                         newest = Some(catalog);
                     }
                 }
                 Err(fault @ HeaderFault::Newer { .. }) => return Err(fault.into_open_error(&path)),
                 Err(HeaderFault::Damaged(detail)) => {
-                    incidents.push(Incident::Rebuilt {
-                        file: path,
-                        detail: detail.to_owned(),
-                    });
+                    incidents.push(Incident::Rebuilt { file: path, detail: detail.to_owned() });
                 }
             }
         }
@@ -169,6 +162,7 @@ impl Catalog {
             out.put_u64_le(topic.first.0);
             out.put_u64_le(topic.next.0);
             out.put_u128_le(topic.newest_time_ordered);
+            out.put_u64_le(topic.rule);
             out.put_u32_le(count(topic.segments.len()));
             for segment in &topic.segments {
                 out.put_u64_le(segment.first.0);
@@ -233,16 +227,8 @@ fn id_run(fields: &mut &[u8]) -> Option<IdRunInfo> {
     let others = fields.try_get_u8().ok()? != 0;
     let has_times = fields.try_get_u8().ok()? != 0;
     let times = (fields.try_get_u64_le().ok()?, fields.try_get_u64_le().ok()?);
-    let kinds = IdKinds {
-        times: has_times.then_some(times),
-        others,
-    };
-    Some(IdRunInfo {
-        number,
-        level,
-        home_pages,
-        kinds,
-    })
+    let kinds = IdKinds { times: has_times.then_some(times), others };
+    Some(IdRunInfo { number, level, home_pages, kinds })
 }
 
 fn state_run(fields: &mut &[u8]) -> Option<StateRunInfo> {
@@ -269,6 +255,7 @@ fn catalog_topic(fields: &mut &[u8]) -> Option<(Topic, CatalogTopic)> {
         first: Seq(fields.try_get_u64_le().ok()?),
         next: Seq(fields.try_get_u64_le().ok()?),
         newest_time_ordered: fields.try_get_u128_le().ok()?,
+        rule: fields.try_get_u64_le().ok()?,
         segments: Vec::new(),
     };
     for _ in 0..fields.try_get_u32_le().ok()? {
@@ -289,10 +276,7 @@ fn has_data(layout: &Layout) -> Result<bool, OpenError> {
     let has_files = |folder: &Path| match fs::read_dir(folder) {
         Ok(mut entries) => Ok(entries.next().is_some()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(OpenError::Io {
-            path: folder.to_owned(),
-            source,
-        }),
+        Err(source) => Err(OpenError::Io { path: folder.to_owned(), source }),
     };
     Ok(has_files(&layout.wal())? || has_files(&layout.topics())?)
 }
@@ -302,10 +286,7 @@ mod tests {
     use super::*;
 
     fn catalog() -> Catalog {
-        let kinds = IdKinds {
-            times: Some((3, 4)),
-            others: true,
-        };
+        let kinds = IdKinds { times: Some((3, 4)), others: true };
         let segment = Segment {
             first: Seq(2),
             last: Seq(9),
@@ -319,16 +300,12 @@ mod tests {
             first: Seq(3),
             next: Seq(10),
             newest_time_ordered: u128::MAX - 1,
+            rule: 6,
             segments: vec![segment],
         };
         Catalog {
             checkpoint: 8,
-            id_runs: vec![IdRunInfo {
-                number: 1,
-                level: 2,
-                home_pages: 3,
-                kinds,
-            }],
+            id_runs: vec![IdRunInfo { number: 1, level: 2, home_pages: 3, kinds }],
             state_runs: vec![StateRunInfo {
                 number: 4,
                 level: 0,
@@ -369,10 +346,7 @@ mod tests {
         let (loaded, incidents) = Catalog::load(&layout).unwrap().unwrap();
         assert_eq!((loaded, incidents.len()), (catalog(), 1));
         fs::write(layout.catalog_mirror(), b"x").unwrap();
-        assert!(matches!(
-            Catalog::load(&layout),
-            Err(OpenError::Damaged { .. })
-        ));
+        assert!(matches!(Catalog::load(&layout), Err(OpenError::Damaged { .. })));
     }
 
     #[test]
@@ -381,9 +355,6 @@ mod tests {
         let layout = Layout::new(folder.path().to_owned());
         layout.create_folders().unwrap();
         fs::write(layout.wal_file(1), b"x").unwrap();
-        assert!(matches!(
-            Catalog::load(&layout),
-            Err(OpenError::Damaged { .. })
-        ));
+        assert!(matches!(Catalog::load(&layout), Err(OpenError::Damaged { .. })));
     }
 }

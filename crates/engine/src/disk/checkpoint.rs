@@ -53,6 +53,7 @@ pub(super) struct TouchedTopic {
     pub(super) first: Seq,
     pub(super) next: Seq,
     pub(super) newest_time_ordered: u128,
+    pub(super) rule: u64,
 }
 
 /// What the thread is asked to do, in order.
@@ -80,14 +81,7 @@ pub(super) struct Checkpointer {
 impl Checkpointer {
     pub(super) fn new(shared: Arc<Shared>, catalog: Catalog) -> (mpsc::Sender<Task>, Self) {
         let (sender, tasks) = mpsc::channel();
-        (
-            sender,
-            Self {
-                shared,
-                catalog,
-                tasks,
-            },
-        )
+        (sender, Self { shared, catalog, tasks })
     }
 
     /// Runs until it is stopped or every sender is gone.
@@ -121,8 +115,7 @@ impl Checkpointer {
             match step(self) {
                 Ok(()) => return,
                 Err(error) if means_full(&error) => {
-                    self.shared
-                        .set_condition(Condition::Full(error.to_string()));
+                    self.shared.set_condition(Condition::Full(error.to_string()));
                     self.shared.backlog.wake();
                     std::thread::sleep(RETRY);
                 }
@@ -146,16 +139,13 @@ impl Checkpointer {
             row.first = touched.first;
             row.next = touched.next;
             row.newest_time_ordered = touched.newest_time_ordered;
+            row.rule = touched.rule;
             let seed = RecordSeed::of(topic);
             let (layout, options) = (&shared.layout, &shared.options);
             let mut writer = SegmentWriter::new(layout, options, topic, seed, &mut row.segments);
             let mut rest = &pieces[..];
             while let Some(span) = next_span(&mut rest)? {
-                for piece in span
-                    .pieces
-                    .iter()
-                    .filter(|piece| piece.last() >= touched.first)
-                {
+                for piece in span.pieces.iter().filter(|piece| piece.last() >= touched.first) {
                     if let Some(lost) = writer.append(piece, &span.bytes_of(piece))? {
                         damaged = true;
                         shared.report(Incident::DamagedEvents {
@@ -196,22 +186,16 @@ impl Checkpointer {
         let view = self.shared.view();
         let view = view.topics.get(topic);
         let pieces = view.map_or_else(Vec::new, |view| {
-            view.wal
-                .iter()
-                .take_while(|piece| piece.file.number <= number)
-                .cloned()
-                .collect()
+            view.wal.iter().take_while(|piece| piece.file.number <= number).cloned().collect()
         });
-        let row = catalog
-            .topics
-            .entry(topic.clone())
-            .or_insert_with(|| CatalogTopic {
-                ordinal: view.expect("a touched topic is in the view").ordinal,
-                first: Seq::FIRST,
-                next: Seq::FIRST,
-                newest_time_ordered: 0,
-                segments: Vec::new(),
-            });
+        let row = catalog.topics.entry(topic.clone()).or_insert_with(|| CatalogTopic {
+            ordinal: view.expect("a touched topic is in the view").ordinal,
+            first: Seq::FIRST,
+            next: Seq::FIRST,
+            newest_time_ordered: 0,
+            rule: 0,
+            segments: Vec::new(),
+        });
         (pieces, row)
     }
 
@@ -223,9 +207,7 @@ impl Checkpointer {
         if dirty.len() > MOST_SYNCS {
             return Ok(rustix::fs::syncfs(File::open(self.shared.layout.root())?)?);
         }
-        dirty
-            .iter()
-            .try_for_each(|path| File::open(path)?.sync_all())
+        dirty.iter().try_for_each(|path| File::open(path)?.sync_all())
     }
 
     fn write_ids(&self, ids: &RecentIds, catalog: &mut Catalog) -> io::Result<Option<IdRun>> {
@@ -236,14 +218,7 @@ impl Checkpointer {
         let path = self.shared.layout.id_run(number);
         let places = ids.sorted();
         let count = places.len() as u64;
-        let run = write_id_run(
-            &path,
-            number,
-            0,
-            ids.kinds(),
-            count,
-            places.into_iter().map(Ok),
-        )?;
+        let run = write_id_run(&path, number, 0, ids.kinds(), count, places.into_iter().map(Ok))?;
         sync_folder(&self.shared.layout.ids())?;
         catalog.id_runs.push(run.info);
         Ok(Some(run))
@@ -269,10 +244,7 @@ impl Checkpointer {
         {
             let mut known = self.shared.ids_mut();
             known.index.runs.extend(ids.map(Arc::new));
-            known
-                .index
-                .sealed
-                .retain(|table| !Arc::ptr_eq(table, &sealed.ids));
+            known.index.sealed.retain(|table| !Arc::ptr_eq(table, &sealed.ids));
         }
         if let Some(run) = state {
             let mut keyed = self.shared.keyed();
@@ -339,17 +311,13 @@ impl Checkpointer {
         };
         let mut catalog = self.catalog.clone();
         let number = next_run(&mut catalog);
-        let firsts: HashMap<_, _> = catalog
-            .topics
-            .values()
-            .map(|topic| (topic.ordinal, topic.first))
-            .collect();
+        let firsts: HashMap<_, _> =
+            catalog.topics.values().map(|topic| (topic.ordinal, topic.first)).collect();
         let keeps = |place: &IdPlace| firsts.get(&place.topic).is_none_or(|f| place.seq >= *f);
         let merged = match merge_ids::merge(&due, &self.shared.layout.id_run(number), number, keeps)
         {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                due.iter()
-                    .for_each(|run| self.shared.report_rebuilt(&run.path, error.to_string()));
+                due.iter().for_each(|run| self.shared.report_rebuilt(&run.path, error.to_string()));
                 self.shared.ids_wanted.store(true, Ordering::SeqCst);
                 return Ok(false);
             }
@@ -371,15 +339,9 @@ impl Checkpointer {
     fn merge_state(&mut self) -> io::Result<bool> {
         let mut keyed = self.shared.keyed();
         let now = self.shared.options.clock.now();
-        let oldest_is_gone = keyed
-            .runs
-            .first()
-            .is_some_and(|r| r.info.all_expire_by.is_some_and(|at| at <= now));
-        let due = if oldest_is_gone {
-            Some(0..1)
-        } else {
-            merge_state::due(&keyed.runs)
-        };
+        let oldest_is_gone =
+            keyed.runs.first().is_some_and(|r| r.info.all_expire_by.is_some_and(|at| at <= now));
+        let due = if oldest_is_gone { Some(0..1) } else { merge_state::due(&keyed.runs) };
         let Some(due) = due else { return Ok(false) };
         let mut catalog = self.catalog.clone();
         let number = next_run(&mut catalog);
@@ -388,17 +350,13 @@ impl Checkpointer {
         let merged = match merge_state::merge(&old, &path, number, due.start == 0, now) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 // It stays as it is: what of it can be read is still read.
-                self.shared.report(Incident::DamagedState {
-                    detail: error.to_string(),
-                });
+                self.shared.report(Incident::DamagedState { detail: error.to_string() });
                 return Ok(false);
             }
             merged => merged?.map(Arc::new),
         };
         sync_folder(&self.shared.layout.state())?;
-        catalog
-            .state_runs
-            .splice(due.clone(), merged.as_ref().map(|run| run.info));
+        catalog.state_runs.splice(due.clone(), merged.as_ref().map(|run| run.info));
         self.replace_catalog(catalog)?;
         keyed.runs.splice(due, merged);
         self.shared.set_keyed(keyed);
@@ -422,11 +380,7 @@ impl Checkpointer {
         for (topic, row) in self.catalog.topics.clone() {
             let seed = IdSeed::of(catalog.store_seed, &topic);
             let mut from = row.first;
-            while row
-                .segments
-                .last()
-                .is_some_and(|segment| from <= segment.last)
-            {
+            while row.segments.last().is_some_and(|segment| from <= segment.last) {
                 let budget = ReadBudget::of_bytes(1 << 20);
                 let events = match reading::read(&self.shared, &topic, from, budget) {
                     Ok(page) => page.events,
@@ -440,11 +394,7 @@ impl Checkpointer {
                 from = last.seq.next();
                 for event in &events {
                     let (hash, topic) = (seed.hash(&event.id), row.ordinal);
-                    gathered.push(IdPlace {
-                        hash,
-                        topic,
-                        seq: event.seq,
-                    });
+                    gathered.push(IdPlace { hash, topic, seq: event.seq });
                     kinds.add(time_ordered(&event.id));
                 }
                 if gathered.len() >= IDS_AT_A_TIME {
@@ -472,14 +422,7 @@ impl Checkpointer {
         let path = self.shared.layout.id_run(number);
         let count = gathered.len() as u64;
         let places = gathered.drain(..).map(Ok);
-        Ok(Arc::new(write_id_run(
-            &path,
-            number,
-            0,
-            std::mem::take(kinds),
-            count,
-            places,
-        )?))
+        Ok(Arc::new(write_id_run(&path, number, 0, std::mem::take(kinds), count, places)?))
     }
 }
 

@@ -23,39 +23,18 @@ pub(super) struct FileKind {
     version: u16,
 }
 
-pub(super) const WAL: FileKind = FileKind {
-    tag: *b"wal ",
-    version: 1,
-};
-pub(super) const SEGMENT: FileKind = FileKind {
-    tag: *b"seg ",
-    version: 1,
-};
-pub(super) const SPARSE_INDEX: FileKind = FileKind {
-    tag: *b"idx ",
-    version: 1,
-};
-pub(super) const ID_RUN: FileKind = FileKind {
-    tag: *b"ids ",
-    version: 1,
-};
-pub(super) const STATE_RUN: FileKind = FileKind {
-    tag: *b"kv  ",
-    version: 1,
-};
-pub(super) const CATALOG: FileKind = FileKind {
-    tag: *b"cat ",
-    version: 1,
-};
+pub(super) const WAL: FileKind = FileKind { tag: *b"wal ", version: 1 };
+pub(super) const SEGMENT: FileKind = FileKind { tag: *b"seg ", version: 1 };
+pub(super) const SPARSE_INDEX: FileKind = FileKind { tag: *b"idx ", version: 1 };
+pub(super) const ID_RUN: FileKind = FileKind { tag: *b"ids ", version: 1 };
+pub(super) const STATE_RUN: FileKind = FileKind { tag: *b"kv  ", version: 1 };
+pub(super) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 1 };
 
 #[cfg(test)]
 impl FileKind {
     /// The version after this one.
     pub(super) const fn newer(self) -> Self {
-        Self {
-            version: self.version + 1,
-            ..self
-        }
+        Self { version: self.version + 1, ..self }
     }
 }
 
@@ -93,15 +72,10 @@ pub(super) fn decode(kind: FileKind, bytes: &[u8]) -> Result<u64, HeaderFault> {
     fields.copy_to_slice(&mut tag);
     let version = fields.get_u16_le();
     if &covered[..8] != MAGIC || tag != kind.tag {
-        return Err(HeaderFault::Damaged(
-            "the header belongs to another kind of file",
-        ));
+        return Err(HeaderFault::Damaged("the header belongs to another kind of file"));
     }
     if version > kind.version {
-        return Err(HeaderFault::Newer {
-            found: version,
-            supported: kind.version,
-        });
+        return Err(HeaderFault::Newer { found: version, supported: kind.version });
     }
     fields.advance(2);
     Ok(fields.get_u64_le())
@@ -110,15 +84,12 @@ pub(super) fn decode(kind: FileKind, bytes: &[u8]) -> Result<u64, HeaderFault> {
 impl HeaderFault {
     pub(super) fn into_open_error(self, path: &Path) -> OpenError {
         match self {
-            HeaderFault::Newer { found, supported } => OpenError::NewerFormat {
-                path: path.to_owned(),
-                found,
-                supported,
-            },
-            HeaderFault::Damaged(detail) => OpenError::Damaged {
-                path: path.to_owned(),
-                detail: detail.to_owned(),
-            },
+            HeaderFault::Newer { found, supported } => {
+                OpenError::NewerFormat { path: path.to_owned(), found, supported }
+            }
+            HeaderFault::Damaged(detail) => {
+                OpenError::Damaged { path: path.to_owned(), detail: detail.to_owned() }
+            }
         }
     }
 }
@@ -134,26 +105,14 @@ mod tests {
         for bit in 0..HEADER_BYTES * 8 {
             let mut flipped = header;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(
-                matches!(decode(WAL, &flipped), Err(HeaderFault::Damaged(_))),
-                "bit {bit}"
-            );
+            assert!(matches!(decode(WAL, &flipped), Err(HeaderFault::Damaged(_))), "bit {bit}");
         }
     }
 
     #[test]
     fn another_kind_and_a_newer_version_are_told_apart() {
-        assert!(matches!(
-            decode(SEGMENT, &encode(WAL, 1)),
-            Err(HeaderFault::Damaged(_))
-        ));
+        assert!(matches!(decode(SEGMENT, &encode(WAL, 1)), Err(HeaderFault::Damaged(_))));
         let newer = encode(WAL.newer(), 1);
-        assert_eq!(
-            decode(WAL, &newer),
-            Err(HeaderFault::Newer {
-                found: 2,
-                supported: 1
-            })
-        );
+        assert_eq!(decode(WAL, &newer), Err(HeaderFault::Newer { found: 2, supported: 1 }));
     }
 }

@@ -11,7 +11,7 @@
 //! ```text
 //! head: magic u32 | head bytes u32 | body bytes u32 | state bytes u32 | state checksum u32
 //!       | number u64 | last version u64 | runs u32 | trims u32
-//!       | (first seq u64 | count u32 | bytes u32 | latest ts u64 | name)…  | (below u64 | name)…
+//!       | (first seq u64 | count u32 | bytes u32 | latest ts u64 | name)…  | (below u64 | rule u64 | name)…
 //!       | checksum u32
 //! name: length u8 | text
 //! ```
@@ -55,6 +55,8 @@ pub(super) struct Run {
 pub(super) struct Trim {
     pub(super) topic: Topic,
     pub(super) below: Seq,
+    /// The revision of the newest retention rule that was applied.
+    pub(super) rule: u64,
 }
 
 /// A change of the keyed state, its expectation already checked.
@@ -80,25 +82,13 @@ impl FrameHead {
     }
 
     pub(super) fn head_bytes(&self) -> usize {
-        let runs: usize = self
-            .runs
-            .iter()
-            .map(|run| 24 + 1 + run.topic.as_str().len())
-            .sum();
-        let trims: usize = self
-            .trims
-            .iter()
-            .map(|trim| 8 + 1 + trim.topic.as_str().len())
-            .sum();
+        let runs: usize = self.runs.iter().map(|run| 24 + 1 + run.topic.as_str().len()).sum();
+        let trims: usize = self.trims.iter().map(|trim| 16 + 1 + trim.topic.as_str().len()).sum();
         FIXED_HEAD_BYTES + runs + trims + CHECKSUM_BYTES
     }
 
     fn body_bytes(&self) -> u64 {
-        self.runs
-            .iter()
-            .map(|run| u64::from(run.bytes))
-            .sum::<u64>()
-            + u64::from(self.state_bytes)
+        self.runs.iter().map(|run| u64::from(run.bytes)).sum::<u64>() + u64::from(self.state_bytes)
     }
 
     pub(super) fn append_to(&self, end: End, out: &mut Vec<u8>) {
@@ -124,6 +114,7 @@ impl FrameHead {
         }
         for trim in &self.trims {
             out.put_u64_le(trim.below.0);
+            out.put_u64_le(trim.rule);
             put_name(out, &trim.topic);
         }
         let sum = checksum(&out[start..]);
@@ -170,6 +161,7 @@ impl FrameHead {
         for _ in 0..trims {
             head.trims.push(Trim {
                 below: Seq(fields.try_get_u64_le().ok()?),
+                rule: fields.try_get_u64_le().ok()?,
                 topic: get_name(&mut fields)?,
             });
         }
@@ -261,10 +253,7 @@ mod tests {
                     latest_ts: Timestamp(6),
                 },
             ],
-            trims: vec![Trim {
-                topic: topic("d"),
-                below: Seq(4),
-            }],
+            trims: vec![Trim { topic: topic("d"), below: Seq(4), rule: 3 }],
             state_bytes: 17,
             state_checksum: 0xABCD,
         }
@@ -300,16 +289,8 @@ mod tests {
     fn state_changes_follow_each_other() {
         let key = |text: &'static str| StateKey::new(text.as_bytes()).unwrap();
         let changes = [
-            StateChange {
-                key: key("a"),
-                version: Version(1),
-                put: None,
-            },
-            StateChange {
-                key: key("b"),
-                version: Version(2),
-                put: Some((Bytes::new(), None)),
-            },
+            StateChange { key: key("a"), version: Version(1), put: None },
+            StateChange { key: key("b"), version: Version(2), put: Some((Bytes::new(), None)) },
             StateChange {
                 key: key("c"),
                 version: Version(3),
@@ -317,9 +298,7 @@ mod tests {
             },
         ];
         let mut bytes = Vec::new();
-        changes
-            .iter()
-            .for_each(|change| change.append_to(&mut bytes));
+        changes.iter().for_each(|change| change.append_to(&mut bytes));
         let mut bytes = Bytes::from(bytes);
         let back: Vec<_> = std::iter::from_fn(|| StateChange::take_from(&mut bytes)).collect();
         assert_eq!(back, changes);

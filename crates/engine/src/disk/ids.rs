@@ -52,9 +52,7 @@ impl IdSeed {
 
 /// The whole id where it is a UUID of version 7: these rise with time.
 pub(super) fn time_ordered(id: &EventId) -> Option<u128> {
-    id.as_uuid()
-        .filter(|uuid| uuid.get_version_num() == 7)
-        .map(|uuid| uuid.as_u128())
+    id.as_uuid().filter(|uuid| uuid.get_version_num() == 7).map(|uuid| uuid.as_u128())
 }
 
 /// The time within a [`time_ordered`] id.
@@ -92,10 +90,7 @@ impl IdIndex {
         let time = time_ordered(id).map(millis_of);
         for run in self.runs.iter().rev().filter(|run| run.may_hold(time)) {
             run.find(hash, topic, &mut found)
-                .map_err(|detail| IndexDamaged {
-                    run: Arc::clone(run),
-                    detail,
-                })?;
+                .map_err(|detail| IndexDamaged { run: Arc::clone(run), detail })?;
         }
         Ok(found)
     }

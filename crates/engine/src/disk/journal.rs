@@ -14,7 +14,6 @@ use tokio::sync::oneshot;
 
 use super::checkpoint::{SealedWal, Task, TouchedTopic};
 use super::ids::IdPlace;
-use super::retaining;
 use super::shared::Shared;
 use super::staging::{StagedFrame, Staging};
 use super::storage_faults::means_full;
@@ -26,23 +25,10 @@ use crate::{
 
 /// What the journal is asked to do, in order.
 pub(super) enum Request {
-    Commit {
-        batch: Batch,
-        reply: oneshot::Sender<Result<Committed, CommitError>>,
-    },
-    Trim {
-        topic: Topic,
-        below: Seq,
-        reply: oneshot::Sender<Result<Bounds, CommitError>>,
-    },
-    Retain {
-        topic: Topic,
-        rule: Retention,
-        reply: oneshot::Sender<Result<Bounds, CommitError>>,
-    },
-    Close {
-        reply: oneshot::Sender<Result<(), CommitError>>,
-    },
+    Commit { batch: Batch, reply: oneshot::Sender<Result<Committed, CommitError>> },
+    Trim { topic: Topic, below: Seq, reply: oneshot::Sender<Result<Bounds, CommitError>> },
+    Retain { topic: Topic, rule: Retention, reply: oneshot::Sender<Result<Bounds, CommitError>> },
+    Close { reply: oneshot::Sender<Result<(), CommitError>> },
 }
 
 /// How much is gathered into one frame, at most.
@@ -64,7 +50,6 @@ pub(super) struct Journal {
     next_frame: u64,
     last_version: u64,
     wal: Option<OpenWal>,
-    rules: retaining::Rules,
     frame: Vec<u8>,
     gathering: GatherPace,
 }
@@ -79,10 +64,7 @@ struct OpenWal {
 
 /// What a request will be answered if the frame is stored.
 enum Outcome {
-    Committed {
-        positions: Vec<Position>,
-        version: Version,
-    },
+    Committed { positions: Vec<Position>, version: Version },
     Trimmed(Topic),
     Refused(CommitError),
 }
@@ -102,7 +84,6 @@ impl Journal {
             next_frame: start.next_frame,
             last_version: start.last_version,
             wal: None,
-            rules: retaining::Rules::default(),
             frame: Vec::new(),
             gathering: GatherPace::default(),
         }
@@ -161,9 +142,7 @@ impl Journal {
             return;
         }
         if let Err(error) = self.check_condition() {
-            group
-                .drain(..)
-                .for_each(|request| request.refuse(error.clone()));
+            group.drain(..).for_each(|request| request.refuse(error.clone()));
             return;
         }
         let wants_sync = group.iter().any(Request::wants_sync);
@@ -171,9 +150,7 @@ impl Journal {
         let stored = match self.store(staging, wants_sync) {
             Ok(durability) => durability,
             Err(error) => {
-                group
-                    .drain(..)
-                    .for_each(|request| request.refuse(error.clone()));
+                group.drain(..).for_each(|request| request.refuse(error.clone()));
                 return;
             }
         };
@@ -211,11 +188,8 @@ impl Journal {
                 Outcome::Trimmed(topic.clone())
             }
             Request::Retain { topic, rule, .. } => {
-                match self.rules.kept_from(&shared, topic, rule) {
-                    Ok(below) => {
-                        staging.stage_trim(&shared, topic, below);
-                        Outcome::Trimmed(topic.clone())
-                    }
+                match staging.stage_retain(&shared, topic, rule) {
+                    Ok(()) => Outcome::Trimmed(topic.clone()),
                     Err(error) => Outcome::Refused(error),
                 }
             }
@@ -287,15 +261,13 @@ impl Journal {
 
     fn begin_wal(&mut self, room: u64) -> Result<OpenWal, CommitError> {
         let shared = &self.shared;
-        shared
-            .backlog
-            .wait_below(shared.options.wal_files_waiting, || {
-                match shared.condition() {
-                    Condition::Full(reason) => Some(CommitError::Full(reason)),
-                    Condition::Poisoned(reason) => Some(Unavailable::Poisoned(reason).into()),
-                    Condition::Healthy | Condition::Closed => None,
-                }
-            })?;
+        shared.backlog.wait_below(shared.options.wal_files_waiting, || {
+            match shared.condition() {
+                Condition::Full(reason) => Some(CommitError::Full(reason)),
+                Condition::Poisoned(reason) => Some(Unavailable::Poisoned(reason).into()),
+                Condition::Healthy | Condition::Closed => None,
+            }
+        })?;
         let faults = Arc::clone(&shared.options.faults);
         match WalFile::create(&shared.layout, self.next_wal, room, faults) {
             Ok(file) => {
@@ -331,6 +303,7 @@ impl Journal {
                 first: view.first,
                 next: view.next,
                 newest_time_ordered: view.newest_time_ordered,
+                rule: view.rule,
             };
             (topic, touched)
         });
@@ -365,12 +338,7 @@ impl Journal {
 
     fn show(&mut self, frame: StagedFrame, offset: u64) {
         let wal = self.wal.as_mut().expect("a frame was just written");
-        let StagedFrame {
-            head,
-            mut pieces,
-            state,
-            newest_time_ordered,
-        } = frame;
+        let StagedFrame { head, mut pieces, state, newest_time_ordered, new_topics } = frame;
         pieces.iter_mut().for_each(|piece| piece.offset += offset);
         let trimmed = head.trims.iter().map(|trim| &trim.topic);
         let appended = head.runs.iter().map(|run| &run.topic);
@@ -379,9 +347,13 @@ impl Journal {
                 wal.touched.insert(topic.clone());
             }
         }
-        self.shared
-            .view_mut()
-            .apply(&wal.file, &head, &pieces, &newest_time_ordered, state);
+        {
+            let mut view = self.shared.view_mut();
+            for (topic, ordinal) in &new_topics {
+                view.add_topic(topic, *ordinal);
+            }
+            view.apply(&wal.file, &head, &pieces, &newest_time_ordered, state);
+        }
         self.shared.wake(
             head.runs
                 .iter()
@@ -396,8 +368,7 @@ impl Journal {
     /// A full disk refuses; anything worse poisons.
     fn refusal(&self, error: &io::Error) -> CommitError {
         if means_full(error) {
-            self.shared
-                .set_condition(Condition::Full(error.to_string()));
+            self.shared.set_condition(Condition::Full(error.to_string()));
             return CommitError::Full(error.to_string());
         }
         self.poison(error)
@@ -405,8 +376,7 @@ impl Journal {
 
     fn poison(&self, error: &io::Error) -> CommitError {
         let reason = error.to_string();
-        self.shared
-            .set_condition(Condition::Poisoned(reason.clone()));
+        self.shared.set_condition(Condition::Poisoned(reason.clone()));
         Unavailable::Poisoned(reason).into()
     }
 
@@ -476,11 +446,9 @@ impl Request {
 
     fn bytes(&self) -> usize {
         match self {
-            Request::Commit { batch, .. } => batch
-                .events
-                .iter()
-                .map(|event| event.max_json_bytes())
-                .sum(),
+            Request::Commit { batch, .. } => {
+                batch.events.iter().map(|event| event.max_json_bytes()).sum()
+            }
             Request::Trim { .. } | Request::Retain { .. } | Request::Close { .. } => 0,
         }
     }
@@ -498,24 +466,14 @@ impl Request {
     fn answer(self, shared: &Shared, outcome: Outcome, durability: Durability) {
         match (self, outcome) {
             (Request::Commit { reply, .. }, Outcome::Committed { positions, version }) => {
-                answer(
-                    reply,
-                    Ok(Committed {
-                        positions,
-                        version,
-                        durability,
-                    }),
-                );
+                answer(reply, Ok(Committed { positions, version, durability }));
             }
             (
                 Request::Trim { reply, .. } | Request::Retain { reply, .. },
                 Outcome::Trimmed(topic),
             ) => {
                 let view = shared.view();
-                let bounds = view
-                    .topics
-                    .get(&topic)
-                    .map_or(Bounds::EMPTY, |view| view.bounds());
+                let bounds = view.topics.get(&topic).map_or(Bounds::EMPTY, |view| view.bounds());
                 answer(reply, Ok(bounds));
             }
             (request, Outcome::Refused(error)) => request.refuse(error),

@@ -44,9 +44,7 @@ impl KeyedRuns {
     ) -> Result<(), String> {
         for run in self.runs.iter().rev() {
             let changes = run.iter_from(prefix, after)?.take_while(|change| {
-                change
-                    .as_ref()
-                    .map_or(true, |change| change.key.as_bytes().starts_with(prefix))
+                change.as_ref().map_or(true, |change| change.key.as_bytes().starts_with(prefix))
             });
             range.add(per_run, changes)?;
         }
@@ -88,11 +86,7 @@ impl KeyedRange {
         let complete_to = self.complete_to;
         let changes = self.changes.into_values();
         let complete = changes
-            .filter(|change| {
-                complete_to
-                    .as_ref()
-                    .is_none_or(|bound| change.key <= *bound)
-            })
+            .filter(|change| complete_to.as_ref().is_none_or(|bound| change.key <= *bound))
             .collect();
         (complete, complete_to)
     }

@@ -31,13 +31,7 @@ impl Layout {
     }
 
     pub(super) fn create_folders(&self) -> io::Result<()> {
-        for folder in [
-            self.wal(),
-            self.topics(),
-            self.ids(),
-            self.state(),
-            self.quarantine(),
-        ] {
+        for folder in [self.wal(), self.topics(), self.ids(), self.state(), self.quarantine()] {
             fs::create_dir_all(folder)?;
         }
         sync_folder(&self.root)

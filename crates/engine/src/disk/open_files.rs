@@ -24,10 +24,7 @@ struct Inner {
 
 impl OpenFiles {
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            limit: limit.max(1),
-            inner: Mutex::default(),
-        }
+        Self { limit: limit.max(1), inner: Mutex::default() }
     }
 
     /// The file at `path`, which has to be of `kind`. One of a newer version is an error; a damaged
@@ -48,27 +45,18 @@ impl OpenFiles {
         let file = Arc::new(File::open(path)?);
         check_header(&file, path, kind, tell)?;
         if inner.files.len() >= self.limit {
-            let oldest = inner
-                .files
-                .iter()
-                .min_by_key(|(_, (_, last_use))| *last_use);
+            let oldest = inner.files.iter().min_by_key(|(_, (_, last_use))| *last_use);
             if let Some(path) = oldest.map(|(path, _)| path.clone()) {
                 inner.files.remove(&path);
             }
         }
-        inner
-            .files
-            .insert(path.to_owned(), (Arc::clone(&file), now));
+        inner.files.insert(path.to_owned(), (Arc::clone(&file), now));
         Ok(file)
     }
 
     /// Lets go of a file that is about to be deleted.
     pub(super) fn forget(&self, path: &Path) {
-        self.inner
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .files
-            .remove(path);
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).files.remove(path);
     }
 }
 
@@ -125,15 +113,10 @@ mod tests {
         let path = folder.path().join("f");
         std::fs::write(&path, file_header::encode(WAL, 1)).unwrap();
         let mut told = None;
-        OpenFiles::new(1)
-            .open(&path, SEGMENT, |detail| told = Some(detail))
-            .unwrap();
+        OpenFiles::new(1).open(&path, SEGMENT, |detail| told = Some(detail)).unwrap();
         assert!(told.is_some());
         std::fs::write(&path, file_header::encode(SEGMENT.newer(), 1)).unwrap();
         let refused = OpenFiles::new(1).open(&path, SEGMENT, |_| ()).unwrap_err();
-        assert!(
-            refused.to_string().contains("format version 2"),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains("format version 2"), "{refused}");
     }
 }

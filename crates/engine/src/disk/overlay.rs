@@ -22,8 +22,7 @@ struct Pending {
 
 impl Overlay {
     pub(super) fn apply(&mut self, wal_number: u64, change: StateChange) {
-        self.changes
-            .insert(change.key.clone(), Pending { wal_number, change });
+        self.changes.insert(change.key.clone(), Pending { wal_number, change });
     }
 
     /// The newest change of `key`, if it is here.
@@ -62,8 +61,7 @@ impl Overlay {
 
     /// Forgets what [`Overlay::up_to`] gave, now that it is in the state store.
     pub(super) fn forget_up_to(&mut self, wal_number: u64) {
-        self.changes
-            .retain(|_, pending| pending.wal_number > wal_number);
+        self.changes.retain(|_, pending| pending.wal_number > wal_number);
     }
 }
 

@@ -68,14 +68,7 @@ pub(super) fn read(
     from: Seq,
     budget: ReadBudget,
 ) -> Result<Page, ReadError> {
-    let mut gathering = Gathering {
-        events: Vec::new(),
-        budget,
-        bytes: 0,
-    };
-    if budget.events == 0 {
-        return Ok(Page::default());
-    }
+    let mut gathering = Gathering { events: Vec::new(), budget, bytes: 0 };
     let mut expected = from.max(Seq::FIRST);
     loop {
         let (source, seed) = {
@@ -89,10 +82,7 @@ pub(super) fn read(
             if expected >= topic_view.next || expected < topic_view.first {
                 break;
             }
-            (
-                source_of(topic_view, expected, &gathering),
-                topic_view.record_seed,
-            )
+            (source_of(topic_view, expected, &gathering), topic_view.record_seed)
         };
         let gathered = match source {
             Ok(Source::Segment(segment)) => {
@@ -114,17 +104,12 @@ pub(super) fn read(
             }
             Err(Missing { last }) => missing(topic, expected, last, &gathering)?,
         };
-        expected = gathering
-            .events
-            .last()
-            .map_or(expected, |event| event.seq.next());
+        expected = gathering.events.last().map_or(expected, |event| event.seq.next());
         if matches!(gathered, Gathered::Enough) || gathering.is_full() {
             break;
         }
     }
-    Ok(Page {
-        events: gathering.events,
-    })
+    Ok(Page { events: gathering.events })
 }
 
 /// Positions that are nowhere, up to `last`.
@@ -136,31 +121,22 @@ fn source_of(view: &TopicView, expected: Seq, gathering: &Gathering) -> Result<S
     if let Some(index) = view.segment_of(expected) {
         let segment = view.segments[index];
         if segment.first > expected {
-            return Err(Missing {
-                last: segment.first.previous(),
-            });
+            return Err(Missing { last: segment.first.previous() });
         }
         return Ok(Source::Segment(segment));
     }
     let Some(index) = view.piece_of(expected) else {
-        return Err(Missing {
-            last: view.next.previous(),
-        });
+        return Err(Missing { last: view.next.previous() });
     };
     if view.wal[index].first > expected {
-        return Err(Missing {
-            last: view.wal[index].first.previous(),
-        });
+        return Err(Missing { last: view.wal[index].first.previous() });
     }
     // As many pieces as the budget may need; a gap ends them.
     let mut pieces: Vec<WalPiece> = Vec::new();
     let (mut bytes, mut events) = (0, 0);
     for piece in view.wal.range(index..) {
         let enough = bytes > gathering.bytes_left() || events >= gathering.budget.events;
-        if pieces
-            .last()
-            .is_some_and(|before| before.last().next() != piece.first || enough)
-        {
+        if pieces.last().is_some_and(|before| before.last().next() != piece.first || enough) {
             break;
         }
         // The first piece may lie mostly before the wanted event.
@@ -244,11 +220,7 @@ fn gather<R: super::record_walk::ReadAt>(
                 gathering.events.push(event);
             }
             Some(Walked::Damaged { last, .. }) if last < from => {}
-            Some(Walked::Damaged {
-                first,
-                last,
-                offset,
-            }) => {
+            Some(Walked::Damaged { first, last, offset }) => {
                 let detail = format!("{} at {offset}", file.display());
                 shared.report(Incident::DamagedEvents {
                     topic: topic.clone(),
@@ -259,12 +231,7 @@ fn gather<R: super::record_walk::ReadAt>(
                 });
                 if gathering.events.is_empty() {
                     let topic = topic.clone();
-                    return Err(Fault::Damaged(Damaged::Events {
-                        topic,
-                        first,
-                        last,
-                        detail,
-                    }));
+                    return Err(Fault::Damaged(Damaged::Events { topic, first, last, detail }));
                 }
                 return Ok(Gathered::Enough);
             }
@@ -311,9 +278,7 @@ impl<'a> SegmentReader<'a> {
         let path = shared.layout.segment(topic, segment.first);
         let index_path = shared.layout.sparse_index(topic, segment.first);
         let tell = |path: &Path, detail| shared.report_rebuilt(path, detail);
-        let file = shared
-            .files
-            .open(&path, SEGMENT, |detail| tell(&path, detail))?;
+        let file = shared.files.open(&path, SEGMENT, |detail| tell(&path, detail))?;
         let index = if segment.index_entries == 0 {
             None
         } else {
@@ -327,15 +292,7 @@ impl<'a> SegmentReader<'a> {
                 }
             }
         };
-        Ok(Self {
-            shared,
-            path,
-            index_path,
-            file,
-            index,
-            seed,
-            segment,
-        })
+        Ok(Self { shared, path, index_path, file, index, seed, segment })
     }
 
     fn beginning(&self) -> IndexEntry {
@@ -385,9 +342,7 @@ impl<'a> SegmentReader<'a> {
             first: start.seq,
             last: self.segment.last,
         };
-        RecordWalk::new(range, chunk, |offset, bytes| {
-            read_what_is_there(&self.file, offset, bytes)
-        })
+        RecordWalk::new(range, chunk, |offset, bytes| read_what_is_there(&self.file, offset, bytes))
     }
 
     /// How much to read at a time: about what the budget can use.
@@ -396,10 +351,7 @@ impl<'a> SegmentReader<'a> {
         let average = self.segment.end / events.max(1) + 1;
         let average = usize::try_from(average).unwrap_or(MAX_CHUNK_BYTES);
         let by_events = gathering.budget.events.saturating_mul(average);
-        by_events
-            .min(gathering.bytes_left())
-            .saturating_add(LEAD_BYTES)
-            .min(MAX_CHUNK_BYTES)
+        by_events.min(gathering.bytes_left()).saturating_add(LEAD_BYTES).min(MAX_CHUNK_BYTES)
     }
 }
 
@@ -473,9 +425,7 @@ pub(super) fn seek_id(
 ) -> Result<Option<Seq>, ReadError> {
     let known = {
         let view = shared.view();
-        view.topics
-            .get(topic)
-            .map(|view| (view.ordinal, view.id_seed.hash(id)))
+        view.topics.get(topic).map(|view| (view.ordinal, view.id_seed.hash(id)))
     };
     let Some((ordinal, hash)) = known else {
         return Ok(None);
@@ -496,9 +446,7 @@ pub(super) fn seek_id(
     for seq in candidates {
         let kept = {
             let view = shared.view();
-            view.topics
-                .get(topic)
-                .is_some_and(|view| (view.first..view.next).contains(&seq))
+            view.topics.get(topic).is_some_and(|view| (view.first..view.next).contains(&seq))
         };
         if kept && has_id(shared, topic, seq, id)? {
             return Ok(Some(seq));
@@ -516,10 +464,9 @@ pub(super) fn has_id(
     id: &EventId,
 ) -> Result<bool, ReadError> {
     match read(shared, topic, seq, ReadBudget::of_events(1)) {
-        Ok(page) => Ok(page
-            .events
-            .first()
-            .is_some_and(|event| event.seq == seq && event.id == *id)),
+        Ok(page) => {
+            Ok(page.events.first().is_some_and(|event| event.seq == seq && event.id == *id))
+        }
         Err(ReadError::Damaged(_)) => Ok(true),
         Err(error) => Err(error),
     }
@@ -575,20 +522,14 @@ fn seek_in_segments(
             // All before this entry is earlier; or it was trimmed, and counting starts there.
             let by_time = reader.last_entry_before(|entry| entry.latest_ts_before < ts);
             let by_first = reader.last_entry_before(|entry| entry.seq <= first);
-            let start = if by_time.seq >= by_first.seq {
-                by_time
-            } else {
-                by_first
-            };
+            let start = if by_time.seq >= by_first.seq { by_time } else { by_first };
             let mut walk = reader.walk(start, 16 << 10);
             while let Some(walked) = walk.next(|offset| reader.resume_behind(offset))? {
                 match walked {
                     Walked::Event(event) if event.seq >= first && event.ts >= ts => {
                         return Ok(Some(event.seq));
                     }
-                    Walked::Damaged {
-                        last, first: lost, ..
-                    } if last >= first => {
+                    Walked::Damaged { last, first: lost, .. } if last >= first => {
                         return Ok(Some(lost.max(first)));
                     }
                     _ => {}
@@ -597,10 +538,7 @@ fn seek_in_segments(
         }
         // What reached so late was trimmed away; later segments may reach it, too.
         let view = shared.view();
-        let segments = view
-            .topics
-            .get(topic)
-            .map_or(&[][..], |view| &view.segments);
+        let segments = view.topics.get(topic).map_or(&[][..], |view| &view.segments);
         match segments.iter().find(|later| later.first > segment.last) {
             Some(later) => segment = *later,
             None => return Ok(None),
@@ -619,12 +557,7 @@ fn seek_in_pieces(
     for piece in pieces {
         let mut from = piece.first.max(first);
         while from <= piece.last() {
-            match read(
-                shared,
-                topic,
-                from,
-                ReadBudget::of_events(piece.count as usize),
-            ) {
+            match read(shared, topic, from, ReadBudget::of_events(piece.count as usize)) {
                 Ok(page) => {
                     let found = page.events.iter().find(|event| event.ts >= ts);
                     if let Some(event) = found.filter(|event| event.seq <= piece.last()) {

@@ -63,11 +63,7 @@ pub(super) enum RecordFault {
 pub(super) fn append(out: &mut Vec<u8>, seed: RecordSeed, seq: Seq, event: &EncodedEvent) {
     let start = out.len();
     let id = event.id().as_bytes();
-    let id_flag = if event.id().as_uuid().is_some() {
-        UUID_FLAG
-    } else {
-        0
-    };
+    let id_flag = if event.id().as_uuid().is_some() { UUID_FLAG } else { 0 };
     let mut fixed = [0u8; FIXED_BYTES];
     fixed[8..16].copy_from_slice(&seq.0.to_le_bytes());
     fixed[16..24].copy_from_slice(&event.ts().0.to_le_bytes());
@@ -92,22 +88,16 @@ fn short(length: usize) -> u16 {
 /// The record at the beginning of `buffer`.
 pub(super) fn decode(seed: RecordSeed, buffer: &[u8]) -> Result<Record<'_>, RecordFault> {
     let Some(length) = buffer.get(CHECKSUM_BYTES..PREFIX_BYTES) else {
-        return Err(RecordFault::CutOff {
-            needed: MIN_RECORD_BYTES,
-        });
+        return Err(RecordFault::CutOff { needed: MIN_RECORD_BYTES });
     };
     let total = PREFIX_BYTES + u32_at(length, 0) as usize;
     if !(MIN_RECORD_BYTES..=MAX_RECORD_BYTES).contains(&total) {
-        return Err(RecordFault::Damaged {
-            believed_bytes: None,
-        });
+        return Err(RecordFault::Damaged { believed_bytes: None });
     }
     let Some(bytes) = buffer.get(..total) else {
         return Err(RecordFault::CutOff { needed: total });
     };
-    let damaged = RecordFault::Damaged {
-        believed_bytes: Some(total),
-    };
+    let damaged = RecordFault::Damaged { believed_bytes: Some(total) };
     if checksum_behind(seed.0, &bytes[CHECKSUM_BYTES..]) != u32_at(bytes, 0) {
         return Err(damaged);
     }

@@ -80,15 +80,9 @@ impl<R: ReadAt> RecordWalk<R> {
                 let (first, offset) = (self.expected, self.offset);
                 self.offset = self.record_start(&event);
                 self.expected = event.seq;
-                return Ok(Some(Walked::Damaged {
-                    first,
-                    last: event.seq.previous(),
-                    offset,
-                }));
+                return Ok(Some(Walked::Damaged { first, last: event.seq.previous(), offset }));
             }
-            Ok(_) => RecordFault::Damaged {
-                believed_bytes: None,
-            },
+            Ok(_) => RecordFault::Damaged { believed_bytes: None },
             Err(fault) => fault,
         };
         self.pass_over(fault, resume).map(Some)
@@ -100,21 +94,14 @@ impl<R: ReadAt> RecordWalk<R> {
         resume: impl Fn(u64) -> Option<(u64, Seq)>,
     ) -> io::Result<Walked> {
         let (first, offset) = (self.expected, self.offset);
-        if let RecordFault::Damaged {
-            believed_bytes: Some(bytes),
-        } = fault
-        {
+        if let RecordFault::Damaged { believed_bytes: Some(bytes) } = fault {
             let behind = offset + bytes as u64;
             let follows = behind == self.range.end && first == self.range.last
                 || matches!(self.record_at(behind)?, Ok(event) if event.seq == first.next());
             if follows {
                 self.offset = behind;
                 self.expected = first.next();
-                return Ok(Walked::Damaged {
-                    first,
-                    last: first,
-                    offset,
-                });
+                return Ok(Walked::Damaged { first, last: first, offset });
             }
         }
         match resume(offset).filter(|(_, seq)| *seq > first && *seq <= self.range.last) {
@@ -124,23 +111,16 @@ impl<R: ReadAt> RecordWalk<R> {
             }
             None => self.expected = self.range.last.next(),
         }
-        Ok(Walked::Damaged {
-            first,
-            last: self.expected.previous(),
-            offset,
-        })
+        Ok(Walked::Damaged { first, last: self.expected.previous(), offset })
     }
 
     /// The record at `offset`, and `self.offset` moves behind it.
     fn record_at(&mut self, offset: u64) -> io::Result<Result<StoredEvent, RecordFault>> {
         let mut wanted = self.chunk_bytes;
         loop {
-            let skip = offset
-                .checked_sub(self.buffer_start)
-                .and_then(|skip| usize::try_from(skip).ok());
-            let rest = skip
-                .and_then(|skip| self.buffer.get(skip..))
-                .unwrap_or_default();
+            let skip =
+                offset.checked_sub(self.buffer_start).and_then(|skip| usize::try_from(skip).ok());
+            let rest = skip.and_then(|skip| self.buffer.get(skip..)).unwrap_or_default();
             match record::decode(self.range.seed, rest) {
                 Ok(found) => {
                     let bytes = found.total_bytes() as u64;
@@ -149,9 +129,7 @@ impl<R: ReadAt> RecordWalk<R> {
                             self.offset = offset + bytes;
                             Ok(event)
                         }
-                        None => Err(RecordFault::Damaged {
-                            believed_bytes: None,
-                        }),
+                        None => Err(RecordFault::Damaged { believed_bytes: None }),
                     });
                 }
                 Err(RecordFault::CutOff { needed })
@@ -164,18 +142,14 @@ impl<R: ReadAt> RecordWalk<R> {
                     self.buffer = match (self.read_at)(offset, bytes) {
                         Ok(buffer) => buffer,
                         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                            return Ok(Err(RecordFault::Damaged {
-                                believed_bytes: None,
-                            }));
+                            return Ok(Err(RecordFault::Damaged { believed_bytes: None }));
                         }
                         Err(error) => return Err(error),
                     };
                     self.buffer_start = offset;
                 }
                 Err(RecordFault::CutOff { .. }) => {
-                    return Ok(Err(RecordFault::Damaged {
-                        believed_bytes: None,
-                    }));
+                    return Ok(Err(RecordFault::Damaged { believed_bytes: None }));
                 }
                 Err(fault) => return Ok(Err(fault)),
             }

@@ -43,9 +43,7 @@ pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
     let mut view = View::new(catalog.store_seed);
     show_catalog(&catalog, &mut view);
     let shared = Shared::new(layout, options.clone(), view);
-    incidents
-        .into_iter()
-        .for_each(|incident| shared.report(incident));
+    incidents.into_iter().for_each(|incident| shared.report(incident));
     open_runs(&shared, &catalog)?;
     check_segments(&shared, &catalog);
     let mut recovery = Recovery {
@@ -65,19 +63,11 @@ pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
         next_frame: recovery.next_frame,
         last_version: recovery.last_version,
     };
-    Ok(Recovered {
-        shared,
-        catalog,
-        sealed,
-        start,
-    })
+    Ok(Recovered { shared, catalog, sealed, start })
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> OpenError + '_ {
-    |source| OpenError::Io {
-        path: path.to_owned(),
-        source,
-    }
+    |source| OpenError::Io { path: path.to_owned(), source }
 }
 
 fn make_empty(layout: &Layout) -> Result<Catalog, OpenError> {
@@ -89,14 +79,13 @@ fn make_empty(layout: &Layout) -> Result<Catalog, OpenError> {
 }
 
 fn show_catalog(catalog: &Catalog, view: &mut View) {
-    let mut topics: Vec<_> = catalog.topics.iter().collect();
-    topics.sort_unstable_by_key(|(_, topic)| topic.ordinal);
-    for (name, topic) in topics {
+    for (name, topic) in &catalog.topics {
+        view.add_topic(name, topic.ordinal);
         let shown = view.topic_mut(name);
-        shown.ordinal = topic.ordinal;
         shown.first = topic.first;
         shown.next = topic.next;
         shown.newest_time_ordered = topic.newest_time_ordered;
+        shown.rule = topic.rule;
         shown.set_segments(topic.segments.clone());
     }
 }
@@ -135,11 +124,7 @@ fn open_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
 /// Reports segments that are not there or cut off; what of them can be read is read.
 fn check_segments(shared: &Shared, catalog: &Catalog) {
     for (topic, row) in &catalog.topics {
-        for segment in row
-            .segments
-            .iter()
-            .filter(|segment| segment.last >= row.first)
-        {
+        for segment in row.segments.iter().filter(|segment| segment.last >= row.first) {
             let file = shared.layout.segment(topic, segment.first);
             let found = fs::metadata(&file).map_or(0, |metadata| metadata.len());
             if found < segment.end {
@@ -159,10 +144,7 @@ fn check_segments(shared: &Shared, catalog: &Catalog) {
 fn wal_numbers(shared: &Shared, catalog: &Catalog) -> Result<Vec<u64>, OpenError> {
     let folder = shared.layout.wal();
     let mut numbers = Layout::numbered(&folder, "wal").map_err(failed(&folder))?;
-    for moved in numbers
-        .iter()
-        .filter(|number| **number <= catalog.moved_wal)
-    {
+    for moved in numbers.iter().filter(|number| **number <= catalog.moved_wal) {
         let path = shared.layout.wal_file(*moved);
         fs::remove_file(&path).map_err(failed(&path))?;
     }
@@ -171,11 +153,7 @@ fn wal_numbers(shared: &Shared, catalog: &Catalog) -> Result<Vec<u64>, OpenError
     for number in &numbers {
         for missing in expected..*number {
             let file = shared.layout.wal_file(missing);
-            shared.report(Incident::DamagedLog {
-                file,
-                offset: 0,
-                bytes: 0,
-            });
+            shared.report(Incident::DamagedLog { file, offset: 0, bytes: 0 });
         }
         expected = number + 1;
     }
@@ -212,6 +190,7 @@ impl Recovery<'_> {
                 first: view.first,
                 next: view.next,
                 newest_time_ordered: view.newest_time_ordered,
+                rule: view.rule,
             };
             (topic, touched)
         });
@@ -256,11 +235,7 @@ impl Recovery<'_> {
                 Step::Damage { offset, bytes } => {
                     found.damaged = true;
                     let file = file.path.clone();
-                    self.shared.report(Incident::DamagedLog {
-                        file,
-                        offset,
-                        bytes,
-                    });
+                    self.shared.report(Incident::DamagedLog { file, offset, bytes });
                 }
                 Step::Torn { offset } if is_newest => {
                     return self.cut_off(file, offset, bytes);
@@ -270,11 +245,7 @@ impl Recovery<'_> {
                     found.damaged = true;
                     let length = bytes.len() as u64 - offset;
                     let file = file.path.clone();
-                    self.shared.report(Incident::DamagedLog {
-                        file,
-                        offset,
-                        bytes: length,
-                    });
+                    self.shared.report(Incident::DamagedLog { file, offset, bytes: length });
                     return Ok(());
                 }
                 Step::End => return Ok(()),
@@ -285,10 +256,7 @@ impl Recovery<'_> {
     fn cut_off(&self, file: &WalFile, offset: u64, bytes: &[u8]) -> Result<(), OpenError> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let torn = &bytes[start..];
-        let written = torn
-            .iter()
-            .rposition(|byte| *byte != 0)
-            .map_or(0, |last| last + 1);
+        let written = torn.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let copy = keep_copy(&self.shared.layout, &file.path, offset, &torn[..written])
             .map_err(failed(&file.path))?;
         file.cut(offset).map_err(failed(&file.path))?;
@@ -325,21 +293,11 @@ impl Recovery<'_> {
             let time_ordered = time_ordered(&scanned.id);
             let newest = &mut newest_time_ordered[scanned.run];
             *newest = (*newest).max(time_ordered.unwrap_or(0));
-            let place = IdPlace {
-                hash: seed.hash(&scanned.id),
-                topic,
-                seq: scanned.seq,
-            };
+            let place = IdPlace { hash: seed.hash(&scanned.id), topic, seq: scanned.seq };
             found.ids.insert(place, time_ordered);
         }
         let state = frame.state.unwrap_or_default();
-        view.apply(
-            file,
-            &frame.head,
-            &frame.pieces,
-            &newest_time_ordered,
-            state,
-        );
+        view.apply(file, &frame.head, &frame.pieces, &newest_time_ordered, state);
         let trimmed = frame.head.trims.iter().map(|trim| &trim.topic);
         for topic in frame.head.runs.iter().map(|run| &run.topic).chain(trimmed) {
             if !found.touched.contains(topic) {

@@ -1,57 +1,25 @@
 //! What a retention rule still keeps: whole segments, and whole pieces of the log.
 
-use std::collections::HashMap;
-
 use prombus_proto::{Seq, Topic};
 
 use super::shared::Shared;
 use super::topic_view::TopicView;
-use crate::{CommitError, Retention};
+use crate::Retention;
 
-/// The newest rule applied to each topic.
-#[derive(Debug, Default)]
-pub(super) struct Rules {
-    revisions: HashMap<Topic, u64>,
-}
-
-impl Rules {
-    /// Where what `rule` keeps begins, at the latest.
-    pub(super) fn kept_from(
-        &mut self,
-        shared: &Shared,
-        topic: &Topic,
-        rule: &Retention,
-    ) -> Result<Seq, CommitError> {
-        let applied = self.revisions.entry(topic.clone()).or_insert(rule.revision);
-        if rule.revision < *applied {
-            return Err(CommitError::StaleRule {
-                topic: topic.clone(),
-                offered: rule.revision,
-                applied: *applied,
-            });
-        }
-        *applied = rule.revision;
-        let view = shared.view();
-        let Some(view) = view.topics.get(topic) else {
-            return Ok(Seq::FIRST);
-        };
-        Ok(kept_from(view, rule, shared))
-    }
+/// Where what `rule` keeps of `topic` begins, at the latest.
+pub(super) fn kept_from(shared: &Shared, topic: &Topic, rule: &Retention) -> Seq {
+    let view = shared.view();
+    view.topics.get(topic).map_or(Seq::FIRST, |view| kept_of(view, rule, shared))
 }
 
 /// Drops from the front while all of a segment or piece is too old, or what follows it is still as
 /// large as the rule allows.
-fn kept_from(view: &TopicView, rule: &Retention, shared: &Shared) -> Seq {
-    let oldest = rule
-        .max_age_ms
-        .map(|age| shared.options.clock.now().minus_ms(age));
+fn kept_of(view: &TopicView, rule: &Retention, shared: &Shared) -> Seq {
+    let oldest = rule.max_age_ms.map(|age| shared.options.clock.now().minus_ms(age));
     let mut bytes_left = view.bounds().bytes;
     let mut kept = view.first;
     let segments = view.segments.iter().map(|s| (s.last, s.latest_ts, s.end));
-    let pieces = view
-        .wal
-        .iter()
-        .map(|p| (p.last(), p.latest_ts, u64::from(p.bytes)));
+    let pieces = view.wal.iter().map(|p| (p.last(), p.latest_ts, u64::from(p.bytes)));
     for (last, latest_ts, bytes) in segments.chain(pieces) {
         bytes_left -= bytes;
         let too_old = oldest.is_some_and(|oldest| latest_ts < oldest);

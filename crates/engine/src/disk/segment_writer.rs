@@ -55,16 +55,7 @@ impl<'a> SegmentWriter<'a> {
         segments: &'a mut Vec<Segment>,
     ) -> Self {
         let now = options.clock.now();
-        Self {
-            layout,
-            options,
-            topic,
-            seed,
-            segments,
-            open: None,
-            now,
-            dirty: Vec::new(),
-        }
+        Self { layout, options, topic, seed, segments, open: None, now, dirty: Vec::new() }
     }
 
     /// Appends the records of `piece`, which are `bytes`. What the segments hold already is passed
@@ -78,17 +69,10 @@ impl<'a> SegmentWriter<'a> {
         let mut expected = piece.first;
         while expected <= piece.last() {
             let Ok(found) = record::decode(self.seed, &bytes[at..]) else {
-                return Ok(Some(DamagedPiece {
-                    first: expected,
-                    last: piece.last(),
-                }));
+                return Ok(Some(DamagedPiece { first: expected, last: piece.last() }));
             };
             let length = found.total_bytes();
-            if self
-                .segments
-                .last()
-                .is_none_or(|segment| segment.last < found.seq)
-            {
+            if self.segments.last().is_none_or(|segment| segment.last < found.seq) {
                 self.append_record(found.seq, found.ts, &bytes[at..at + length])?;
             }
             at += length;
@@ -121,11 +105,8 @@ impl<'a> SegmentWriter<'a> {
         let segment = self.segments.last_mut().expect("there is one now");
         let open = self.open.as_mut().expect("just opened");
         if segment.end - open.indexed_to >= INTERVAL_BYTES {
-            let entry = IndexEntry {
-                seq,
-                offset: segment.end,
-                latest_ts_before: segment.latest_ts,
-            };
+            let entry =
+                IndexEntry { seq, offset: segment.end, latest_ts_before: segment.latest_ts };
             entry.append_to(&mut open.index);
             open.indexed_to = segment.end;
             segment.index_entries += 1;
@@ -163,12 +144,8 @@ impl<'a> SegmentWriter<'a> {
             self.dirty.push(self.layout.topic(self.topic));
             self.dirty.push(self.layout.topics());
         }
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(is_new)
-            .truncate(false)
-            .open(&path)?;
+        let file =
+            File::options().read(true).write(true).create(is_new).truncate(false).open(&path)?;
         // What an unfinished checkpoint left behind.
         file.set_len(segment.end)?;
         if is_new {
@@ -186,12 +163,7 @@ impl<'a> SegmentWriter<'a> {
                     .map_or(segment.end, |entry| entry.offset)
             }
         };
-        Ok(OpenSegment {
-            file,
-            records: Vec::new(),
-            index: Vec::new(),
-            indexed_to,
-        })
+        Ok(OpenSegment { file, records: Vec::new(), index: Vec::new(), indexed_to })
     }
 
     /// Hands all that was gathered to the operating system.
@@ -204,11 +176,7 @@ impl<'a> SegmentWriter<'a> {
         open.records.clear();
         if !open.index.is_empty() {
             let path = self.layout.sparse_index(self.topic, segment.first);
-            let index = File::options()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path)?;
+            let index = File::options().write(true).create(true).truncate(false).open(&path)?;
             let entries = u32::try_from(open.index.len() / ENTRY_BYTES).unwrap_or(u32::MAX);
             let first = segment.index_entries - entries;
             if first == 0 {

@@ -33,7 +33,8 @@ pub(super) struct Shared {
     keyed: RwLock<KeyedRuns>,
     incidents: Mutex<Vec<Incident>>,
     condition: Mutex<Condition>,
-    watchers: Mutex<HashMap<Topic, watch::Sender<Seq>>>,
+    /// Nothing once the engine is closed.
+    watchers: Mutex<Option<HashMap<Topic, watch::Sender<Seq>>>>,
 }
 
 /// All that is known about ids.
@@ -60,7 +61,7 @@ impl Shared {
             keyed: RwLock::default(),
             incidents: Mutex::default(),
             condition: Mutex::new(Condition::Healthy),
-            watchers: Mutex::default(),
+            watchers: Mutex::new(Some(HashMap::new())),
         }
     }
 
@@ -84,10 +85,7 @@ impl Shared {
     }
 
     pub(super) fn keyed(&self) -> KeyedRuns {
-        self.keyed
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.keyed.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn set_keyed(&self, keyed: KeyedRuns) {
@@ -103,10 +101,7 @@ impl Shared {
 
     /// Reports a file that only repeats what others hold.
     pub(super) fn report_rebuilt(&self, file: &Path, detail: impl Into<String>) {
-        self.report(Incident::Rebuilt {
-            file: file.to_owned(),
-            detail: detail.into(),
-        });
+        self.report(Incident::Rebuilt { file: file.to_owned(), detail: detail.into() });
     }
 
     /// Reports a damaged file of ids and has them gathered anew.
@@ -134,14 +129,11 @@ impl Shared {
 
     pub(super) fn watch(&self, topic: &Topic) -> watch::Receiver<Seq> {
         let mut watchers = lock(&self.watchers);
-        let last = self
-            .view()
-            .topics
-            .get(topic)
-            .map_or(Seq::ZERO, |view| view.next.previous());
-        let sender = watchers
-            .entry(topic.clone())
-            .or_insert_with(|| watch::Sender::new(last));
+        let Some(watchers) = watchers.as_mut() else {
+            return watch::Sender::new(Seq::ZERO).subscribe();
+        };
+        let last = self.view().topics.get(topic).map_or(Seq::ZERO, |view| view.next.previous());
+        let sender = watchers.entry(topic.clone()).or_insert_with(|| watch::Sender::new(last));
         sender.send_if_modified(|seen| std::mem::replace(seen, last.max(*seen)) < last);
         sender.subscribe()
     }
@@ -149,9 +141,9 @@ impl Shared {
     /// Wakes who watches one of `topics`.
     pub(super) fn wake<'a>(&self, topics: impl Iterator<Item = (&'a Topic, Seq)>) {
         let mut watchers = lock(&self.watchers);
-        if watchers.is_empty() {
+        let Some(watchers) = watchers.as_mut().filter(|watchers| !watchers.is_empty()) else {
             return;
-        }
+        };
         for (topic, last) in topics {
             if let Some(sender) = watchers.get(topic) {
                 if sender.receiver_count() == 0 {
@@ -165,7 +157,7 @@ impl Shared {
 
     /// Ends all watches.
     pub(super) fn end_watches(&self) {
-        lock(&self.watchers).clear();
+        *lock(&self.watchers) = None;
     }
 }
 

@@ -137,25 +137,15 @@ mod tests {
         let file = index_of(&entries);
         for seq in 0..1100u64 {
             let expected = entries.iter().rfind(|entry| entry.seq.0 <= seq).copied();
-            assert_eq!(
-                last_before(&file, 100, |entry| entry.seq.0 <= seq),
-                Ok(expected)
-            );
-            let expected = entries
-                .iter()
-                .find(|entry| entry.offset > seq * 500)
-                .copied();
+            assert_eq!(last_before(&file, 100, |entry| entry.seq.0 <= seq), Ok(expected));
+            let expected = entries.iter().find(|entry| entry.offset > seq * 500).copied();
             assert_eq!(first_behind(&file, 100, seq * 500), Ok(expected));
         }
     }
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let entry = IndexEntry {
-            seq: Seq(1),
-            offset: 2,
-            latest_ts_before: Timestamp(3),
-        };
+        let entry = IndexEntry { seq: Seq(1), offset: 2, latest_ts_before: Timestamp(3) };
         let mut bytes = Vec::new();
         entry.append_to(&mut bytes);
         for bit in 0..ENTRY_BYTES * 8 {

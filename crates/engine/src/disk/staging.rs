@@ -11,12 +11,13 @@ use super::frame::{End, FrameHead, Run, StateChange, Trim};
 use super::ids::{self, IdPlace, IdSeed, Ordinal};
 use super::reading;
 use super::record::{self, RecordSeed};
+use super::retaining;
 use super::shared::{Ids, Shared};
 use super::state_reading;
 use super::wal_scan::{PIECE_BYTES, Piece};
 use crate::{
-    Batch, CommitError, Conflict, Expect, Position, ReadError, StateEntry, StateKey, StateOp,
-    Version,
+    Batch, CommitError, Conflict, Expect, Position, ReadError, Retention, StateEntry, StateKey,
+    StateOp, Version,
 };
 
 /// Commits on their way into one frame.
@@ -28,8 +29,8 @@ pub(super) struct Staging {
     state: HashMap<StateKey, StateChange>,
     state_in_order: Vec<StateChange>,
     inserted: Vec<IdPlace>,
-    /// How many topics there are, with the staged ones.
-    known_topics: Option<u32>,
+    /// Topics that readers do not know yet.
+    new_topics: Vec<(Topic, Ordinal)>,
 }
 
 #[derive(Debug)]
@@ -43,6 +44,7 @@ struct StagedTopic {
     visible_next: Seq,
     next: Seq,
     newest_time_ordered: u128,
+    rule: u64,
     records: Vec<u8>,
     /// The ids of staged events, in order.
     ids: Vec<EventId>,
@@ -58,6 +60,7 @@ pub(super) struct StagedFrame {
     pub(super) pieces: Vec<Piece>,
     pub(super) state: Vec<StateChange>,
     pub(super) newest_time_ordered: Vec<u128>,
+    pub(super) new_topics: Vec<(Topic, Ordinal)>,
 }
 
 impl Staging {
@@ -82,12 +85,7 @@ impl Staging {
             let actual = self.next_of(shared, topic).previous();
             if actual != *expected {
                 let (topic, expected) = (topic.clone(), *expected);
-                return Err(Conflict::Last {
-                    topic,
-                    expected,
-                    actual,
-                }
-                .into());
+                return Err(Conflict::Last { topic, expected, actual }.into());
             }
         }
         let changes = self.check_state(shared, &batch.state, version)?;
@@ -96,18 +94,9 @@ impl Staging {
         let mut positions: Vec<Position> = Vec::with_capacity(places.len());
         for (event, place) in batch.events.iter().zip(places) {
             positions.push(match place {
-                Place::Stored(seq) => Position {
-                    seq,
-                    duplicate: true,
-                },
-                Place::EarlierInBatch(index) => Position {
-                    duplicate: true,
-                    ..positions[index]
-                },
-                Place::New => Position {
-                    seq: self.append(shared, ids, event),
-                    duplicate: false,
-                },
+                Place::Stored(seq) => Position { seq, duplicate: true },
+                Place::EarlierInBatch(index) => Position { duplicate: true, ..positions[index] },
+                Place::New => Position { seq: self.append(shared, ids, event), duplicate: false },
             });
         }
         for change in changes {
@@ -117,21 +106,46 @@ impl Staging {
         Ok(positions)
     }
 
-    /// Stages a trim and answers whether it changes anything.
+    /// Stages a trim, if it changes anything.
     pub(super) fn stage_trim(&mut self, shared: &Shared, topic: &Topic, below: Seq) {
-        let known = self.by_name.contains_key(topic) || shared.view().topics.contains_key(topic);
-        if !known {
-            return;
+        if !self.is_unknown(shared, topic) {
+            let index = self.topic_index(shared, topic);
+            let rule = self.topics[index].rule;
+            self.trim(index, below, rule);
+        }
+    }
+
+    fn is_unknown(&self, shared: &Shared, topic: &Topic) -> bool {
+        !self.by_name.contains_key(topic) && !shared.view().topics.contains_key(topic)
+    }
+
+    /// Stages what `rule` forgets. An older rule than the last is refused.
+    pub(super) fn stage_retain(
+        &mut self,
+        shared: &Shared,
+        topic: &Topic,
+        rule: &Retention,
+    ) -> Result<(), CommitError> {
+        if rule.revision == 0 && self.is_unknown(shared, topic) {
+            return Ok(());
         }
         let index = self.topic_index(shared, topic);
+        let applied = self.topics[index].rule;
+        if rule.revision < applied {
+            let (topic, offered) = (topic.clone(), rule.revision);
+            return Err(CommitError::StaleRule { topic, offered, applied });
+        }
+        self.trim(index, retaining::kept_from(shared, topic, rule), rule.revision);
+        Ok(())
+    }
+
+    fn trim(&mut self, index: usize, below: Seq, rule: u64) {
         let staged = &mut self.topics[index];
-        let below = below.min(staged.next);
-        if below > staged.first {
+        let below = below.min(staged.next).max(staged.first);
+        if below > staged.first || rule > staged.rule {
             staged.first = below;
-            self.trims.push(Trim {
-                topic: topic.clone(),
-                below,
-            });
+            staged.rule = rule;
+            self.trims.push(Trim { topic: staged.name.clone(), below, rule });
         }
     }
 
@@ -144,9 +158,7 @@ impl Staging {
     ) -> StagedFrame {
         let with_events = || self.topics.iter().filter(|topic| !topic.ids.is_empty());
         let mut state_bytes = Vec::new();
-        self.state_in_order
-            .iter()
-            .for_each(|change| change.append_to(&mut state_bytes));
+        self.state_in_order.iter().for_each(|change| change.append_to(&mut state_bytes));
         let head = FrameHead {
             number,
             last_version,
@@ -170,14 +182,13 @@ impl Staging {
         }
         out.extend_from_slice(&state_bytes);
         head.append_to(End::Foot, out);
-        let newest_time_ordered = with_events()
-            .map(|topic| topic.newest_time_ordered)
-            .collect();
+        let newest_time_ordered = with_events().map(|topic| topic.newest_time_ordered).collect();
         StagedFrame {
             head,
             pieces,
             state: self.state_in_order,
             newest_time_ordered,
+            new_topics: self.new_topics,
         }
     }
 
@@ -193,11 +204,7 @@ impl Staging {
     fn next_of(&self, shared: &Shared, topic: &Topic) -> Seq {
         match self.by_name.get(topic) {
             Some(index) => self.topics[*index].next,
-            None => shared
-                .view()
-                .topics
-                .get(topic)
-                .map_or(Seq::FIRST, |view| view.next),
+            None => shared.view().topics.get(topic).map_or(Seq::FIRST, |view| view.next),
         }
     }
 
@@ -212,28 +219,16 @@ impl Staging {
             let key = op.key();
             if op.expect() != Expect::Any {
                 let in_batch = changes.iter().rfind(|change| change.key == *key);
-                let actual = self
-                    .current(shared, in_batch, key)?
-                    .map(|entry| entry.version);
+                let actual = self.current(shared, in_batch, key)?.map(|entry| entry.version);
                 if !op.expect().holds(actual) {
-                    return Err(Conflict::State {
-                        key: key.clone(),
-                        actual,
-                    }
-                    .into());
+                    return Err(Conflict::State { key: key.clone(), actual }.into());
                 }
             }
             let put = match op {
-                StateOp::Put {
-                    value, expires_at, ..
-                } => Some((value.clone(), *expires_at)),
+                StateOp::Put { value, expires_at, .. } => Some((value.clone(), *expires_at)),
                 StateOp::Delete { .. } => None,
             };
-            changes.push(StateChange {
-                key: key.clone(),
-                version,
-                put,
-            });
+            changes.push(StateChange { key: key.clone(), version, put });
         }
         Ok(changes)
     }
@@ -368,11 +363,7 @@ impl Staging {
         let topic = &mut self.topics[index];
         let time_ordered = ids::time_ordered(event.id());
         let hash = topic.id_seed.hash(event.id());
-        let place = IdPlace {
-            hash,
-            topic: topic.ordinal,
-            seq: topic.next,
-        };
+        let place = IdPlace { hash, topic: topic.ordinal, seq: topic.next };
         ids.newest.insert(place, time_ordered);
         self.inserted.push(place);
         topic.append(event, time_ordered)
@@ -384,15 +375,12 @@ impl Staging {
         }
         let staged = {
             let view = shared.view();
-            let topics = u32::try_from(view.topics.len()).expect("below 2^32 topics");
-            let known = self.known_topics.get_or_insert(topics);
             match view.topics.get(topic) {
                 Some(view) => StagedTopic::of(topic, view),
                 None => {
-                    // The same number that the view gives when the frame is shown: new topics come
-                    // in the order of the frame's runs.
-                    let ordinal = Ordinal(*known);
-                    *known += 1;
+                    let staged_before = u32::try_from(self.new_topics.len()).expect("few topics");
+                    let ordinal = Ordinal(view.next_ordinal().0 + staged_before);
+                    self.new_topics.push((topic.clone(), ordinal));
                     StagedTopic::of(topic, &view.new_topic(topic, ordinal))
                 }
             }
@@ -470,6 +458,7 @@ impl StagedTopic {
             visible_next: view.next,
             next: view.next,
             newest_time_ordered: view.newest_time_ordered,
+            rule: view.rule,
             records: Vec::new(),
             ids: Vec::new(),
             pieces: Vec::new(),

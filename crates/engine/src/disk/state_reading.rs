@@ -11,23 +11,14 @@ pub(super) fn get(shared: &Shared, key: &StateKey) -> Result<Option<StateEntry>,
     }
     // A checkpoint shows its file before it takes the change out of the log's view: what was not
     // there is in a file.
-    let change = shared
-        .keyed()
-        .get(key)
-        .map_err(|detail| damaged(shared, detail))?;
+    let change = shared.keyed().get(key).map_err(|detail| damaged(shared, detail))?;
     let now = shared.options.clock.now();
-    Ok(change
-        .and_then(|change| change.entry())
-        .filter(|entry| !entry.has_expired(now)))
+    Ok(change.and_then(|change| change.entry()).filter(|entry| !entry.has_expired(now)))
 }
 
 /// The entry where the write-ahead log has it, or knows that it is gone.
 pub(super) fn get_recent(shared: &Shared, key: &StateKey) -> Option<Option<StateEntry>> {
-    let entry = shared
-        .view()
-        .overlay
-        .get(key)
-        .map(|change| change.entry())?;
+    let entry = shared.view().overlay.get(key).map(|change| change.entry())?;
     let now = shared.options.clock.now();
     Some(entry.filter(|entry| !entry.has_expired(now)))
 }
@@ -48,12 +39,7 @@ pub(super) fn scan(
         let mut range = KeyedRange::default();
         let in_log = |range: &mut KeyedRange| {
             let view = shared.view();
-            range.add(
-                round,
-                view.overlay
-                    .range(prefix, after.as_ref())
-                    .map(|c| Ok(c.clone())),
-            )
+            range.add(round, view.overlay.range(prefix, after.as_ref()).map(|c| Ok(c.clone())))
         };
         in_log(&mut range).map_err(|detail| damaged(shared, detail))?;
         shared
@@ -77,8 +63,6 @@ pub(super) fn scan(
 }
 
 fn damaged(shared: &Shared, detail: String) -> ReadError {
-    shared.report(Incident::DamagedState {
-        detail: detail.clone(),
-    });
+    shared.report(Incident::DamagedState { detail: detail.clone() });
     Damaged::State(detail).into()
 }

@@ -18,10 +18,7 @@ const UNLIMITED: u64 = u64::MAX;
 
 impl Default for StorageFaults {
     fn default() -> Self {
-        Self {
-            room: AtomicU64::new(UNLIMITED),
-            syncs_fail: AtomicBool::new(false),
-        }
+        Self { room: AtomicU64::new(UNLIMITED), syncs_fail: AtomicBool::new(false) }
     }
 }
 
@@ -45,21 +42,14 @@ impl StorageFaults {
     pub(super) fn admit(&self, wanted: usize) -> usize {
         let wanted = wanted as u64;
         let take = |room: u64| (room != UNLIMITED).then(|| room.saturating_sub(wanted));
-        match self
-            .room
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
-        {
+        match self.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
             Ok(room) => usize::try_from(room.min(wanted)).unwrap_or(usize::MAX),
             Err(_) => usize::try_from(wanted).unwrap_or(usize::MAX),
         }
     }
 
     pub(super) fn before_sync(&self) -> io::Result<()> {
-        if self.syncs_fail.load(Ordering::SeqCst) {
-            Err(Errno::IO.into())
-        } else {
-            Ok(())
-        }
+        if self.syncs_fail.load(Ordering::SeqCst) { Err(Errno::IO.into()) } else { Ok(()) }
     }
 
     pub(super) fn full() -> io::Error {

@@ -20,6 +20,8 @@ pub(super) struct TopicView {
     pub(super) next: Seq,
     /// The newest UUIDv7 it ever had: a newer one cannot be a duplicate.
     pub(super) newest_time_ordered: u128,
+    /// The revision of the newest retention rule that was applied.
+    pub(super) rule: u64,
     pub(super) segments: Vec<Segment>,
     pub(super) wal: VecDeque<WalPiece>,
     wal_bytes: u64,
@@ -66,6 +68,7 @@ impl TopicView {
             first: Seq::FIRST,
             next: Seq::FIRST,
             newest_time_ordered: 0,
+            rule: 0,
             segments: Vec::new(),
             wal: VecDeque::new(),
             wal_bytes: 0,
@@ -75,11 +78,7 @@ impl TopicView {
 
     pub(super) fn bounds(&self) -> Bounds {
         let in_segments: u64 = self.segments.iter().map(|segment| segment.end).sum();
-        Bounds {
-            first: self.first,
-            next: self.next,
-            bytes: in_segments + self.wal_bytes,
-        }
+        Bounds { first: self.first, next: self.next, bytes: in_segments + self.wal_bytes }
     }
 
     /// Shows events that are in the write-ahead log.
@@ -99,17 +98,9 @@ impl TopicView {
         self.first = self.first.max(below.min(self.next));
         let first = self.first;
         self.drop_pieces_while(|piece| piece.last() < first);
-        if self
-            .segments
-            .first()
-            .is_some_and(|segment| segment.last < first)
-        {
+        if self.segments.first().is_some_and(|segment| segment.last < first) {
             self.set_segments(
-                self.segments
-                    .iter()
-                    .filter(|segment| segment.last >= first)
-                    .copied()
-                    .collect(),
+                self.segments.iter().filter(|segment| segment.last >= first).copied().collect(),
             );
         }
     }
@@ -118,11 +109,7 @@ impl TopicView {
     pub(super) fn take_over(&mut self, segments: &[Segment], wal_number: u64) {
         let first = self.first;
         self.set_segments(
-            segments
-                .iter()
-                .filter(|segment| segment.last >= first)
-                .copied()
-                .collect(),
+            segments.iter().filter(|segment| segment.last >= first).copied().collect(),
         );
         self.drop_pieces_while(|piece| piece.file.number <= wal_number);
     }

@@ -18,6 +18,7 @@ pub(super) struct View {
     pub(super) topics: HashMap<Topic, TopicView>,
     pub(super) overlay: Overlay,
     store_seed: u64,
+    next_ordinal: Ordinal,
 }
 
 impl View {
@@ -26,6 +27,7 @@ impl View {
             topics: HashMap::new(),
             overlay: Overlay::default(),
             store_seed,
+            next_ordinal: Ordinal(0),
         }
     }
 
@@ -34,14 +36,22 @@ impl View {
         TopicView::new(topic, ordinal, self.store_seed)
     }
 
-    /// The view of `topic`, made if it is new. Numbers go up by one from topic to topic.
+    /// The number that the next new topic gets; none is ever given twice.
+    pub(super) fn next_ordinal(&self) -> Ordinal {
+        self.next_ordinal
+    }
+
+    /// The view of `topic`, made if it is new.
     pub(super) fn topic_mut(&mut self, topic: &Topic) -> &mut TopicView {
         if !self.topics.contains_key(topic) {
-            let ordinal = Ordinal(u32::try_from(self.topics.len()).expect("below 2^32 topics"));
-            self.topics
-                .insert(topic.clone(), self.new_topic(topic, ordinal));
+            self.add_topic(topic, self.next_ordinal());
         }
         self.topics.get_mut(topic).expect("just made")
+    }
+
+    pub(super) fn add_topic(&mut self, topic: &Topic, ordinal: Ordinal) {
+        self.topics.insert(topic.clone(), self.new_topic(topic, ordinal));
+        self.next_ordinal = self.next_ordinal.max(Ordinal(ordinal.0 + 1));
     }
 
     /// Shows a frame that is in `file`. `newest_time_ordered` tells for each run the newest UUIDv7 in
@@ -71,7 +81,9 @@ impl View {
             view.newest_time_ordered = view.newest_time_ordered.max(newest_time_ordered[index]);
         }
         for trim in &head.trims {
-            self.topic_mut(&trim.topic).trim(trim.below);
+            let view = self.topic_mut(&trim.topic);
+            view.trim(trim.below);
+            view.rule = view.rule.max(trim.rule);
         }
         for change in state {
             self.overlay.apply(file.number, change);

@@ -35,23 +35,14 @@ impl WalFile {
         faults: Arc<StorageFaults>,
     ) -> io::Result<Self> {
         let path = layout.wal_file(number);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
             // A filesystem that cannot take room ahead works as well, only slower.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::FBIG) => {}
             Err(error) => return Err(error.into()),
         }
-        let wal = Self {
-            number,
-            path,
-            file,
-            faults,
-        };
+        let wal = Self { number, path, file, faults };
         wal.write_at(0, &file_header::encode(WAL, number))?;
         wal.file.sync_all()?;
         sync_folder(&layout.wal())?;
@@ -65,12 +56,7 @@ impl WalFile {
     ) -> io::Result<Self> {
         let path = layout.wal_file(number);
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        Ok(Self {
-            number,
-            path,
-            file,
-            faults,
-        })
+        Ok(Self { number, path, file, faults })
     }
 
     /// Where the first frame begins.
@@ -81,11 +67,7 @@ impl WalFile {
     pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let admitted = self.faults.admit(bytes.len());
         self.file.write_all_at(&bytes[..admitted], offset)?;
-        if admitted < bytes.len() {
-            Err(StorageFaults::full())
-        } else {
-            Ok(())
-        }
+        if admitted < bytes.len() { Err(StorageFaults::full()) } else { Ok(()) }
     }
 
     /// Cuts the file off at `offset`, together with room taken ahead.

@@ -76,14 +76,8 @@ pub(super) const PIECE_BYTES: usize = 32 << 10;
 
 impl<'a> WalScan<'a> {
     pub(super) fn new(bytes: &'a [u8], first_offset: u64, next_number: u64) -> Self {
-        let offset = usize::try_from(first_offset)
-            .unwrap_or(usize::MAX)
-            .min(bytes.len());
-        Self {
-            bytes,
-            offset,
-            next_number,
-        }
+        let offset = usize::try_from(first_offset).unwrap_or(usize::MAX).min(bytes.len());
+        Self { bytes, offset, next_number }
     }
 
     pub(super) fn next_step(&mut self) -> Step {
@@ -99,9 +93,7 @@ impl<'a> WalScan<'a> {
             {
                 return self.step_over(frame, end);
             }
-            return Step::Torn {
-                offset: start as u64,
-            };
+            return Step::Torn { offset: start as u64 };
         }
         // The head is damaged. Its repetition at the end, or the next frame, tells where to go on.
         match self.next_end_behind(start) {
@@ -111,15 +103,11 @@ impl<'a> WalScan<'a> {
                 {
                     return self.step_over(frame, end);
                 }
-                Step::Torn {
-                    offset: start as u64,
-                }
+                Step::Torn { offset: start as u64 }
             }
             Some((End::Foot, end, head)) => self.pass_over(start, end, head.number + 1),
             Some((End::Head, at, head)) => self.pass_over(start, at, head.number),
-            None => Step::Torn {
-                offset: start as u64,
-            },
+            None => Step::Torn { offset: start as u64 },
         }
     }
 
@@ -131,16 +119,11 @@ impl<'a> WalScan<'a> {
 
     fn pass_over(&mut self, start: usize, to: usize, next_number: u64) -> Step {
         if !self.finds_a_frame_behind(to) {
-            return Step::Torn {
-                offset: start as u64,
-            };
+            return Step::Torn { offset: start as u64 };
         }
         self.offset = to;
         self.next_number = next_number;
-        Step::Damage {
-            offset: start as u64,
-            bytes: (to - start) as u64,
-        }
+        Step::Damage { offset: start as u64, bytes: (to - start) as u64 }
     }
 
     fn frame_head_at(&self, offset: usize) -> Option<FrameHead> {
@@ -162,11 +145,7 @@ impl<'a> WalScan<'a> {
             let rest = &self.bytes[at..];
             FrameHead::claimed_head_bytes(rest)?;
             let (end, head) = FrameHead::decode(rest)?;
-            let at = if end == End::Foot {
-                at + head.head_bytes()
-            } else {
-                at
-            };
+            let at = if end == End::Foot { at + head.head_bytes() } else { at };
             (head.number >= self.next_number).then_some((end, at, head))
         })
     }
@@ -246,11 +225,7 @@ impl ScannedFrame {
                         self.pieces.extend(piece.take());
                     }
                     if let Some(id) = record.id() {
-                        self.ids.push(ScannedId {
-                            run: index,
-                            seq: expected,
-                            id,
-                        });
+                        self.ids.push(ScannedId { run: index, seq: expected, id });
                     }
                     at += bytes;
                     expected = expected.next();
@@ -259,9 +234,7 @@ impl ScannedFrame {
                     self.pieces.extend(piece.take());
                     // Where the next record follows at the believed place, only this one is lost.
                     let next = match found {
-                        Err(RecordFault::Damaged {
-                            believed_bytes: Some(bytes),
-                        }) => at + bytes,
+                        Err(RecordFault::Damaged { believed_bytes: Some(bytes) }) => at + bytes,
                         _ => records.len(),
                     };
                     let follows = expected.next() == end && next == records.len()

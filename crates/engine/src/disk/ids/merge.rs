@@ -17,11 +17,7 @@ pub(in crate::disk) fn due(runs: &[Arc<IdRun>]) -> Option<Vec<Arc<IdRun>>> {
     levels.sort_unstable();
     levels.dedup();
     levels.into_iter().find_map(|level| {
-        let same: Vec<_> = runs
-            .iter()
-            .filter(|run| run.info.level == level)
-            .cloned()
-            .collect();
+        let same: Vec<_> = runs.iter().filter(|run| run.info.level == level).cloned().collect();
         (same.len() >= RUNS_PER_LEVEL).then_some(same)
     })
 }
@@ -49,9 +45,7 @@ struct InOrder<I: Iterator<Item = io::Result<IdPlace>>> {
 
 impl<I: Iterator<Item = io::Result<IdPlace>>> InOrder<I> {
     fn new(sources: Vec<I>) -> Self {
-        Self {
-            sources: sources.into_iter().map(Iterator::peekable).collect(),
-        }
+        Self { sources: sources.into_iter().map(Iterator::peekable).collect() }
     }
 }
 
@@ -82,18 +76,11 @@ mod tests {
     fn the_merged_file_holds_what_is_kept_of_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = |number: u64| folder.path().join(format!("{number}.ids"));
-        let place = |i: u64| IdPlace {
-            hash: IdHash(i << 50),
-            topic: Ordinal(0),
-            seq: Seq(i),
-        };
+        let place = |i: u64| IdPlace { hash: IdHash(i << 50), topic: Ordinal(0), seq: Seq(i) };
         let runs: Vec<_> = (0..8u64)
             .map(|r| {
                 let places = (0..500u64).map(|i| Ok(place(i * 8 + r)));
-                let kinds = IdKinds {
-                    times: Some((r, r)),
-                    others: false,
-                };
+                let kinds = IdKinds { times: Some((r, r)), others: false };
                 Arc::new(write_run(&path(r), r, 0, kinds, 500, places).unwrap())
             })
             .collect();

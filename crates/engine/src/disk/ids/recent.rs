@@ -29,10 +29,7 @@ pub(in crate::disk) struct IdKinds {
 impl IdKinds {
     pub(in crate::disk) fn add(&mut self, time_ordered: Option<u128>) {
         match time_ordered.map(millis_of) {
-            Some(time) => self.join(&IdKinds {
-                times: Some((time, time)),
-                others: false,
-            }),
+            Some(time) => self.join(&IdKinds { times: Some((time, time)), others: false }),
             None => self.others = true,
         }
     }
@@ -48,9 +45,7 @@ impl IdKinds {
     /// Whether an id with this time (or none) may be among them.
     pub(in crate::disk) fn may_hold(&self, time: Option<u64>) -> bool {
         match time {
-            Some(time) => self
-                .times
-                .is_some_and(|(from, to)| (from..=to).contains(&time)),
+            Some(time) => self.times.is_some_and(|(from, to)| (from..=to).contains(&time)),
             None => self.others,
         }
     }
@@ -82,11 +77,7 @@ impl RecentIds {
         let crowded = crowded.map(|place| (place.seq, place.topic));
         let first = self.places.get(&hash).copied();
         found.extend(
-            first
-                .into_iter()
-                .chain(crowded)
-                .filter(|(_, of)| *of == topic)
-                .map(|(seq, _)| seq),
+            first.into_iter().chain(crowded).filter(|(_, of)| *of == topic).map(|(seq, _)| seq),
         );
     }
 
@@ -102,11 +93,7 @@ impl RecentIds {
         let mut places: Vec<_> = self
             .places
             .iter()
-            .map(|(hash, (seq, topic))| IdPlace {
-                hash: *hash,
-                topic: *topic,
-                seq: *seq,
-            })
+            .map(|(hash, (seq, topic))| IdPlace { hash: *hash, topic: *topic, seq: *seq })
             .chain(self.crowded.iter().copied())
             .collect();
         places.sort_unstable();
@@ -137,11 +124,7 @@ mod tests {
     use super::*;
 
     fn place(hash: u64, topic: u32, seq: u64) -> IdPlace {
-        IdPlace {
-            hash: IdHash(hash),
-            topic: Ordinal(topic),
-            seq: Seq(seq),
-        }
+        IdPlace { hash: IdHash(hash), topic: Ordinal(topic), seq: Seq(seq) }
     }
 
     fn found(table: &RecentIds, hash: u64, topic: u32) -> Vec<Seq> {

@@ -62,20 +62,11 @@ pub(in crate::disk) fn write_run(
     places: impl Iterator<Item = io::Result<IdPlace>>,
 ) -> io::Result<IdRun> {
     let home_pages = count.div_ceil(ENTRIES_PLANNED_PER_PAGE).max(1);
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)?;
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
     let mut out = BufWriter::with_capacity(1 << 18, &file);
     out.write_all(&file_header::encode(ID_RUN, number))?;
-    let mut page = PageWriter {
-        out: &mut out,
-        number: 0,
-        entries: Vec::new(),
-        spilled_into: false,
-    };
+    let mut page =
+        PageWriter { out: &mut out, number: 0, entries: Vec::new(), spilled_into: false };
     for place in places {
         let place = place?;
         let home = home_page(place.hash, home_pages);
@@ -95,16 +86,7 @@ pub(in crate::disk) fn write_run(
     out.flush()?;
     drop(out);
     file.sync_data()?;
-    Ok(IdRun {
-        info: IdRunInfo {
-            number,
-            level,
-            home_pages,
-            kinds,
-        },
-        path: path.to_owned(),
-        file,
-    })
+    Ok(IdRun { info: IdRunInfo { number, level, home_pages, kinds }, path: path.to_owned(), file })
 }
 
 struct PageWriter<'a, W: Write> {
@@ -143,11 +125,7 @@ fn page_checksum(number: u64, page: &[u8]) -> u32 {
 
 impl IdRun {
     pub(in crate::disk) fn open(path: PathBuf, info: IdRunInfo) -> io::Result<Self> {
-        Ok(Self {
-            info,
-            file: File::open(&path)?,
-            path,
-        })
+        Ok(Self { info, file: File::open(&path)?, path })
     }
 
     /// What its file says it is.
@@ -243,10 +221,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1.ids");
         let places_iter = places.iter().map(|place| Ok(*place));
-        let kinds = IdKinds {
-            times: None,
-            others: true,
-        };
+        let kinds = IdKinds { times: None, others: true };
         let run = write_run(&path, 1, 0, kinds, places.len() as u64, places_iter).unwrap();
         (folder, run)
     }
@@ -285,11 +260,7 @@ mod tests {
     #[test]
     fn a_flipped_bit_is_noticed() {
         let places: Vec<_> = (0..1000u64)
-            .map(|i| IdPlace {
-                hash: IdHash(i << 54),
-                topic: Ordinal(0),
-                seq: Seq(i),
-            })
+            .map(|i| IdPlace { hash: IdHash(i << 54), topic: Ordinal(0), seq: Seq(i) })
             .collect();
         let (_folder, run) = run_of(&places);
         let whole = std::fs::read(&run.path).unwrap();

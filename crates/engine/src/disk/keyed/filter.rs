@@ -35,9 +35,7 @@ pub(super) struct FilterBuilder {
 impl FilterBuilder {
     pub(super) fn for_keys(keys: u64) -> Self {
         let blocks = usize::try_from(blocks_for(keys)).expect("a filter fits memory");
-        Self {
-            blocks: vec![[0; BLOCK_BYTES]; blocks],
-        }
+        Self { blocks: vec![[0; BLOCK_BYTES]; blocks] }
     }
 
     pub(super) fn add(&mut self, key: &[u8]) {

@@ -47,10 +47,7 @@ pub(in crate::disk) fn merge(
         .map(|run| run.iter_from(b"", None).map(Iterator::peekable))
         .collect::<Result<Vec<_>, _>>()
         .map_err(damaged)?;
-    let changes = NewestOfEach {
-        newest_first: sources,
-    }
-    .filter_map(|change| match change {
+    let changes = NewestOfEach { newest_first: sources }.filter_map(|change| match change {
         Ok(mut change) => {
             if change.entry().is_some_and(|entry| entry.has_expired(now)) {
                 change.put = None;
@@ -117,31 +114,16 @@ mod tests {
         let old = run(1, &[change("a", 1, Some(None)), change("b", 1, Some(None))]);
         let new = run(
             2,
-            &[
-                change("a", 2, None),
-                change("c", 2, Some(Some(5))),
-                change("d", 2, Some(Some(50))),
-            ],
+            &[change("a", 2, None), change("c", 2, Some(Some(5))), change("d", 2, Some(Some(50)))],
         );
         let all = |nothing_older, n| {
             let runs = [Arc::clone(&old), Arc::clone(&new)];
-            let merged = merge(&runs, &path(n), n, nothing_older, Timestamp(10))
-                .unwrap()
-                .unwrap();
-            merged
-                .iter_from(b"", None)
-                .unwrap()
-                .map(Result::unwrap)
-                .collect::<Vec<_>>()
+            let merged = merge(&runs, &path(n), n, nothing_older, Timestamp(10)).unwrap().unwrap();
+            merged.iter_from(b"", None).unwrap().map(Result::unwrap).collect::<Vec<_>>()
         };
         let kept = [change("b", 1, Some(None)), change("d", 2, Some(Some(50)))];
         assert_eq!(all(true, 3), kept);
-        let hiding = [
-            change("a", 2, None),
-            kept[0].clone(),
-            change("c", 2, None),
-            kept[1].clone(),
-        ];
+        let hiding = [change("a", 2, None), kept[0].clone(), change("c", 2, None), kept[1].clone()];
         assert_eq!(all(false, 4), hiding);
     }
 }

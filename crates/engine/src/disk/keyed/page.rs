@@ -47,12 +47,7 @@ pub(super) struct PageBuilder {
 
 impl PageBuilder {
     pub(super) fn new(kind: PageKind) -> Self {
-        Self {
-            kind,
-            bytes: vec![0; PAGE_HEAD_BYTES],
-            entries: 0,
-            first_key: None,
-        }
+        Self { kind, bytes: vec![0; PAGE_HEAD_BYTES], entries: 0, first_key: None }
     }
 
     pub(super) fn push_change(&mut self, change: &StateChange) {
@@ -61,8 +56,7 @@ impl PageBuilder {
         match &change.put {
             Some((value, expires_at)) => {
                 self.bytes.put_u64_le(expires_at.map_or(NEVER, |at| at.0));
-                self.bytes
-                    .put_u32_le(u32::try_from(value.len()).expect("values are below 4 GiB"));
+                self.bytes.put_u32_le(u32::try_from(value.len()).expect("values are below 4 GiB"));
                 self.bytes.put_slice(value);
             }
             None => {
@@ -103,11 +97,7 @@ impl PageBuilder {
         bytes[10..12].copy_from_slice(&done.entries.to_le_bytes());
         let sum = page_checksum(offset, &bytes);
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
-        (
-            bytes,
-            done.first_key
-                .expect("only pages with entries are finished"),
-        )
+        (bytes, done.first_key.expect("only pages with entries are finished"))
     }
 }
 
@@ -132,9 +122,7 @@ impl Page {
         let fault = |detail: &dyn std::fmt::Display| format!("page at {offset}: {detail}");
         let mut buffer = vec![0; PAGE_BYTES + 512];
         let got = read_up_to(file, offset, &mut buffer).map_err(|error| fault(&error))?;
-        let Some(mut head) = buffer
-            .get(4..PAGE_HEAD_BYTES.min(got))
-            .filter(|head| head.len() == 8)
+        let Some(mut head) = buffer.get(4..PAGE_HEAD_BYTES.min(got)).filter(|head| head.len() == 8)
         else {
             return Err(fault(&"cut off"));
         };
@@ -144,8 +132,7 @@ impl Page {
         }
         if length > got {
             buffer.resize(length, 0);
-            file.read_exact_at(&mut buffer, offset)
-                .map_err(|error| fault(&error))?;
+            file.read_exact_at(&mut buffer, offset).map_err(|error| fault(&error))?;
         }
         buffer.truncate(length);
         let bytes = Bytes::from(buffer);
@@ -154,11 +141,7 @@ impl Page {
             return Err(fault(&"the checksum does not fit"));
         }
         Ok(Self {
-            kind: if bytes[8] == 0 {
-                PageKind::Leaf
-            } else {
-                PageKind::Inner
-            },
+            kind: if bytes[8] == 0 { PageKind::Leaf } else { PageKind::Inner },
             entries: (&bytes[10..12]).get_u16_le(),
             end: offset + length as u64,
             rest: bytes.slice(PAGE_HEAD_BYTES..),
@@ -175,10 +158,7 @@ impl Page {
             None
         } else {
             let value = self.take_bytes(length as usize)?;
-            Some((
-                value,
-                (expires_at != NEVER).then_some(Timestamp(expires_at)),
-            ))
+            Some((value, (expires_at != NEVER).then_some(Timestamp(expires_at))))
         };
         Some(StateChange { key, version, put })
     }

@@ -49,12 +49,7 @@ pub(in crate::disk) fn write_run(
     at_most: u64,
     changes: impl Iterator<Item = Result<StateChange, String>>,
 ) -> io::Result<Option<StateRun>> {
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)?;
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
     let mut tree = TreeWriter::new(BufWriter::with_capacity(1 << 18, &file), number)?;
     let mut filter = FilterBuilder::for_keys(at_most);
     let mut entries = 0;
@@ -90,11 +85,7 @@ pub(in crate::disk) fn write_run(
         filter_blocks: filter::blocks_for(at_most),
         all_expire_by,
     };
-    Ok(Some(StateRun {
-        info,
-        path: path.to_owned(),
-        file,
-    }))
+    Ok(Some(StateRun { info, path: path.to_owned(), file }))
 }
 
 struct TreeWriter<W: Write> {
@@ -108,11 +99,7 @@ impl<W: Write> TreeWriter<W> {
     fn new(mut out: W, number: u64) -> io::Result<Self> {
         out.write_all(&file_header::encode(STATE_RUN, number))?;
         let levels = vec![PageBuilder::new(PageKind::Leaf)];
-        Ok(Self {
-            out,
-            offset: HEADER_BYTES as u64,
-            levels,
-        })
+        Ok(Self { out, offset: HEADER_BYTES as u64, levels })
     }
 
     fn push(&mut self, change: &StateChange) -> io::Result<()> {
@@ -158,11 +145,7 @@ impl<W: Write> TreeWriter<W> {
 
 impl StateRun {
     pub(in crate::disk) fn open(path: PathBuf, info: StateRunInfo) -> io::Result<Self> {
-        Ok(Self {
-            info,
-            file: File::open(&path)?,
-            path,
-        })
+        Ok(Self { info, file: File::open(&path)?, path })
     }
 
     /// What its file says it is.
@@ -224,17 +207,14 @@ impl StateRun {
         from: &[u8],
         after: Option<&StateKey>,
     ) -> Result<impl Iterator<Item = Result<StateChange, String>> + '_, String> {
-        let from = after
-            .map_or(from, |after| after.as_bytes().max(from))
-            .to_vec();
+        let from = after.map_or(from, |after| after.as_bytes().max(from)).to_vec();
         let excluded = after.cloned();
         let mut leaf = self.leaf_for(&from)?;
         let changes = std::iter::from_fn(move || {
             loop {
                 let page = leaf.as_mut()?;
-                if let Some(change) = (page.kind == PageKind::Leaf)
-                    .then(|| page.take_change())
-                    .flatten()
+                if let Some(change) =
+                    (page.kind == PageKind::Leaf).then(|| page.take_change()).flatten()
                 {
                     return Some(Ok(change));
                 }
@@ -274,17 +254,9 @@ mod tests {
     }
 
     fn change(n: u64) -> StateChange {
-        let value = if n.is_multiple_of(500) {
-            vec![7; 20_000]
-        } else {
-            vec![1; 30]
-        };
+        let value = if n.is_multiple_of(500) { vec![7; 20_000] } else { vec![1; 30] };
         let put = (!n.is_multiple_of(7)).then(|| (Bytes::from(value), Some(Timestamp(n))));
-        StateChange {
-            key: key(n),
-            version: Version(n),
-            put,
-        }
+        StateChange { key: key(n), version: Version(n), put }
     }
 
     fn run_of(count: u64) -> (tempfile::TempDir, StateRun) {
@@ -305,26 +277,14 @@ mod tests {
                 let expected = (n % 2 == 0 && n < count * 2).then(|| change(n));
                 assert_eq!(run.get(&key(n)).unwrap(), expected, "{n} of {count}");
             }
-            let all: Vec<_> = run
-                .iter_from(b"", None)
-                .unwrap()
-                .map(Result::unwrap)
-                .collect();
+            let all: Vec<_> = run.iter_from(b"", None).unwrap().map(Result::unwrap).collect();
             assert_eq!(all.len() as u64, count);
-            assert!(
-                all.iter()
-                    .enumerate()
-                    .all(|(i, found)| *found == change(i as u64 * 2))
-            );
+            assert!(all.iter().enumerate().all(|(i, found)| *found == change(i as u64 * 2)));
             let middle = count / 2;
             let rest = run.iter_from(b"key/", Some(&key(middle))).unwrap();
             let first = rest.map(Result::unwrap).next().map(|change| change.key);
             let expected = (middle / 2 + 1) * 2;
-            assert_eq!(
-                first,
-                (expected < count * 2).then(|| key(expected)),
-                "{count}"
-            );
+            assert_eq!(first, (expected < count * 2).then(|| key(expected)), "{count}");
         }
     }
 
@@ -332,11 +292,7 @@ mod tests {
     fn nothing_is_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1.kv");
-        assert!(
-            write_run(&path, 1, 0, 5, std::iter::empty())
-                .unwrap()
-                .is_none()
-        );
+        assert!(write_run(&path, 1, 0, 5, std::iter::empty()).unwrap().is_none());
         assert!(!path.exists());
     }
 

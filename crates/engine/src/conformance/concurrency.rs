@@ -1,0 +1,402 @@
+//! Many at a time: as if one after the other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use prombus_proto::{Event, EventId, Seq, Timestamp};
+use tokio::task::JoinSet;
+
+use super::case::{Case, cases};
+use super::store::{
+    EVERYTHING, Store, as_stored, key, of_events, of_state, put, put_if, put_until, seqs_of, topic,
+};
+use crate::{Batch, CommitError, Committed, Conflict, Engine, Expect};
+
+pub(super) fn cases() -> Vec<Case> {
+    cases![
+        every_answer_tells_where_the_event_is,
+        batches_stay_together_and_follow_their_versions,
+        one_of_many_appends_of_an_id_stores_it,
+        one_of_many_puts_with_the_same_expectation_wins,
+        one_of_many_appends_to_the_same_end_wins,
+        readers_see_a_growing_prefix_and_whole_batches,
+        a_finished_commit_is_seen_by_every_other_task,
+        scanned_entries_are_whole_while_they_change,
+        trimming_while_writing_forgets_no_more_than_asked,
+        an_abandoned_commit_leaves_the_store_whole,
+    ]
+}
+
+/// Cases that hold where a commit over several topics and state is one thing.
+pub(super) fn cases_across_topics() -> Vec<Case> {
+    cases![readers_see_topics_and_state_move_together]
+}
+
+const WRITERS: usize = 8;
+const TOPICS: [&str; 3] = ["a", "b", "c"];
+
+/// Runs `work` for each writer at the same time and gives all they answered.
+async fn all_writers<T, F>(work: impl Fn(usize) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let mut writers = JoinSet::new();
+    for writer in 0..WRITERS {
+        writers.spawn(work(writer));
+    }
+    writers.join_all().await
+}
+
+/// Batches for one writer, over all topics, of changing size and order.
+fn batches_for(store: &Store, writer: usize, count: usize) -> Vec<Vec<Event>> {
+    (0..count)
+        .map(|round| {
+            (0..1 + (writer + round) % 7)
+                .map(|n| store.event(TOPICS[(writer + n * (1 + round % 2)) % TOPICS.len()]))
+                .collect()
+        })
+        .collect()
+}
+
+/// Lets all writers commit their batches and gives each batch with its answer.
+async fn write_all(store: &Store, rounds: usize) -> Vec<(Vec<Event>, Committed)> {
+    let answers = all_writers(|writer| {
+        let engine = store.engine().clone();
+        let batches = batches_for(store, writer, rounds);
+        async move {
+            let mut answered = Vec::new();
+            for events in batches {
+                let committed = engine.commit(of_events(&events)).await.unwrap();
+                answered.push((events, committed));
+            }
+            answered
+        }
+    });
+    answers.await.into_iter().flatten().collect()
+}
+
+async fn every_answer_tells_where_the_event_is(store: Store) {
+    let answers = write_all(&store, 15).await;
+    let mut due: BTreeMap<&str, BTreeMap<u64, &Event>> = BTreeMap::new();
+    for (events, committed) in &answers {
+        assert_eq!(committed.positions.len(), events.len());
+        for (event, position) in events.iter().zip(&committed.positions) {
+            assert!(!position.duplicate);
+            let places = due.entry(event.topic.as_str()).or_default();
+            let other = places.insert(position.seq.0, event);
+            assert!(other.is_none(), "two events at {:?}", position.seq);
+        }
+    }
+    for (name, places) in due {
+        let due: Vec<_> = places.iter().map(|(seq, e)| as_stored(e, *seq)).collect();
+        let read = store.read_all(name).await;
+        assert_eq!(seqs_of(&read), (1..=due.len() as u64).collect::<Vec<_>>(), "a hole in {name}");
+        assert_eq!(read, due);
+    }
+}
+
+async fn batches_stay_together_and_follow_their_versions(store: Store) {
+    let mut answers = write_all(&store, 15).await;
+    answers.sort_by_key(|(_, committed)| committed.version);
+    let mut next: BTreeMap<&str, u64> = TOPICS.iter().map(|name| (*name, 1)).collect();
+    let mut last_version = None;
+    for (events, committed) in &answers {
+        let version = Some(committed.version);
+        assert!(version > last_version, "a version came twice");
+        last_version = version;
+        for (event, position) in events.iter().zip(&committed.positions) {
+            let next = next.get_mut(event.topic.as_str()).unwrap();
+            assert_eq!(position.seq.0, *next, "not as if one after the other");
+            *next += 1;
+        }
+    }
+}
+
+async fn one_of_many_appends_of_an_id_stores_it(store: Store) {
+    for _ in 0..10 {
+        let before = store.bounds("a").await.last();
+        let events = store.events("a", 3);
+        let answers = all_writers(|_| {
+            let engine = store.engine().clone();
+            let batch = of_events(&events);
+            async move { engine.commit(batch).await.unwrap().positions }
+        })
+        .await;
+        let stored = answers.iter().flatten().filter(|p| !p.duplicate).count();
+        assert_eq!(stored, 3);
+        for positions in answers {
+            let seqs: Vec<u64> = positions.iter().map(|p| p.seq.0 - before.0).collect();
+            assert_eq!(seqs, [1, 2, 3]);
+        }
+    }
+    assert_eq!(store.read_all("a").await.len(), 30);
+}
+
+async fn one_of_many_puts_with_the_same_expectation_wins(store: Store) {
+    const STEPS: usize = 10;
+    all_writers(|_| {
+        let engine = store.engine().clone();
+        async move {
+            for _ in 0..STEPS {
+                count_up(&*engine).await;
+            }
+        }
+    })
+    .await;
+    assert_eq!(store.value("counter").await.unwrap(), (WRITERS * STEPS).to_string());
+}
+
+/// Reads, adds one and writes, until nobody else did in between.
+async fn count_up(engine: &dyn Engine) {
+    loop {
+        let (count, expect) = match engine.get(&key("counter")).await.unwrap() {
+            Some(entry) => {
+                let text = String::from_utf8(entry.value.to_vec()).unwrap();
+                (text.parse().unwrap(), Expect::Version(entry.version))
+            }
+            None => (0usize, Expect::Absent),
+        };
+        let op = put_if("counter", &(count + 1).to_string(), expect);
+        match engine.commit(of_state(vec![op])).await {
+            Ok(_) => return,
+            Err(CommitError::Conflict(Conflict::State { .. })) => tokio::task::yield_now().await,
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+async fn one_of_many_appends_to_the_same_end_wins(store: Store) {
+    for round in 0..10 {
+        let answers = all_writers(|_| {
+            let engine = store.engine().clone();
+            let batch = Batch {
+                expected_last: vec![(topic("a"), Seq(round))],
+                ..of_events(&[store.event("a")])
+            };
+            async move { engine.commit(batch).await }
+        })
+        .await;
+        let won = answers.iter().filter(|answer| answer.is_ok()).count();
+        assert_eq!(won, 1);
+        for answer in answers {
+            match answer {
+                Ok(committed) => assert_eq!(committed.positions[0].seq, Seq(round + 1)),
+                Err(CommitError::Conflict(Conflict::Last { actual, .. })) => {
+                    assert_eq!(actual, Seq(round + 1));
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
+
+/// The mark of the last event of a batch.
+const LAST_OF_BATCH: &str = "last";
+
+async fn readers_see_a_growing_prefix_and_whole_batches(store: Store) {
+    let writing = Arc::new(AtomicUsize::new(WRITERS));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let engine = store.engine().clone();
+            let writing = writing.clone();
+            tokio::spawn(async move {
+                let mut seen: Vec<EventId> = Vec::new();
+                // Asked before the read, so that the last round sees everything.
+                while writing.load(Ordering::SeqCst) > 0 {
+                    seen = check_one_read(&*engine, seen).await;
+                    tokio::task::yield_now().await;
+                }
+                check_one_read(&*engine, seen).await.len()
+            })
+        })
+        .collect();
+    all_writers(|writer| {
+        let engine = store.engine().clone();
+        let writing = writing.clone();
+        let batches: Vec<Batch> = (0..25)
+            .map(|round| {
+                let mut events = store.events("a", 1 + (writer + round) % 5);
+                events.last_mut().unwrap().sid = Some(LAST_OF_BATCH.into());
+                of_events(&events)
+            })
+            .collect();
+        async move {
+            for batch in batches {
+                engine.commit(batch).await.unwrap();
+            }
+            writing.fetch_sub(1, Ordering::SeqCst);
+        }
+    })
+    .await;
+    for reader in readers {
+        assert_eq!(reader.await.unwrap(), store.read_all("a").await.len());
+    }
+}
+
+/// Reads the whole topic, which must begin with what was seen before and end with a whole batch.
+async fn check_one_read(engine: &dyn Engine, seen: Vec<EventId>) -> Vec<EventId> {
+    let bounds = engine.bounds(&topic("a")).await.unwrap();
+    let read = engine.read(&topic("a"), Seq::ZERO, EVERYTHING).await;
+    let events = read.unwrap().events;
+    assert_eq!(seqs_of(&events), (1..=events.len() as u64).collect::<Vec<_>>());
+    assert!(events.len() as u64 >= bounds.last().0);
+    if let Some(last) = events.last() {
+        let (_, event) = Event::decode(&last.json).unwrap();
+        assert_eq!(event.sid.as_deref(), Some(LAST_OF_BATCH), "a torn batch");
+    }
+    let ids: Vec<EventId> = events.into_iter().map(|event| event.id).collect();
+    assert!(ids.starts_with(&seen), "what was read before has changed");
+    ids
+}
+
+async fn a_finished_commit_is_seen_by_every_other_task(store: Store) {
+    all_writers(|writer| {
+        let engine = store.engine().clone();
+        let events = store.events("a", 20);
+        async move {
+            for event in events {
+                let name = format!("writer{writer}");
+                let batch = Batch {
+                    state: vec![put(&name, &event.id.to_string())],
+                    ..of_events(std::slice::from_ref(&event))
+                };
+                let seq = engine.commit(batch).await.unwrap().positions[0].seq;
+                let engine = engine.clone();
+                let seen = tokio::spawn(async move {
+                    let page = engine.read(&topic("a"), seq, EVERYTHING).await.unwrap();
+                    assert_eq!(page.events[0], as_stored(&event, seq.0));
+                    let place = engine.seek_id(&topic("a"), &event.id).await.unwrap();
+                    assert_eq!(place, Some(seq));
+                    assert!(engine.bounds(&topic("a")).await.unwrap().last() >= seq);
+                    let entry = engine.get(&key(&name)).await.unwrap().unwrap();
+                    assert_eq!(entry.value, event.id.to_string());
+                });
+                seen.await.unwrap();
+            }
+        }
+    })
+    .await;
+}
+
+async fn scanned_entries_are_whole_while_they_change(store: Store) {
+    const KEYS: usize = 6;
+    const ROUNDS: u64 = 60;
+    let engine = store.engine().clone();
+    let end_of = move |round: u64| Timestamp(u64::MAX - round);
+    let scanner = tokio::spawn(async move {
+        let mut seen = BTreeMap::new();
+        loop {
+            let entries = engine.scan(b"k", None, usize::MAX).await.unwrap();
+            let mut finished = 0;
+            for entry in &entries {
+                let text = String::from_utf8(entry.value.to_vec()).unwrap();
+                let round: u64 = text.parse().unwrap();
+                assert_eq!(entry.expires_at, Some(end_of(round)), "parts of two puts");
+                let now = (round, entry.version);
+                let before = seen.insert(entry.key.clone(), now);
+                assert!(before.is_none_or(|(r, v)| (r, v) == now || (r < round && v < now.1)));
+                finished += usize::from(round == ROUNDS);
+            }
+            if finished == KEYS {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    for round in 1..=ROUNDS {
+        let puts =
+            (0..KEYS).map(|n| put_until(&format!("k{n}"), &round.to_string(), end_of(round)));
+        store.commit(of_state(puts.collect())).await;
+    }
+    scanner.await.unwrap();
+}
+
+async fn trimming_while_writing_forgets_no_more_than_asked(store: Store) {
+    const EVENTS: u64 = 300;
+    let engine = store.engine().clone();
+    let trimmer = tokio::spawn(async move {
+        let mut growth = engine.watch(&topic("a"));
+        loop {
+            let last = *growth.borrow_and_update();
+            // A few more than there are would trim all of them; these stay behind the end.
+            let below = Seq(last.0.saturating_sub(5));
+            let left = engine.trim(&topic("a"), below).await.unwrap();
+            assert_eq!(left.first, below.max(Seq::FIRST));
+            let read = engine.read(&topic("a"), Seq::ZERO, EVERYTHING).await;
+            let seqs = seqs_of(&read.unwrap().events);
+            if last > Seq::ZERO {
+                assert_eq!(seqs.first(), Some(&left.first.0));
+            }
+            assert!(seqs.is_sorted_by(|one, two| one + 1 == *two));
+            if last.0 >= EVENTS {
+                return left.first;
+            }
+            growth.changed().await.unwrap();
+        }
+    });
+    for _ in 0..EVENTS / 3 {
+        store.fill("a", 3).await;
+    }
+    let first = trimmer.await.unwrap();
+    assert_eq!(first, Seq(EVENTS - 5));
+    assert_eq!(store.bounds("a").await.first, first);
+}
+
+async fn an_abandoned_commit_leaves_the_store_whole(store: Store) {
+    for round in 0..20 {
+        let events = store.events("a", 3);
+        let batch = Batch { state: vec![put("round", &round.to_string())], ..of_events(&events) };
+        let mut commit = store.engine().commit(batch.clone());
+        std::future::poll_fn(|context| {
+            let _ = commit.as_mut().poll(context);
+            Poll::Ready(())
+        })
+        .await;
+        drop(commit);
+        // It may have happened, may happen in between or not at all; never in part, never twice.
+        let seqs: Vec<u64> =
+            store.commit(batch).await.positions.iter().map(|position| position.seq.0).collect();
+        assert_eq!(seqs, [round * 3 + 1, round * 3 + 2, round * 3 + 3]);
+        assert_eq!(store.value("round").await.unwrap(), round.to_string());
+    }
+    assert_eq!(store.read_all("a").await.len(), 60);
+}
+
+async fn readers_see_topics_and_state_move_together(store: Store) {
+    const COMMITS: u64 = 150;
+    let engine = store.engine().clone();
+    let reader = tokio::spawn(async move {
+        let mut rounds = 0u64;
+        loop {
+            let first = engine.bounds(&topic("a")).await.unwrap().last().0;
+            let second = engine.bounds(&topic("b")).await.unwrap().last().0;
+            let counted = match engine.get(&key("count")).await.unwrap() {
+                Some(entry) => String::from_utf8(entry.value.to_vec()).unwrap(),
+                None => "0".into(),
+            };
+            let third: u64 = counted.parse().unwrap();
+            let fourth = engine.bounds(&topic("a")).await.unwrap().last().0;
+            // Each was asked after the one before it, and one commit moves all of them.
+            assert!(
+                first <= second && second <= third && third <= fourth,
+                "{first} {second} {third} {fourth}"
+            );
+            rounds += 1;
+            if first == COMMITS {
+                return rounds;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    for count in 1..=COMMITS {
+        let batch = Batch {
+            state: vec![put("count", &count.to_string())],
+            ..of_events(&[store.event("a"), store.event("b")])
+        };
+        store.commit(batch).await;
+    }
+    assert!(reader.await.unwrap() > 0);
+}

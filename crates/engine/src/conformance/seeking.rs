@@ -1,0 +1,141 @@
+//! Places in a topic, by time and by id.
+
+use super::case::{Case, cases};
+use super::idempotence::ids_of_every_kind;
+use super::store::Store;
+use prombus_proto::{Event, EventId};
+
+pub(super) fn cases() -> Vec<Case> {
+    cases![
+        a_time_leads_to_the_first_event_not_before_it,
+        of_equal_times_the_first_counts,
+        times_need_not_rise,
+        an_old_event_late_in_the_topic_hides_nothing,
+        times_are_sought_among_what_is_kept,
+        in_an_empty_topic_every_time_is_behind_the_last,
+        every_time_is_sought_right_in_a_long_topic,
+        an_id_leads_to_its_event,
+        an_id_of_any_kind_is_found,
+        an_id_is_sought_in_its_topic_only,
+        an_id_that_was_trimmed_is_not_found,
+        an_id_stored_anew_is_found_at_its_new_place,
+    ]
+}
+
+async fn a_time_leads_to_the_first_event_not_before_it(store: Store) {
+    store.fill_at("a", &[100, 200, 300]).await;
+    let places =
+        [(0, 1), (100, 1), (101, 2), (200, 2), (299, 3), (300, 3), (301, 4), (u64::MAX, 4)];
+    for (ts, place) in places {
+        assert_eq!(store.seek_time("a", ts).await, place, "{ts}");
+    }
+}
+
+async fn of_equal_times_the_first_counts(store: Store) {
+    store.fill_at("a", &[100, 200, 200, 200, 300]).await;
+    assert_eq!(store.seek_time("a", 200).await, 2);
+    assert_eq!(store.seek_time("a", 150).await, 2);
+}
+
+async fn times_need_not_rise(store: Store) {
+    store.fill_at("a", &[500, 100, 400, 900, 50, 600]).await;
+    let places = [(0, 1), (500, 1), (501, 4), (900, 4), (901, 7)];
+    for (ts, place) in places {
+        assert_eq!(store.seek_time("a", ts).await, place, "{ts}");
+    }
+    store.trim("a", 2).await;
+    let places = [(0, 2), (100, 2), (101, 3), (401, 4), (901, 7)];
+    for (ts, place) in places {
+        assert_eq!(store.seek_time("a", ts).await, place, "{ts}, trimmed");
+    }
+}
+
+async fn an_old_event_late_in_the_topic_hides_nothing(store: Store) {
+    for _ in 0..20 {
+        store.fill_at("a", &[1000; 50]).await;
+    }
+    store.fill_at("a", &[1]).await;
+    store.fill_at("a", &[2000]).await;
+    store.fill_at("a", &[1]).await;
+    assert_eq!(store.seek_time("a", 1).await, 1);
+    assert_eq!(store.seek_time("a", 1001).await, 1002);
+    assert_eq!(store.seek_time("a", 2001).await, 1004);
+}
+
+async fn times_are_sought_among_what_is_kept(store: Store) {
+    store.fill_at("a", &[900, 100, 200]).await;
+    store.trim("a", 2).await;
+    assert_eq!(store.seek_time("a", 0).await, 2);
+    assert_eq!(store.seek_time("a", 500).await, 4);
+    store.trim("a", 4).await;
+    assert_eq!(store.seek_time("a", 0).await, 4);
+}
+
+async fn in_an_empty_topic_every_time_is_behind_the_last(store: Store) {
+    for ts in [0, 1, u64::MAX] {
+        assert_eq!(store.seek_time("a", ts).await, 1);
+    }
+}
+
+async fn every_time_is_sought_right_in_a_long_topic(store: Store) {
+    // Rising on the whole and stepping back now and then, as clocks of several publishers do.
+    let times: Vec<u64> = (0..600u64).map(|n| 10_000 + n * 10 - (n * 37) % 90).collect();
+    for part in times.chunks(100) {
+        store.fill_at("a", part).await;
+    }
+    for ts in (9_900..16_100).step_by(13) {
+        let due = times.iter().position(|time| *time >= ts);
+        let due = due.map_or(601, |index| index as u64 + 1);
+        assert_eq!(store.seek_time("a", ts).await, due, "{ts}");
+    }
+}
+
+async fn an_id_leads_to_its_event(store: Store) {
+    let mut events = Vec::new();
+    for _ in 0..10 {
+        events.extend(store.fill("a", 20).await);
+    }
+    for (seq, event) in (1..).zip(&events) {
+        assert_eq!(store.seek_id("a", &event.id).await, Some(seq));
+    }
+    assert_eq!(store.seek_id("a", &store.new_id()).await, None);
+    let unknown = EventId::new("unknown").unwrap();
+    assert_eq!(store.seek_id("a", &unknown).await, None);
+}
+
+async fn an_id_of_any_kind_is_found(store: Store) {
+    for (seq, id) in (1..).zip(ids_of_every_kind()) {
+        assert_eq!(store.seek_id("a", &id).await, None);
+        let event = Event { id: id.clone(), ..store.event("a") };
+        store.append(&[event]).await;
+        assert_eq!(store.seek_id("a", &id).await, Some(seq));
+    }
+}
+
+async fn an_id_is_sought_in_its_topic_only(store: Store) {
+    let events = store.fill("a", 1).await;
+    store.fill("b", 1).await;
+    assert_eq!(store.seek_id("b", &events[0].id).await, None);
+    assert_eq!(store.seek_id("c", &events[0].id).await, None);
+}
+
+async fn an_id_that_was_trimmed_is_not_found(store: Store) {
+    let events = store.fill("a", 4).await;
+    store.trim("a", 3).await;
+    let mut found = Vec::new();
+    for event in &events {
+        found.push(store.seek_id("a", &event.id).await);
+    }
+    assert_eq!(found, [None, None, Some(3), Some(4)]);
+}
+
+async fn an_id_stored_anew_is_found_at_its_new_place(store: Store) {
+    let events = store.fill("a", 3).await;
+    store.trim("a", 2).await;
+    store.append(&events[..1]).await;
+    assert_eq!(store.seek_id("a", &events[0].id).await, Some(4));
+    store.trim("a", 4).await;
+    assert_eq!(store.seek_id("a", &events[0].id).await, Some(4));
+    store.trim("a", 5).await;
+    assert_eq!(store.seek_id("a", &events[0].id).await, None);
+}

@@ -1,0 +1,48 @@
+//! What this engine promises beyond the contract: retention is exact.
+
+use bytes::Bytes;
+use prombus_proto::{Event, Headers, ManualClock, Payload};
+
+use super::*;
+
+async fn engine_with_times(times: &[u64]) -> (MemoryEngine, Topic) {
+    let clock = ManualClock::at(Timestamp(1000));
+    let topic = Topic::new("a").unwrap();
+    let events = times.iter().enumerate().map(|(n, ts)| {
+        let event = Event {
+            id: EventId::new(&format!("e{n}")).unwrap(),
+            ts: Timestamp(*ts),
+            topic: topic.clone(),
+            key: None,
+            headers: Headers::default(),
+            payload: Payload::parse(&Bytes::from_static(b"1")).unwrap(),
+            caused_by: vec![],
+            tags: vec![],
+            sid: None,
+        };
+        event.encode()
+    });
+    let batch = Batch::of_events(events.collect(), Durability::Fsync);
+    let engine = MemoryEngine::new(Arc::new(clock));
+    engine.commit(batch).await.unwrap();
+    (engine, topic)
+}
+
+#[tokio::test]
+async fn by_age_it_stops_at_the_first_event_that_is_kept() {
+    let (engine, topic) = engine_with_times(&[899, 899, 900, 100, 950]).await;
+    let rule = Retention { max_age_ms: Some(100), ..Retention::default() };
+    assert_eq!(engine.retain(&topic, &rule).await.unwrap().first, Seq(3));
+}
+
+#[tokio::test]
+async fn by_size_it_keeps_all_that_fits() {
+    let (engine, topic) = engine_with_times(&[900; 5]).await;
+    let all = engine.bounds(&topic).await.unwrap().bytes;
+    for (max_bytes, first) in [(all, 1), (all - 1, 2), (all / 5 * 2, 4), (0, 6)] {
+        let rule = Retention { max_bytes: Some(max_bytes), ..Retention::default() };
+        let left = engine.retain(&topic, &rule).await.unwrap();
+        assert_eq!(left.first, Seq(first));
+        assert!(left.bytes <= max_bytes);
+    }
+}

@@ -1,0 +1,84 @@
+//! The disk engine: as it is, with files so small that every case goes through segments, merges
+//! and retention, and under a wrapper that could fail.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use libtest_mimic::Trial;
+use prombus_engine::conformance::{self, Subject};
+use prombus_engine::{
+    Capabilities, DiskEngine, DiskOptions, Durability, Engine, Faults, FaultyEngine,
+};
+use prombus_proto::{ManualClock, Timestamp};
+use tempfile::TempDir;
+
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    atomic_across_topics: true,
+    several_gateways: false,
+    survives_restart: true,
+    max_durability: Durability::Fsync,
+};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    [
+        conformance::trials("disk", CAPABILITIES, || DiskSubject::new(as_it_is)),
+        conformance::trials("disk_in_small_files", CAPABILITIES, || {
+            DiskSubject::new(in_small_files)
+        }),
+        conformance::trials("faulty_over_disk", CAPABILITIES, || {
+            FaultyDisk(DiskSubject::new(in_small_files))
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn as_it_is(_: &mut DiskOptions) {}
+
+/// A log file takes a few events, a segment a few more; three files may be open.
+pub(crate) fn in_small_files(options: &mut DiskOptions) {
+    options.wal_file_bytes = 2 << 10;
+    options.segment_bytes = 4 << 10;
+    options.open_files = 3;
+}
+
+struct DiskSubject {
+    folder: TempDir,
+    clock: ManualClock,
+    adjust: fn(&mut DiskOptions),
+}
+
+impl DiskSubject {
+    fn new(adjust: fn(&mut DiskOptions)) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        Self { folder, clock: ManualClock::at(Timestamp(1_700_000_000_000)), adjust }
+    }
+}
+
+#[async_trait]
+impl Subject for DiskSubject {
+    fn clock(&self) -> ManualClock {
+        self.clock.clone()
+    }
+
+    async fn open(&mut self) -> Arc<dyn Engine> {
+        let mut options = DiskOptions::at(self.folder.path());
+        options.clock = Arc::new(self.clock.clone());
+        (self.adjust)(&mut options);
+        Arc::new(DiskEngine::open(&options).expect("the store opens"))
+    }
+}
+
+struct FaultyDisk(DiskSubject);
+
+#[async_trait]
+impl Subject for FaultyDisk {
+    fn clock(&self) -> ManualClock {
+        self.0.clock()
+    }
+
+    async fn open(&mut self) -> Arc<dyn Engine> {
+        Arc::new(FaultyEngine::new(self.0.open().await, Faults::default()))
+    }
+}

@@ -1,0 +1,14 @@
+//! The contract, run in full by every engine of this crate.
+
+mod disk;
+mod faulty;
+mod lasting;
+mod memory;
+
+use libtest_mimic::Arguments;
+
+fn main() {
+    let trials = [memory::trials(), faulty::trials(), lasting::trials(), disk::trials()];
+    let trials = trials.into_iter().flatten().collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
