@@ -12,13 +12,18 @@ use rustix::io::Errno;
 pub struct StorageFaults {
     room: AtomicU64,
     syncs_fail: AtomicBool,
+    syncs: AtomicU64,
 }
 
 const UNLIMITED: u64 = u64::MAX;
 
 impl Default for StorageFaults {
     fn default() -> Self {
-        Self { room: AtomicU64::new(UNLIMITED), syncs_fail: AtomicBool::new(false) }
+        Self {
+            room: AtomicU64::new(UNLIMITED),
+            syncs_fail: AtomicBool::new(false),
+            syncs: AtomicU64::new(0),
+        }
     }
 }
 
@@ -38,6 +43,12 @@ impl StorageFaults {
         self.syncs_fail.store(fail, Ordering::SeqCst);
     }
 
+    /// How often the log or a checkpoint was synced so far.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::SeqCst)
+    }
+
     /// How many of `wanted` bytes may be written.
     pub(super) fn admit(&self, wanted: usize) -> usize {
         let wanted = wanted as u64;
@@ -49,6 +60,7 @@ impl StorageFaults {
     }
 
     pub(super) fn before_sync(&self) -> io::Result<()> {
+        self.syncs.fetch_add(1, Ordering::SeqCst);
         if self.syncs_fail.load(Ordering::SeqCst) { Err(Errno::IO.into()) } else { Ok(()) }
     }
 

@@ -1,0 +1,94 @@
+//! Fsynced commits of single events: many writers beside one.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use prombus_engine::{Batch, DiskEngine, DiskOptions, Durability, Engine};
+
+use crate::events;
+use crate::report::{Report, median};
+use crate::runtime;
+
+const WRITERS: usize = 64;
+const ROUNDS: usize = 3;
+const TIME: Duration = Duration::from_secs(2);
+
+pub(crate) fn run(folder: &Path, report: &mut Report) {
+    let (mut alone, mut together, mut gathered, mut plain) = (vec![], vec![], vec![], vec![]);
+    for round in 0..ROUNDS {
+        plain.push(plain_loop(&folder.join("plain")));
+        alone.push(rate(&folder.join(format!("alone-{round}")), 1).0);
+        let (rate, per_sync) = rate(&folder.join(format!("together-{round}")), WRITERS);
+        together.push(rate);
+        gathered.push(per_sync);
+    }
+    let (alone, together, plain) = (median(alone), median(together), median(plain));
+    report.row(
+        &format!("(b) fsynced commits of one event, {WRITERS} writers"),
+        format!("{together:.0}/s, {:.0} commits a sync", median(gathered)),
+        format!("1 writer {alone:.0}/s"),
+        format!("{:.1}", together / alone),
+        "≥ 30",
+    );
+    report.row(
+        "(b) fsynced commits of one event, 1 writer",
+        format!("{alone:.0}/s"),
+        format!("plain write and fdatasync {plain:.0}/s"),
+        format!("{:.2}", alone / plain),
+        "",
+    );
+}
+
+fn plain_loop(path: &Path) -> f64 {
+    use std::io::Write;
+    let record = [b'x'; events::EVENT_BYTES];
+    let mut file = std::fs::File::create(path).unwrap();
+    let started = Instant::now();
+    let mut writes = 0;
+    while started.elapsed() < TIME / 2 {
+        file.write_all(&record).unwrap();
+        file.sync_data().unwrap();
+        writes += 1;
+    }
+    f64::from(writes) / started.elapsed().as_secs_f64()
+}
+
+fn rate(folder: &Path, writers: usize) -> (f64, f64) {
+    let rate = runtime().block_on(async {
+        let options = DiskOptions::at(folder);
+        let engine: Arc<dyn Engine> = Arc::new(DiskEngine::open(&options).unwrap());
+        let ids = Arc::new(events::ids());
+        let topic = events::topic(0);
+        let (stop, commits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let syncs_before = options.faults.syncs();
+        let started = Instant::now();
+        let tasks: Vec<_> = (0..writers)
+            .map(|_| {
+                let (engine, ids, topic) = (Arc::clone(&engine), Arc::clone(&ids), topic.clone());
+                let (stop, commits) = (Arc::clone(&stop), Arc::clone(&commits));
+                tokio::spawn(async move {
+                    while !stop.load(Ordering::Relaxed) {
+                        let event = events::event(&ids, &topic);
+                        let batch = Batch::of_events(vec![event], Durability::Fsync);
+                        engine.commit(batch).await.unwrap();
+                        commits.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        tokio::time::sleep(TIME).await;
+        stop.store(true, Ordering::Relaxed);
+        let commits = commits.load(Ordering::Relaxed) as f64;
+        let rate = commits / started.elapsed().as_secs_f64();
+        let per_sync = commits / (options.faults.syncs() - syncs_before) as f64;
+        for task in tasks {
+            task.await.unwrap();
+        }
+        engine.close().await.unwrap();
+        (rate, per_sync)
+    });
+    std::fs::remove_dir_all(folder).unwrap();
+    rate
+}

@@ -1,0 +1,59 @@
+//! What the disk engine costs, each figure beside a baseline that is measured in the same run.
+//!
+//! `make bench-engine` runs all of it; `make bench-engine ONLY=append` one part.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark prints, and what goes wrong ends it"
+)]
+
+mod append;
+mod events;
+mod fsync;
+mod many_topics;
+mod memory;
+mod reopen;
+mod report;
+mod sequential_read;
+
+use std::path::{Path, PathBuf};
+
+use report::Report;
+
+fn main() {
+    if let Some(child) = std::env::var_os(reopen::CHILD) {
+        return reopen::fill_and_wait(Path::new(&child));
+    }
+    if let Some(child) = std::env::var_os(memory::CHILD) {
+        return memory::fill_and_report(Path::new(&child));
+    }
+    // Cargo hands over `--bench`; what else is there names the parts to run.
+    let only: Vec<String> =
+        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted = |part: &str| only.is_empty() || only.iter().any(|word| word == part);
+    let mut report = Report::default();
+    let parts: [(&str, fn(&Path, &mut Report)); 6] = [
+        ("append", append::run),
+        ("fsync", fsync::run),
+        ("read", sequential_read::run),
+        ("reopen", reopen::run),
+        ("memory", memory::run),
+        ("topics", many_topics::run),
+    ];
+    for (name, run) in parts.into_iter().filter(|(name, _)| wanted(name)) {
+        eprintln!("{name} …");
+        let folder = scratch();
+        run(folder.path(), &mut report);
+    }
+    report.print();
+}
+
+/// On the filesystem that is built on, which is a disk; the usual temporary folder may be memory.
+fn scratch() -> tempfile::TempDir {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    tempfile::tempdir_in(target).unwrap()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
