@@ -48,7 +48,7 @@ impl Case {
 }
 
 /// A wake-up that never comes would hang the whole suite; no case asserts how long anything takes.
-const TAKEN_FOR_HUNG: Duration = Duration::from_secs(120);
+const TAKEN_FOR_HUNG: Duration = Duration::from_secs(60);
 
 /// Runs `work` with two worker threads, so that what can happen at the same time does, and with
 /// room for blocking calls, which engines on files make.

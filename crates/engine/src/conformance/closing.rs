@@ -66,7 +66,7 @@ async fn health_says_closed_and_capabilities_stay(store: Store) {
 /// Starts many commits, closes in the middle of them and gives those that were answered as stored.
 async fn close_while_committing(store: &Store) -> Vec<(Event, Seq)> {
     let commits: Vec<_> = store
-        .events("a", 50)
+        .events("a", 200)
         .into_iter()
         .map(|event| {
             let engine = store.engine().clone();
@@ -76,7 +76,8 @@ async fn close_while_committing(store: &Store) -> Vec<(Event, Seq)> {
             })
         })
         .collect();
-    tokio::task::yield_now().await;
+    let mut growth = store.engine().watch(&topic("a"));
+    growth.wait_for(|seq| *seq >= Seq(1)).await.unwrap();
     store.engine().close().await.unwrap();
     let mut stored = Vec::new();
     for commit in commits {
@@ -86,6 +87,7 @@ async fn close_while_committing(store: &Store) -> Vec<(Event, Seq)> {
             (_, Err(other)) => panic!("{other}"),
         }
     }
+    assert!(!stored.is_empty(), "one was seen, so it has to be answered");
     stored
 }
 

@@ -366,11 +366,10 @@ async fn an_abandoned_commit_leaves_the_store_whole(store: Store) {
 }
 
 async fn readers_see_topics_and_state_move_together(store: Store) {
-    const COMMITS: u64 = 150;
+    const COMMITS: u64 = 300;
     let engine = store.engine().clone();
     let reader = tokio::spawn(async move {
-        let mut rounds = 0u64;
-        loop {
+        for round in 1u64.. {
             let first = engine.bounds(&topic("a")).await.unwrap().last().0;
             let second = engine.bounds(&topic("b")).await.unwrap().last().0;
             let counted = match engine.get(&key("count")).await.unwrap() {
@@ -384,11 +383,13 @@ async fn readers_see_topics_and_state_move_together(store: Store) {
                 first <= second && second <= third && third <= fourth,
                 "{first} {second} {third} {fourth}"
             );
-            rounds += 1;
             if first == COMMITS {
-                return rounds;
+                return;
             }
-            tokio::task::yield_now().await;
+            // Mostly without a pause: what is torn is torn for a moment only.
+            if round % 64 == 0 {
+                tokio::task::yield_now().await;
+            }
         }
     });
     for count in 1..=COMMITS {
@@ -398,5 +399,5 @@ async fn readers_see_topics_and_state_move_together(store: Store) {
         };
         store.commit(batch).await;
     }
-    assert!(reader.await.unwrap() > 0);
+    reader.await.unwrap();
 }
