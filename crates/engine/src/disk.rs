@@ -117,14 +117,15 @@ impl DiskEngine {
         Ok(Self { shared, requests, running: Mutex::new(Some(running)) })
     }
 
+    /// Hands a request to the journal and waits for its answer.
     async fn ask<T>(
         &self,
-        request: impl FnOnce(oneshot::Sender<Result<T, CommitError>>) -> Request,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
     ) -> Result<T, CommitError> {
         let (reply, answer) = oneshot::channel();
         let closed = || CommitError::Unavailable(Unavailable::Closed);
         self.requests.send(request(reply)).await.map_err(|_| closed())?;
-        answer.await.unwrap_or_else(|_| Err(closed()))
+        answer.await.map_err(|_| closed())
     }
 
     fn check_open(&self) -> Result<(), Unavailable> {
@@ -173,7 +174,8 @@ impl Engine for DiskEngine {
     }
 
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
-        self.ask(|reply| Request::Commit { batch, reply }).await
+        let (answer, _batch) = self.ask(|reply| Request::Commit { batch, reply }).await?;
+        answer
     }
 
     async fn read(&self, topic: &Topic, from: Seq, budget: ReadBudget) -> Result<Page, ReadError> {
@@ -213,12 +215,12 @@ impl Engine for DiskEngine {
 
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
         let topic = topic.clone();
-        self.ask(|reply| Request::Trim { topic, below, reply }).await
+        self.ask(|reply| Request::Trim { topic, below, reply }).await?
     }
 
     async fn retain(&self, topic: &Topic, rule: &Retention) -> Result<Bounds, CommitError> {
         let (topic, rule) = (topic.clone(), *rule);
-        self.ask(|reply| Request::Retain { topic, rule, reply }).await
+        self.ask(|reply| Request::Retain { topic, rule, reply }).await?
     }
 
     async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
@@ -251,8 +253,9 @@ impl Engine for DiskEngine {
 
     async fn close(&self) -> Result<(), CommitError> {
         let result = match self.ask(|reply| Request::Close { reply }).await {
-            Err(CommitError::Unavailable(Unavailable::Closed)) => Ok(()),
-            other => other,
+            Ok(result) => result,
+            // Closed before.
+            Err(_) => Ok(()),
         };
         if let Some(running) = self.take_running() {
             // The threads end right after their answer; the folder is free when this returns.

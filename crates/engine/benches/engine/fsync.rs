@@ -1,8 +1,8 @@
 //! Fsynced commits of single events: many writers beside one.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use prombus_engine::{Batch, DiskEngine, DiskOptions, Durability, Engine};
@@ -13,6 +13,7 @@ use crate::runtime;
 
 const WRITERS: usize = 64;
 const ROUNDS: usize = 3;
+const MOST_COMMITS: usize = 1_000_000;
 const TIME: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(folder: &Path, report: &mut Report) {
@@ -59,18 +60,19 @@ fn rate(folder: &Path, writers: usize) -> (f64, f64) {
     let rate = runtime().block_on(async {
         let options = DiskOptions::at(folder);
         let engine: Arc<dyn Engine> = Arc::new(DiskEngine::open(&options).unwrap());
-        let ids = Arc::new(events::ids());
-        let topic = events::topic(0);
+        // Made before the clock starts: making events is the publisher's work.
+        let made = events::batches(&events::topic(0), MOST_COMMITS, &events::ids());
+        let made = Arc::new(Mutex::new(made.into_iter().flatten()));
         let (stop, commits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let syncs_before = options.faults.syncs();
         let started = Instant::now();
         let tasks: Vec<_> = (0..writers)
             .map(|_| {
-                let (engine, ids, topic) = (Arc::clone(&engine), Arc::clone(&ids), topic.clone());
+                let (engine, made) = (Arc::clone(&engine), Arc::clone(&made));
                 let (stop, commits) = (Arc::clone(&stop), Arc::clone(&commits));
                 tokio::spawn(async move {
                     while !stop.load(Ordering::Relaxed) {
-                        let event = events::event(&ids, &topic);
+                        let event = made.lock().unwrap().next().expect("enough are made");
                         let batch = Batch::of_events(vec![event], Durability::Fsync);
                         engine.commit(batch).await.unwrap();
                         commits.fetch_add(1, Ordering::Relaxed);

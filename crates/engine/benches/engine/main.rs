@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 use report::Report;
 
+type Part = fn(&Path, &mut Report);
+
 fn main() {
     if let Some(child) = std::env::var_os(reopen::CHILD) {
         return reopen::fill_and_wait(Path::new(&child));
@@ -32,7 +34,7 @@ fn main() {
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let wanted = |part: &str| only.is_empty() || only.iter().any(|word| word == part);
     let mut report = Report::default();
-    let parts: [(&str, fn(&Path, &mut Report)); 6] = [
+    let parts: [(&str, Part); 6] = [
         ("append", append::run),
         ("fsync", fsync::run),
         ("read", sequential_read::run),

@@ -169,6 +169,7 @@ impl Catalog {
                 out.put_u64_le(segment.last.0);
                 out.put_u64_le(segment.end);
                 out.put_u64_le(segment.latest_ts.0);
+                out.put_u128_le(segment.newest_id);
                 out.put_u32_le(segment.index_entries);
                 out.put_u64_le(segment.begun.0);
             }
@@ -264,6 +265,7 @@ fn catalog_topic(fields: &mut &[u8]) -> Option<(Topic, CatalogTopic)> {
             last: Seq(fields.try_get_u64_le().ok()?),
             end: fields.try_get_u64_le().ok()?,
             latest_ts: Timestamp(fields.try_get_u64_le().ok()?),
+            newest_id: fields.try_get_u128_le().ok()?,
             index_entries: fields.try_get_u32_le().ok()?,
             begun: Timestamp(fields.try_get_u64_le().ok()?),
         });
@@ -292,6 +294,7 @@ mod tests {
             last: Seq(9),
             end: 4000,
             latest_ts: Timestamp(77),
+            newest_id: 5,
             index_entries: 1,
             begun: Timestamp(70),
         };

@@ -61,8 +61,11 @@ pub(super) enum Task {
     Move(SealedWal),
     /// A trim is durable: segments that lie before the topic's first event can go.
     Reclaim(Topic),
-    /// All before this is done; the thread ends.
-    Stop(oneshot::Sender<()>),
+    /// All before this is done, and the last version given out is durable; the thread ends.
+    Stop {
+        last_version: u64,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// With more files than this, one sync of the whole filesystem is cheaper than one for each.
@@ -94,7 +97,8 @@ impl Checkpointer {
                     self.until_done(Self::merge_what_is_due);
                 }
                 Ok(Task::Reclaim(topic)) => self.until_done(|this| this.reclaim(&topic)),
-                Ok(Task::Stop(done)) => {
+                Ok(Task::Stop { last_version, done }) => {
+                    self.until_done(|this| this.keep_version(last_version));
                     // Nobody waits for an answer that nobody wants.
                     let _ = done.send(());
                     return;
@@ -126,6 +130,13 @@ impl Checkpointer {
                 }
             }
         }
+    }
+
+    fn keep_version(&mut self, last_version: u64) -> io::Result<()> {
+        if last_version == self.catalog.last_version {
+            return Ok(());
+        }
+        self.replace_catalog(Catalog { last_version, ..self.catalog.clone() })
     }
 
     fn move_wal(&mut self, sealed: &SealedWal) -> io::Result<()> {
@@ -171,6 +182,7 @@ impl Checkpointer {
         catalog.last_version = sealed.last_version;
         catalog.store(&shared.layout)?;
         self.catalog = catalog;
+        sealed.file.set_moved();
         self.show(sealed, ids, state);
         self.remove_files(&dropped);
         self.remove_wal(sealed, damaged)
@@ -211,12 +223,12 @@ impl Checkpointer {
     }
 
     fn write_ids(&self, ids: &RecentIds, catalog: &mut Catalog) -> io::Result<Option<IdRun>> {
-        if ids.len() == 0 {
+        let places = ids.sorted();
+        if places.is_empty() {
             return Ok(None);
         }
         let number = next_run(catalog);
         let path = self.shared.layout.id_run(number);
-        let places = ids.sorted();
         let count = places.len() as u64;
         let run = write_id_run(&path, number, 0, ids.kinds(), count, places.into_iter().map(Ok))?;
         sync_folder(&self.shared.layout.ids())?;
@@ -241,11 +253,6 @@ impl Checkpointer {
     /// Lets readers look into the new files, and forgets what was kept for them until now.
     fn show(&self, sealed: &SealedWal, ids: Option<IdRun>, state: Option<StateRun>) {
         let number = sealed.file.number;
-        {
-            let mut known = self.shared.ids_mut();
-            known.index.runs.extend(ids.map(Arc::new));
-            known.index.sealed.retain(|table| !Arc::ptr_eq(table, &sealed.ids));
-        }
         if let Some(run) = state {
             let mut keyed = self.shared.keyed();
             keyed.runs.push(Arc::new(run));
@@ -257,6 +264,11 @@ impl Checkpointer {
             view.topic_mut(topic).take_over(segments, number);
         }
         view.overlay.forget_up_to(number);
+        drop(view);
+        // Only now: an id that is in no table any more has to be found by the segments.
+        let mut known = self.shared.ids_mut();
+        known.index.runs.extend(ids.map(Arc::new));
+        known.index.sealed.retain(|table| !Arc::ptr_eq(table, &sealed.ids));
     }
 
     fn remove_wal(&self, sealed: &SealedWal, damaged: bool) -> io::Result<()> {
@@ -371,7 +383,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Makes the files of ids anew from the segments: one of them is damaged.
+    /// Makes the files of ids anew from the segments: one of them is damaged. Which ids rose is not
+    /// known any more where events were trimmed, so that all of them are hashed.
     fn gather_ids_anew(&mut self) -> io::Result<()> {
         let mut catalog = self.catalog.clone();
         let mut gathered = Vec::new();

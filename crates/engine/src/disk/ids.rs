@@ -1,11 +1,13 @@
 //! Which ids are stored where, so that an id is stored once.
 //!
-//! Ids of events that are only in the write-ahead log are in memory, one table per log file
-//! ([`recent`]). A checkpoint turns a table into a sorted file ([`run`]), and several files into
-//! one ([`merge`]). Memory is bounded by the write-ahead log; a look-up costs one page per file,
-//! and files grow eightfold from level to level.
+//! Most ids are UUIDs of version 7 that are newer than every one their topic had before. Such an id
+//! is new without any look-up, and later it is found by halving: in order in memory while it is
+//! only in the write-ahead log, then by the sparse index of its segment.
 //!
-//! Most ids need no look-up: a UUIDv7 newer than every UUIDv7 of its topic is new.
+//! All other ids are hashed. While their events are only in the write-ahead log they are in memory,
+//! one table per log file ([`recent`]). A checkpoint turns a table into a sorted file ([`run`]), and
+//! several files into one ([`merge`]). Memory is bounded by the write-ahead log; a look-up costs one
+//! page per file, and files grow eightfold from level to level.
 
 pub(super) mod merge;
 pub(super) mod recent;
@@ -84,10 +86,11 @@ impl IdIndex {
         id: &EventId,
     ) -> Result<Vec<Seq>, IndexDamaged> {
         let mut found = Vec::new();
+        let time_ordered = time_ordered(id);
         for table in self.sealed.iter().rev() {
-            table.find(hash, topic, &mut found);
+            table.find(hash, topic, time_ordered, &mut found);
         }
-        let time = time_ordered(id).map(millis_of);
+        let time = time_ordered.map(millis_of);
         for run in self.runs.iter().rev().filter(|run| run.may_hold(time)) {
             run.find(hash, topic, &mut found)
                 .map_err(|detail| IndexDamaged { run: Arc::clone(run), detail })?;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 
 use super::file_header::{HEADER_BYTES, SEGMENT, SPARSE_INDEX};
+use super::ids::{IdHash, IdIndex, Ordinal, time_ordered};
 use super::record::RecordSeed;
 use super::record_walk::{RecordRange, RecordWalk, Walked};
 use super::shared::Shared;
@@ -300,6 +301,7 @@ impl<'a> SegmentReader<'a> {
             seq: self.segment.first,
             offset: HEADER_BYTES as u64,
             latest_ts_before: Timestamp(0),
+            newest_id_before: 0,
         }
     }
 
@@ -423,19 +425,38 @@ pub(super) fn seek_id(
     topic: &Topic,
     id: &EventId,
 ) -> Result<Option<Seq>, ReadError> {
-    let known = {
+    let (ids, first) = {
+        let newest = shared.ids();
         let view = shared.view();
-        view.topics.get(topic).map(|view| (view.ordinal, view.id_seed.hash(id)))
+        let Some(view) = view.topics.get(topic) else { return Ok(None) };
+        let mut candidates = Vec::new();
+        let hash = view.id_seed.hash(id);
+        newest.newest.find(hash, view.ordinal, time_ordered(id), &mut candidates);
+        candidates.retain(|seq| *seq < view.next);
+        let ids = StoredIds { hash, topic: view.ordinal, index: newest.index.clone(), candidates };
+        (ids, view.first)
     };
-    let Some((ordinal, hash)) = known else {
-        return Ok(None);
-    };
-    let mut candidates = Vec::new();
-    let index = {
-        let ids = shared.ids();
-        ids.newest.find(hash, ordinal, &mut candidates);
-        ids.index.clone()
-    };
+    find_id(shared, topic, id, first, ids)
+}
+
+/// What is to know for finding an id that is stored.
+pub(super) struct StoredIds {
+    pub(super) hash: IdHash,
+    pub(super) topic: Ordinal,
+    pub(super) index: IdIndex,
+    /// Where it may be in the newest log file.
+    pub(super) candidates: Vec<Seq>,
+}
+
+/// Where `id` is, from `first` on.
+pub(super) fn find_id(
+    shared: &Shared,
+    topic: &Topic,
+    id: &EventId,
+    first: Seq,
+    ids: StoredIds,
+) -> Result<Option<Seq>, ReadError> {
+    let StoredIds { hash, topic: ordinal, index, mut candidates } = ids;
     match index.candidates(hash, ordinal, id) {
         Ok(found) => candidates.extend(found),
         Err(damage) => {
@@ -444,12 +465,52 @@ pub(super) fn seek_id(
         }
     }
     for seq in candidates {
-        let kept = {
-            let view = shared.view();
-            view.topics.get(topic).is_some_and(|view| (view.first..view.next).contains(&seq))
-        };
-        if kept && has_id(shared, topic, seq, id)? {
+        if seq >= first && has_id(shared, topic, seq, id)? {
             return Ok(Some(seq));
+        }
+    }
+    let Some(rising) = time_ordered(id) else { return Ok(None) };
+    Ok(find_in_segments(shared, topic, rising)?.filter(|seq| *seq >= first))
+}
+
+/// Where a UUIDv7 is in the segments, if it was newer than all before it when it came.
+fn find_in_segments(shared: &Shared, topic: &Topic, id: u128) -> Result<Option<Seq>, ReadError> {
+    loop {
+        let (segment, seed) = {
+            let view = shared.view();
+            let Some(view) = view.topics.get(topic) else { return Ok(None) };
+            let Some(segment) = view.segment_of_rising(id) else { return Ok(None) };
+            (segment, view.record_seed)
+        };
+        match find_in_segment(shared, topic, seed, &segment, id) {
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && has_moved(shared, topic, &segment) => {}
+            Err(error) => {
+                let path = shared.layout.segment(topic, segment.first);
+                return Err(Fault::Io(error).into_read_error(&path));
+            }
+            Ok(found) => return Ok(found),
+        }
+    }
+}
+
+fn find_in_segment(
+    shared: &Shared,
+    topic: &Topic,
+    seed: RecordSeed,
+    segment: &Segment,
+    id: u128,
+) -> io::Result<Option<Seq>> {
+    let reader = SegmentReader::open(shared, topic, seed, segment)?;
+    let start = reader.last_entry_before(|entry| entry.newest_id_before < id);
+    let mut walk = reader.walk(start, 2 * LEAD_BYTES);
+    while let Some(walked) = walk.next(|offset| reader.resume_behind(offset))? {
+        // One that cannot be read back may be it; but what nobody can read, may be stored again.
+        if let Walked::Event(event) = walked
+            && let Some(found) = time_ordered(&event.id).filter(|found| *found >= id)
+        {
+            return Ok((found == id).then_some(event.seq));
         }
     }
     Ok(None)

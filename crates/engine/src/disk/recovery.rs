@@ -13,7 +13,7 @@ use super::checkpoint::{SealedWal, TouchedTopic};
 use super::file_header::{self, HeaderFault, WAL};
 use super::ids::recent::RecentIds;
 use super::ids::run::IdRun;
-use super::ids::{IdPlace, time_ordered};
+use super::ids::{IdPlace, IdSeed, Ordinal, time_ordered};
 use super::journal::JournalStart;
 use super::keyed::KeyedRuns;
 use super::keyed::run::StateRun;
@@ -22,8 +22,11 @@ use super::options::DiskOptions;
 use super::shared::Shared;
 use super::view::View;
 use super::wal_file::{WalFile, keep_copy};
-use super::wal_scan::{ScannedFrame, Step, WalScan};
+use super::wal_scan::{ScannedFrame, ScannedId, Step, WalScan};
 use crate::{Incident, OpenError};
+
+/// More commits that store nothing than one process makes before it crashes.
+const VERSIONS_PER_RUN: u64 = 1 << 32;
 
 /// A store as it was found.
 pub(super) struct Recovered {
@@ -61,7 +64,8 @@ pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
     let start = JournalStart {
         next_wal: numbers.last().copied().unwrap_or(0).max(catalog.moved_wal) + 1,
         next_frame: recovery.next_frame,
-        last_version: recovery.last_version,
+        // Commits that stored nothing before a crash got versions, too, which no file knows of.
+        last_version: recovery.last_version + VERSIONS_PER_RUN,
     };
     Ok(Recovered { shared, catalog, sealed, start })
 }
@@ -273,9 +277,8 @@ impl Recovery<'_> {
         self.next_frame = frame.head.number + 1;
         self.last_version = self.last_version.max(frame.head.last_version.0);
         self.report_damage(file, &frame, found);
-        let mut newest_time_ordered = vec![0; frame.head.runs.len()];
         let mut view = self.shared.view_mut();
-        let seeds: Vec<_> = frame
+        let mut runs: Vec<_> = frame
             .head
             .runs
             .iter()
@@ -285,17 +288,19 @@ impl Recovery<'_> {
                     self.report_gap(file, &run.topic, topic.next, run.first.previous());
                     found.damaged = true;
                 }
-                (topic.ordinal, topic.id_seed)
+                RunIds {
+                    topic: topic.ordinal,
+                    seed: topic.id_seed,
+                    newest: topic.newest_time_ordered,
+                    rising: Vec::with_capacity(run.count as usize),
+                }
             })
             .collect();
         for scanned in &frame.ids {
-            let (topic, seed) = seeds[scanned.run];
-            let time_ordered = time_ordered(&scanned.id);
-            let newest = &mut newest_time_ordered[scanned.run];
-            *newest = (*newest).max(time_ordered.unwrap_or(0));
-            let place = IdPlace { hash: seed.hash(&scanned.id), topic, seq: scanned.seq };
-            found.ids.insert(place, time_ordered);
+            runs[scanned.run].add(scanned, &mut found.ids);
         }
+        runs.iter().for_each(|run| found.ids.add_rising(run.topic, &run.rising));
+        let newest_time_ordered: Vec<_> = runs.iter().map(|run| run.newest).collect();
         let state = frame.state.unwrap_or_default();
         view.apply(file, &frame.head, &frame.pieces, &newest_time_ordered, state);
         let trimmed = frame.head.trims.iter().map(|trim| &trim.topic);
@@ -330,6 +335,29 @@ impl Recovery<'_> {
             file: file.path.clone(),
             detail: "no record that fits".to_owned(),
         });
+    }
+}
+
+/// The ids of a run while they are gathered.
+struct RunIds {
+    topic: Ordinal,
+    seed: IdSeed,
+    newest: u128,
+    rising: Vec<(u128, Seq)>,
+}
+
+impl RunIds {
+    fn add(&mut self, scanned: &ScannedId, others: &mut RecentIds) {
+        match time_ordered(&scanned.id) {
+            Some(id) if id > self.newest => {
+                self.newest = id;
+                self.rising.push((id, scanned.seq));
+            }
+            time_ordered => {
+                let (hash, topic, seq) = (self.seed.hash(&scanned.id), self.topic, scanned.seq);
+                others.insert(IdPlace { hash, topic, seq }, time_ordered);
+            }
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use prombus_proto::{Seq, Timestamp, Topic};
 
 use super::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
+use super::ids::time_ordered;
 use super::layout::Layout;
 use super::open_files::check_header;
 use super::options::DiskOptions;
@@ -73,7 +74,9 @@ impl<'a> SegmentWriter<'a> {
             };
             let length = found.total_bytes();
             if self.segments.last().is_none_or(|segment| segment.last < found.seq) {
-                self.append_record(found.seq, found.ts, &bytes[at..at + length])?;
+                let newest_id = found.id().as_ref().and_then(time_ordered);
+                let record = &bytes[at..at + length];
+                self.append_record(found.seq, found.ts, newest_id, record)?;
             }
             at += length;
             expected = expected.next();
@@ -81,7 +84,13 @@ impl<'a> SegmentWriter<'a> {
         Ok(None)
     }
 
-    fn append_record(&mut self, seq: Seq, ts: Timestamp, bytes: &[u8]) -> io::Result<()> {
+    fn append_record(
+        &mut self,
+        seq: Seq,
+        ts: Timestamp,
+        time_ordered: Option<u128>,
+        bytes: &[u8],
+    ) -> io::Result<()> {
         let full = self.segments.last().is_none_or(|segment| {
             let age = self.now.0.saturating_sub(segment.begun.0);
             segment.end + bytes.len() as u64 > self.options.segment_bytes
@@ -90,11 +99,13 @@ impl<'a> SegmentWriter<'a> {
         if full || self.open.is_none() && !self.last_is_sound()? {
             self.flush()?;
             self.open = None;
+            let newest_id = self.segments.last().map_or(0, |segment| segment.newest_id);
             self.segments.push(Segment {
                 first: seq,
                 last: seq.previous(),
                 end: HEADER_BYTES as u64,
                 latest_ts: Timestamp(0),
+                newest_id,
                 index_entries: 0,
                 begun: self.now,
             });
@@ -105,8 +116,12 @@ impl<'a> SegmentWriter<'a> {
         let segment = self.segments.last_mut().expect("there is one now");
         let open = self.open.as_mut().expect("just opened");
         if segment.end - open.indexed_to >= INTERVAL_BYTES {
-            let entry =
-                IndexEntry { seq, offset: segment.end, latest_ts_before: segment.latest_ts };
+            let entry = IndexEntry {
+                seq,
+                offset: segment.end,
+                latest_ts_before: segment.latest_ts,
+                newest_id_before: segment.newest_id,
+            };
             entry.append_to(&mut open.index);
             open.indexed_to = segment.end;
             segment.index_entries += 1;
@@ -115,6 +130,7 @@ impl<'a> SegmentWriter<'a> {
         segment.end += bytes.len() as u64;
         segment.last = seq;
         segment.latest_ts = segment.latest_ts.max(ts);
+        segment.newest_id = segment.newest_id.max(time_ordered.unwrap_or(0));
         if open.records.len() >= WRITE_BYTES {
             self.flush()?;
         }

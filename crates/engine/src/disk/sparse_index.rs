@@ -1,9 +1,12 @@
-//! The sparse index of a segment: every few kilobytes, which event is there and how late the ones
-//! before it are.
+//! The sparse index of a segment: every few kilobytes, which event is there, how late the ones
+//! before it are, and how new their ids.
 //!
 //! ```text
-//! header | (seq u64 | offset u64 | latest ts before u64 | checksum u32 | 0 u32)…
+//! header | (seq u64 | offset u64 | latest ts before u64 | newest id before u128 | checksum u32 | 0 u32)…
 //! ```
+//!
+//! All of these rise from entry to entry, whatever order times and ids came in: the first event of
+//! a time or later, and a UUIDv7 that was newer than all before it, are found by halving.
 //!
 //! Searched in place by halving, so that it takes no memory however large the topic is. Each entry
 //! has its own checksum: a damaged index is noticed, and the segment is read from its beginning.
@@ -19,7 +22,7 @@ use super::file_header::HEADER_BYTES;
 
 /// How many bytes of records lie between two entries, at least.
 pub(super) const INTERVAL_BYTES: u64 = 4096;
-pub(super) const ENTRY_BYTES: usize = 32;
+pub(super) const ENTRY_BYTES: usize = 48;
 
 /// An event that can be found without reading those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub(super) struct IndexEntry {
     pub(super) offset: u64,
     /// The latest time of all events of this segment before this one.
     pub(super) latest_ts_before: Timestamp,
+    /// The newest UUIDv7 of all events of the topic before this one.
+    pub(super) newest_id_before: u128,
 }
 
 impl IndexEntry {
@@ -36,13 +41,14 @@ impl IndexEntry {
         out.put_u64_le(self.seq.0);
         out.put_u64_le(self.offset);
         out.put_u64_le(self.latest_ts_before.0);
+        out.put_u128_le(self.newest_id_before);
         let sum = checksum(&out[start..]);
         out.put_u32_le(sum);
         out.put_u32_le(0);
     }
 
     fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Self> {
-        let (covered, mut rest) = bytes.split_at(24);
+        let (covered, mut rest) = bytes.split_at(40);
         if checksum(covered) != rest.get_u32_le() || rest.get_u32_le() != 0 {
             return None;
         }
@@ -51,6 +57,7 @@ impl IndexEntry {
             seq: Seq(fields.get_u64_le()),
             offset: fields.get_u64_le(),
             latest_ts_before: Timestamp(fields.get_u64_le()),
+            newest_id_before: fields.get_u128_le(),
         })
     }
 }
@@ -132,6 +139,7 @@ mod tests {
                 seq: Seq(i * 10),
                 offset: i * 5000,
                 latest_ts_before: Timestamp(i / 3),
+                newest_id_before: u128::from(i) << 90,
             })
             .collect();
         let file = index_of(&entries);
@@ -145,7 +153,12 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let entry = IndexEntry { seq: Seq(1), offset: 2, latest_ts_before: Timestamp(3) };
+        let entry = IndexEntry {
+            seq: Seq(1),
+            offset: 2,
+            latest_ts_before: Timestamp(3),
+            newest_id_before: 4,
+        };
         let mut bytes = Vec::new();
         entry.append_to(&mut bytes);
         for bit in 0..ENTRY_BYTES * 8 {

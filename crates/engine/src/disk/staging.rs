@@ -8,12 +8,14 @@ use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp, Topic};
 
 use super::checksum::checksum;
 use super::frame::{End, FrameHead, Run, StateChange, Trim};
+use super::ids::recent::{RecentIds, find_rising};
 use super::ids::{self, IdPlace, IdSeed, Ordinal};
-use super::reading;
+use super::reading::{self, StoredIds};
 use super::record::{self, RecordSeed};
 use super::retaining;
 use super::shared::{Ids, Shared};
 use super::state_reading;
+use super::topic_view::TopicView;
 use super::wal_scan::{PIECE_BYTES, Piece};
 use crate::{
     Batch, CommitError, Conflict, Expect, Position, ReadError, Retention, StateEntry, StateKey,
@@ -25,12 +27,35 @@ use crate::{
 pub(super) struct Staging {
     topics: Vec<StagedTopic>,
     by_name: HashMap<Topic, usize>,
+    /// The topic that was staged to last.
+    latest: usize,
     trims: Vec<Trim>,
     state: HashMap<StateKey, StateChange>,
     state_in_order: Vec<StateChange>,
-    inserted: Vec<IdPlace>,
     /// Topics that readers do not know yet.
     new_topics: Vec<(Topic, Ordinal)>,
+    buffers: RecordBuffers,
+}
+
+/// Room for records, kept from frame to frame.
+#[derive(Debug, Default)]
+pub(super) struct RecordBuffers(Vec<Vec<u8>>);
+
+impl RecordBuffers {
+    /// More than a few, or larger ones, are rare enough to be made anew.
+    const MOST: usize = 8;
+    const LARGEST: usize = 4 << 20;
+
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    fn give_back(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < Self::MOST && buffer.capacity() <= Self::LARGEST {
+            buffer.clear();
+            self.0.push(buffer);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -46,8 +71,8 @@ struct StagedTopic {
     newest_time_ordered: u128,
     rule: u64,
     records: Vec<u8>,
-    /// The ids of staged events, in order.
-    ids: Vec<EventId>,
+    count: u32,
+    ids: StagedIds,
     /// Offsets count from the beginning of the records.
     pieces: Vec<Piece>,
     latest_ts: Timestamp,
@@ -61,14 +86,61 @@ pub(super) struct StagedFrame {
     pub(super) state: Vec<StateChange>,
     pub(super) newest_time_ordered: Vec<u128>,
     pub(super) new_topics: Vec<(Topic, Ordinal)>,
+    /// The head, then the records of each run, then the state and the foot.
+    parts: Vec<Vec<u8>>,
+    buffers: RecordBuffers,
+    ids: Vec<(Ordinal, IdSeed, StagedIds)>,
+}
+
+/// The ids of staged events of one topic.
+#[derive(Debug, Default)]
+struct StagedIds {
+    /// Those that rise with time, and are newer than all the topic had.
+    rising: Vec<(u128, Seq)>,
+    others: HashMap<EventId, Seq>,
+}
+
+impl StagedIds {
+    fn find(&self, id: &EventId) -> Option<Seq> {
+        let rising = ids::time_ordered(id).and_then(|id| find_rising(&self.rising, id));
+        rising.or_else(|| self.others.get(id).copied())
+    }
+}
+
+impl StagedFrame {
+    /// Its bytes, in order.
+    pub(super) fn parts(&self) -> Vec<&[u8]> {
+        self.parts.iter().map(Vec::as_slice).collect()
+    }
+
+    /// The room it took, for the next frame.
+    pub(super) fn take_buffers(&mut self) -> RecordBuffers {
+        self.parts.drain(..).for_each(|part| self.buffers.give_back(part));
+        std::mem::take(&mut self.buffers)
+    }
+
+    /// Makes its ids known.
+    pub(super) fn add_ids(&self, known: &mut RecentIds) {
+        for (topic, seed, staged) in &self.ids {
+            known.add_rising(*topic, &staged.rising);
+            for (id, seq) in &staged.others {
+                let place = IdPlace { hash: seed.hash(id), topic: *topic, seq: *seq };
+                known.insert(place, ids::time_ordered(id));
+            }
+        }
+    }
 }
 
 impl Staging {
+    pub(super) fn new(buffers: RecordBuffers) -> Self {
+        Self { buffers, ..Self::default() }
+    }
+
     /// Whether there is nothing to write.
     pub(super) fn is_empty(&self) -> bool {
         self.trims.is_empty()
             && self.state_in_order.is_empty()
-            && self.topics.iter().all(|topic| topic.ids.is_empty())
+            && self.topics.iter().all(|topic| topic.count == 0)
     }
 
     /// Checks `batch` against what is stored and what was staged before it, and stages it.
@@ -76,7 +148,7 @@ impl Staging {
     pub(super) fn stage(
         &mut self,
         shared: &Shared,
-        ids: &mut Ids,
+        ids: &Ids,
         batch: &Batch,
         version: Version,
     ) -> Result<Vec<Position>, CommitError> {
@@ -96,7 +168,7 @@ impl Staging {
             positions.push(match place {
                 Place::Stored(seq) => Position { seq, duplicate: true },
                 Place::EarlierInBatch(index) => Position { duplicate: true, ..positions[index] },
-                Place::New => Position { seq: self.append(shared, ids, event), duplicate: false },
+                Place::New => Position { seq: self.append(shared, event), duplicate: false },
             });
         }
         for change in changes {
@@ -149,56 +221,44 @@ impl Staging {
         }
     }
 
-    /// Makes the frame's bytes. The staging is empty afterwards.
-    pub(super) fn into_frame(
-        self,
-        number: u64,
-        last_version: Version,
-        out: &mut Vec<u8>,
-    ) -> StagedFrame {
-        let with_events = || self.topics.iter().filter(|topic| !topic.ids.is_empty());
-        let mut state_bytes = Vec::new();
-        self.state_in_order.iter().for_each(|change| change.append_to(&mut state_bytes));
+    /// Makes the frame's bytes.
+    pub(super) fn into_frame(self, number: u64, last_version: Version) -> StagedFrame {
+        let mut tail = Vec::new();
+        self.state_in_order.iter().for_each(|change| change.append_to(&mut tail));
+        let topics: Vec<_> = self.topics.into_iter().filter(|topic| topic.count > 0).collect();
         let head = FrameHead {
             number,
             last_version,
-            runs: with_events().map(StagedTopic::run).collect(),
-            trims: self.trims.clone(),
-            state_bytes: u32::try_from(state_bytes.len()).expect("a frame is below 4 GiB"),
-            state_checksum: checksum(&state_bytes),
+            runs: topics.iter().map(StagedTopic::run).collect(),
+            trims: self.trims,
+            state_bytes: u32::try_from(tail.len()).expect("a frame is below 4 GiB"),
+            state_checksum: checksum(&tail),
         };
-        out.clear();
-        out.reserve(usize::try_from(head.frame_bytes()).expect("a frame fits memory"));
-        head.append_to(End::Head, out);
-        let mut pieces = Vec::with_capacity(head.runs.len());
-        for (run, topic) in with_events().enumerate() {
-            let start = out.len() as u64;
-            pieces.extend(topic.pieces.iter().map(|piece| Piece {
-                run,
-                offset: start + piece.offset,
-                ..piece.clone()
-            }));
-            out.extend_from_slice(&topic.records);
-        }
-        out.extend_from_slice(&state_bytes);
-        head.append_to(End::Foot, out);
-        let newest_time_ordered = with_events().map(|topic| topic.newest_time_ordered).collect();
-        StagedFrame {
-            head,
-            pieces,
+        let mut start = Vec::with_capacity(head.head_bytes());
+        head.append_to(End::Head, &mut start);
+        head.append_to(End::Foot, &mut tail);
+        let mut frame = StagedFrame {
+            pieces: Vec::with_capacity(topics.len()),
             state: self.state_in_order,
-            newest_time_ordered,
+            newest_time_ordered: Vec::with_capacity(topics.len()),
             new_topics: self.new_topics,
+            parts: Vec::with_capacity(topics.len() + 2),
+            buffers: self.buffers,
+            ids: Vec::with_capacity(topics.len()),
+            head,
+        };
+        let mut offset = start.len() as u64;
+        frame.parts.push(start);
+        for (run, topic) in topics.into_iter().enumerate() {
+            let placed = |piece: Piece| Piece { run, offset: offset + piece.offset, ..piece };
+            frame.pieces.extend(topic.pieces.into_iter().map(placed));
+            offset += topic.records.len() as u64;
+            frame.parts.push(topic.records);
+            frame.newest_time_ordered.push(topic.newest_time_ordered);
+            frame.ids.push((topic.ordinal, topic.id_seed, topic.ids));
         }
-    }
-
-    /// Takes back what staging did outside: the frame could not be written.
-    pub(super) fn undo(inserted: &[IdPlace], ids: &mut Ids) {
-        inserted.iter().for_each(|place| ids.newest.remove(*place));
-    }
-
-    pub(super) fn take_inserted(&mut self) -> Vec<IdPlace> {
-        std::mem::take(&mut self.inserted)
+        frame.parts.push(tail);
+        frame
     }
 
     fn next_of(&self, shared: &Shared, topic: &Topic) -> Seq {
@@ -314,80 +374,52 @@ impl Staging {
         if ids::time_ordered(id).is_some_and(|id| id > context.newest_time_ordered) {
             return Ok(None);
         }
+        if let Some(seq) = self.staged_with_id(topic, id) {
+            return Ok(Some(seq));
+        }
         let hash = seed.hash(id);
         let mut candidates = Vec::new();
-        ids.newest.find(hash, ordinal, &mut candidates);
-        match ids.index.candidates(hash, ordinal, id) {
-            Ok(found) => candidates.extend(found),
-            Err(damage) => {
-                shared.report_damaged_ids(&damage);
-                return Ok(match self.staged_with_id(topic, id) {
-                    Some(seq) => Some(seq),
-                    None => reading::scan_for_id(shared, topic, id)?,
-                });
-            }
-        }
-        for seq in candidates {
-            if seq >= context.first && self.is_at(shared, topic, seq, id)? {
-                return Ok(Some(seq));
-            }
-        }
-        Ok(None)
+        ids.newest.find(hash, ordinal, ids::time_ordered(id), &mut candidates);
+        let index = ids.index.clone();
+        let stored = StoredIds { hash, topic: ordinal, index, candidates };
+        Ok(reading::find_id(shared, topic, id, context.first, stored)?)
     }
 
     fn staged_with_id(&self, topic: &Topic, id: &EventId) -> Option<Seq> {
         let staged = &self.topics[*self.by_name.get(topic)?];
-        let index = staged.ids.iter().position(|known| known == id)?;
-        Some(staged.visible_next.plus(index as u64)).filter(|seq| *seq >= staged.first)
+        staged.ids.find(id).filter(|seq| *seq >= staged.first)
     }
 
-    fn is_at(
-        &self,
-        shared: &Shared,
-        topic: &Topic,
-        seq: Seq,
-        id: &EventId,
-    ) -> Result<bool, ReadError> {
-        if let Some(index) = self.by_name.get(topic) {
-            let staged = &self.topics[*index];
-            if let Some(index) = seq.0.checked_sub(staged.visible_next.0) {
-                let index = usize::try_from(index).unwrap_or(usize::MAX);
-                return Ok(staged.ids.get(index).is_some_and(|known| known == id));
-            }
-        }
-        reading::has_id(shared, topic, seq, id)
-    }
-
-    fn append(&mut self, shared: &Shared, ids: &mut Ids, event: &EncodedEvent) -> Seq {
+    fn append(&mut self, shared: &Shared, event: &EncodedEvent) -> Seq {
         let index = self.topic_index(shared, event.topic());
-        let topic = &mut self.topics[index];
-        let time_ordered = ids::time_ordered(event.id());
-        let hash = topic.id_seed.hash(event.id());
-        let place = IdPlace { hash, topic: topic.ordinal, seq: topic.next };
-        ids.newest.insert(place, time_ordered);
-        self.inserted.push(place);
-        topic.append(event, time_ordered)
+        self.topics[index].append(event)
     }
 
     fn topic_index(&mut self, shared: &Shared, topic: &Topic) -> usize {
+        // Most events go where the one before them went.
+        if self.topics.get(self.latest).is_some_and(|latest| latest.name == *topic) {
+            return self.latest;
+        }
         if let Some(index) = self.by_name.get(topic) {
+            self.latest = *index;
             return *index;
         }
         let staged = {
             let view = shared.view();
             match view.topics.get(topic) {
-                Some(view) => StagedTopic::of(topic, view),
+                Some(view) => StagedTopic::of(topic, view, self.buffers.take()),
                 None => {
                     let staged_before = u32::try_from(self.new_topics.len()).expect("few topics");
                     let ordinal = Ordinal(view.next_ordinal().0 + staged_before);
                     self.new_topics.push((topic.clone(), ordinal));
-                    StagedTopic::of(topic, &view.new_topic(topic, ordinal))
+                    StagedTopic::of(topic, &view.new_topic(topic, ordinal), self.buffers.take())
                 }
             }
         };
         self.topics.push(staged);
-        self.by_name.insert(topic.clone(), self.topics.len() - 1);
-        self.topics.len() - 1
+        self.latest = self.topics.len() - 1;
+        self.by_name.insert(topic.clone(), self.latest);
+        self.latest
     }
 }
 
@@ -448,7 +480,7 @@ impl<'a> BatchIds<'a> {
 }
 
 impl StagedTopic {
-    fn of(name: &Topic, view: &super::topic_view::TopicView) -> Self {
+    fn of(name: &Topic, view: &TopicView, records: Vec<u8>) -> Self {
         Self {
             name: name.clone(),
             ordinal: view.ordinal,
@@ -459,14 +491,15 @@ impl StagedTopic {
             next: view.next,
             newest_time_ordered: view.newest_time_ordered,
             rule: view.rule,
-            records: Vec::new(),
-            ids: Vec::new(),
+            records,
+            count: 0,
+            ids: StagedIds::default(),
             pieces: Vec::new(),
             latest_ts: Timestamp(0),
         }
     }
 
-    fn append(&mut self, event: &EncodedEvent, time_ordered: Option<u128>) -> Seq {
+    fn append(&mut self, event: &EncodedEvent) -> Seq {
         let seq = self.next;
         let start = self.records.len();
         record::append(&mut self.records, self.record_seed, seq, event);
@@ -486,9 +519,17 @@ impl StagedTopic {
                 latest_ts: event.ts(),
             }),
         }
-        self.ids.push(event.id().clone());
+        match ids::time_ordered(event.id()) {
+            Some(id) if id > self.newest_time_ordered => {
+                self.newest_time_ordered = id;
+                self.ids.rising.push((id, seq));
+            }
+            _ => {
+                self.ids.others.insert(event.id().clone(), seq);
+            }
+        }
+        self.count += 1;
         self.latest_ts = self.latest_ts.max(event.ts());
-        self.newest_time_ordered = self.newest_time_ordered.max(time_ordered.unwrap_or(0));
         self.next = seq.next();
         seq
     }
@@ -497,7 +538,7 @@ impl StagedTopic {
         Run {
             topic: self.name.clone(),
             first: self.visible_next,
-            count: u32::try_from(self.ids.len()).expect("a frame holds few events"),
+            count: self.count,
             bytes: u32::try_from(self.records.len()).expect("a frame is below 4 GiB"),
             latest_ts: self.latest_ts,
         }

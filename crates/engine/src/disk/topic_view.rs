@@ -37,6 +37,8 @@ pub(super) struct Segment {
     /// Where its last record ends.
     pub(super) end: u64,
     pub(super) latest_ts: Timestamp,
+    /// The newest UUIDv7 in this segment and those before it.
+    pub(super) newest_id: u128,
     pub(super) index_entries: u32,
     /// When it was begun.
     pub(super) begun: Timestamp,
@@ -129,6 +131,12 @@ impl TopicView {
     pub(super) fn segment_of(&self, seq: Seq) -> Option<usize> {
         let index = self.segments.partition_point(|segment| segment.last < seq);
         (index < self.segments.len()).then_some(index)
+    }
+
+    /// The segment that `id` is in, if it was newer than all ids before it when it came.
+    pub(super) fn segment_of_rising(&self, id: u128) -> Option<Segment> {
+        let index = self.segments.partition_point(|segment| segment.newest_id < id);
+        self.segments.get(index).copied()
     }
 
     /// Which piece of the log `seq` is in, if it is in one; a position between two belongs to the

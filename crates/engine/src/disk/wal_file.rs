@@ -1,10 +1,11 @@
 //! One file of the write-ahead log.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, SeekFrom};
@@ -21,10 +22,17 @@ pub(super) struct WalFile {
     pub(super) path: PathBuf,
     file: File,
     faults: Arc<StorageFaults>,
+    /// Whether the folder durably names it.
+    named: AtomicBool,
+    /// Whether all of it is durable elsewhere.
+    moved: AtomicBool,
 }
 
+/// The operating system takes so many parts in one write.
+const MOST_PARTS: usize = 1024;
+
 impl WalFile {
-    /// Makes the file `number`, with room for `bytes`, durable as an empty one.
+    /// Makes the file `number`, with room for `bytes`. The first sync makes its name durable, too.
     ///
     /// The room is taken ahead: a sync then has no file length to write as well, and a full disk
     /// shows here rather than in the middle of a batch.
@@ -42,10 +50,8 @@ impl WalFile {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::FBIG) => {}
             Err(error) => return Err(error.into()),
         }
-        let wal = Self { number, path, file, faults };
-        wal.write_at(0, &file_header::encode(WAL, number))?;
-        wal.file.sync_all()?;
-        sync_folder(&layout.wal())?;
+        let wal = Self::of(number, path, file, faults);
+        wal.write_at(0, &[&file_header::encode(WAL, number)])?;
         Ok(wal)
     }
 
@@ -56,7 +62,12 @@ impl WalFile {
     ) -> io::Result<Self> {
         let path = layout.wal_file(number);
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        Ok(Self { number, path, file, faults })
+        Ok(Self::of(number, path, file, faults))
+    }
+
+    fn of(number: u64, path: PathBuf, file: File, faults: Arc<StorageFaults>) -> Self {
+        let (named, moved) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { number, path, file, faults, named, moved }
     }
 
     /// Where the first frame begins.
@@ -64,10 +75,28 @@ impl WalFile {
         HEADER_BYTES as u64
     }
 
-    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let admitted = self.faults.admit(bytes.len());
-        self.file.write_all_at(&bytes[..admitted], offset)?;
-        if admitted < bytes.len() { Err(StorageFaults::full()) } else { Ok(()) }
+    /// Writes `parts` one behind the other.
+    pub(super) fn write_at(&self, mut offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let wanted = parts.iter().map(|part| part.len()).sum();
+        let admitted = self.faults.admit(wanted);
+        if admitted < wanted {
+            self.file.write_all_at(&parts.concat()[..admitted], offset)?;
+            return Err(StorageFaults::full());
+        }
+        let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let part_count = rest.len().min(MOST_PARTS);
+            let written = match rustix::io::pwritev(&self.file, &rest[..part_count], offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            offset += written as u64;
+            IoSlice::advance_slices(&mut rest, written);
+        }
+        Ok(())
     }
 
     /// Cuts the file off at `offset`, together with room taken ahead.
@@ -78,7 +107,21 @@ impl WalFile {
     /// Makes what was written durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.faults.before_sync()?;
-        self.file.sync_data()
+        self.file.sync_data()?;
+        if !self.named.load(Ordering::Relaxed) {
+            sync_folder(self.path.parent().unwrap_or(&self.path))?;
+            self.named.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Says that all of it is durable elsewhere: nobody has to sync it any more.
+    pub(super) fn set_moved(&self) {
+        self.moved.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_moved(&self) -> bool {
+        self.moved.load(Ordering::SeqCst)
     }
 
     /// Exactly `bytes` bytes at `offset`.

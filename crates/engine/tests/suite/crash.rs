@@ -89,12 +89,16 @@ fn event(writer: u64, batch: u64, index: u64, size: u64) -> EncodedEvent {
 
 /// UUIDs of version 7, others, and text: each is found again in its own way.
 fn event_id(writer: u64, batch: u64, index: u64) -> EventId {
-    let number = u128::from(batch) << 64 | u128::from(writer) << 32 | u128::from(index);
+    let (writer_and_index, batch_bits) = (writer << 32 | index, u128::from(batch));
     match batch % 3 {
         0 => EventId::new(&format!("{writer}/{batch}/{index}")).unwrap(),
-        1 => EventId::from_uuid(uuid::Uuid::from_u128((number << 8) & !(0xF << 76) | 0x7 << 76)),
-        _ => EventId::from_uuid(uuid::Uuid::from_u128(number.reverse_bits() & !(0xF << 76))),
+        1 => uuid_of(batch_bits << 80 | 0x7 << 76 | 0b10 << 62 | u128::from(writer_and_index)),
+        _ => uuid_of(u128::from(writer_and_index.reverse_bits()) << 64 | batch_bits),
     }
+}
+
+fn uuid_of(bits: u128) -> EventId {
+    EventId::from_uuid(uuid::Uuid::from_u128(bits))
 }
 
 async fn commit_until_killed(folder: PathBuf, round: u64) {
@@ -112,8 +116,11 @@ async fn write(engine: Arc<DiskEngine>, writer: u64, first_batch: u64) {
         let size = 1 + (batch * 13 + writer) % 20;
         let events: Vec<_> = (0..size).map(|index| event(writer, batch, index, size)).collect();
         let topics: Vec<_> = events.iter().map(|event| event.topic().clone()).collect();
-        let durability =
-            if (batch + writer) % 3 == 0 { Durability::Buffered } else { Durability::Fsync };
+        let durability = if (batch + writer).is_multiple_of(3) {
+            Durability::Buffered
+        } else {
+            Durability::Fsync
+        };
         let state = vec![StateOp::Put {
             key: writer_key(writer),
             value: Bytes::from(batch.to_string()),

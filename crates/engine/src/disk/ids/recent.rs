@@ -9,8 +9,13 @@ use prombus_proto::Seq;
 use super::{IdHash, IdPlace, Ordinal, millis_of};
 
 /// A table of ids in memory.
+///
+/// Ids that rise with time, as most do, need no hashing here: they are in order as they come.
 #[derive(Debug, Default)]
 pub(in crate::disk) struct RecentIds {
+    /// Of each topic the UUIDs of version 7 that were newer than all before them.
+    rising: HashMap<Ordinal, Vec<(u128, Seq)>>,
+    /// All other ids.
     places: HashMap<IdHash, (Seq, Ordinal), BuildHasherDefault<HashIsTheHash>>,
     /// Places whose hash another id had first. Hardly ever any.
     crowded: Vec<IdPlace>,
@@ -52,6 +57,14 @@ impl IdKinds {
 }
 
 impl RecentIds {
+    /// Adds ids that rise, and are newer than all that were added of their topic.
+    pub(in crate::disk) fn add_rising(&mut self, topic: Ordinal, ids: &[(u128, Seq)]) {
+        if !ids.is_empty() {
+            self.rising.entry(topic).or_default().extend_from_slice(ids);
+        }
+    }
+
+    /// Adds any other id.
     pub(in crate::disk) fn insert(&mut self, place: IdPlace, time_ordered: Option<u128>) {
         self.kinds.add(time_ordered);
         match self.places.entry(place.hash) {
@@ -62,17 +75,17 @@ impl RecentIds {
         }
     }
 
-    /// Takes back an insert whose event was not stored after all.
-    pub(in crate::disk) fn remove(&mut self, place: IdPlace) {
-        if let Entry::Occupied(taken) = self.places.entry(place.hash)
-            && *taken.get() == (place.seq, place.topic)
-        {
-            taken.remove();
+    /// Adds the places where the id may be to `found`.
+    pub(in crate::disk) fn find(
+        &self,
+        hash: IdHash,
+        topic: Ordinal,
+        time_ordered: Option<u128>,
+        found: &mut Vec<Seq>,
+    ) {
+        if let (Some(id), Some(rising)) = (time_ordered, self.rising.get(&topic)) {
+            found.extend(find_rising(rising, id));
         }
-        self.crowded.retain(|crowded| *crowded != place);
-    }
-
-    pub(in crate::disk) fn find(&self, hash: IdHash, topic: Ordinal, found: &mut Vec<Seq>) {
         let crowded = self.crowded.iter().filter(|place| place.hash == hash);
         let crowded = crowded.map(|place| (place.seq, place.topic));
         let first = self.places.get(&hash).copied();
@@ -81,14 +94,13 @@ impl RecentIds {
         );
     }
 
-    pub(in crate::disk) fn len(&self) -> usize {
-        self.places.len() + self.crowded.len()
-    }
-
+    /// The kinds of the ids that do not rise.
     pub(in crate::disk) const fn kinds(&self) -> IdKinds {
         self.kinds
     }
 
+    /// The places of the ids that do not rise, in the order of their hashes. Those that do are
+    /// found by the segments' own indexes.
     pub(in crate::disk) fn sorted(&self) -> Vec<IdPlace> {
         let mut places: Vec<_> = self
             .places
@@ -99,6 +111,12 @@ impl RecentIds {
         places.sort_unstable();
         places
     }
+}
+
+/// Where `id` is among ids that rise.
+pub(in crate::disk) fn find_rising(rising: &[(u128, Seq)], id: u128) -> Option<Seq> {
+    let index = rising.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+    Some(rising[index].1)
 }
 
 /// The keys are hashes already.
@@ -129,7 +147,7 @@ mod tests {
 
     fn found(table: &RecentIds, hash: u64, topic: u32) -> Vec<Seq> {
         let mut found = Vec::new();
-        table.find(IdHash(hash), Ordinal(topic), &mut found);
+        table.find(IdHash(hash), Ordinal(topic), None, &mut found);
         found
     }
 
@@ -142,11 +160,25 @@ mod tests {
         assert_eq!(found(&table, 5, 0), [Seq(1), Seq(2)]);
         assert_eq!(found(&table, 5, 1), [Seq(7)]);
         assert_eq!(found(&table, 6, 0), []);
-        table.remove(place(5, 0, 1));
-        assert_eq!(found(&table, 5, 0), [Seq(2)]);
-        table.remove(place(5, 0, 2));
-        assert_eq!(found(&table, 5, 0), []);
-        assert_eq!(table.sorted(), [place(5, 1, 7)]);
+        let all = [place(5, 0, 1), place(5, 0, 2), place(5, 1, 7)];
+        assert_eq!(table.sorted(), all);
+    }
+
+    #[test]
+    fn ids_that_rise_are_found_in_their_topic() {
+        let rising: Vec<_> = (1..=50u64).map(|n| (u128::from(n * 2) << 80, Seq(n))).collect();
+        let mut table = RecentIds::default();
+        table.add_rising(Ordinal(3), &rising[..20]);
+        table.add_rising(Ordinal(3), &rising[20..]);
+        for n in 1..=101u64 {
+            for topic in [2, 3] {
+                let mut found = Vec::new();
+                table.find(IdHash(n), Ordinal(topic), Some(u128::from(n) << 80), &mut found);
+                let is_there = n % 2 == 0 && topic == 3;
+                assert_eq!(found, if is_there { vec![Seq(n / 2)] } else { vec![] });
+            }
+        }
+        assert_eq!(table.sorted(), []);
     }
 
     #[test]
