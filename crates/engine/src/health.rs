@@ -1,5 +1,6 @@
 //! How an engine is, and what it found.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use prombus_proto::{Seq, Topic};
@@ -75,4 +76,36 @@ pub enum Incident {
         /// What is wrong with it.
         detail: String,
     },
+}
+
+impl fmt::Display for Incident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Incident::TornTail { file, kept_bytes, cut_bytes, copy } => write!(
+                f,
+                "{} ended in an unfinished batch: {cut_bytes} bytes behind {kept_bytes} were cut \
+                 off, a copy is {}",
+                file.display(),
+                copy.display()
+            ),
+            Incident::DamagedEvents { topic, first, last, file, detail } => write!(
+                f,
+                "events {first} to {last} of {topic} cannot be read back from {}: {detail}",
+                file.display()
+            ),
+            Incident::DamagedLog { file, offset, bytes } => write!(
+                f,
+                "{} is damaged: nothing can be told about {bytes} bytes from {offset} on",
+                file.display()
+            ),
+            Incident::DamagedState { detail } => {
+                write!(f, "keyed state cannot be read back: {detail}")
+            }
+            Incident::Rebuilt { file, detail } => write!(
+                f,
+                "{} is damaged ({detail}); what it repeats is read from elsewhere",
+                file.display()
+            ),
+        }
+    }
 }

@@ -1,0 +1,25 @@
+# The front door. `make` alone lists what there is.
+
+ROUNDS ?= 1000
+ONLY ?=
+
+.PHONY: help test lint bench bench-engine crash
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+test: lint ## everything that has to pass, lints included
+	cargo test --locked --workspace
+
+lint: ## formatting, clippy and documentation, warnings are errors
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
+
+bench: bench-engine ## all benchmarks
+
+bench-engine: ## the storage engine beside its baselines (ONLY=append, fsync, read, reopen, memory, topics)
+	cargo bench --locked -p prombus-engine --bench engine -- $(ONLY)
+
+crash: ## the crash test, long: killed ROUNDS times
+	PROMBUS_CRASH_ROUNDS=$(ROUNDS) cargo test --locked -p prombus-engine --test suite -- crash
