@@ -1,5 +1,8 @@
 //! The contract, run in full by every engine of this crate.
 
+mod damage_check;
+mod damage_store;
+mod damage_torn;
 mod disk;
 mod faulty;
 mod lasting;
@@ -8,7 +11,13 @@ mod memory;
 use libtest_mimic::Arguments;
 
 fn main() {
-    let trials = [memory::trials(), faulty::trials(), lasting::trials(), disk::trials()];
+    let trials = [
+        memory::trials(),
+        faulty::trials(),
+        lasting::trials(),
+        disk::trials(),
+        damage_torn::trials(),
+    ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
