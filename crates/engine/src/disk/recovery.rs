@@ -228,7 +228,8 @@ impl Recovery<'_> {
         is_newest: bool,
         found: &mut FoundInWal,
     ) -> Result<(), OpenError> {
-        let mut scan = WalScan::new(bytes, WalFile::first_frame_offset(), self.next_frame);
+        let first = WalFile::first_frame_offset();
+        let mut scan = WalScan::new(bytes, first, self.next_frame, !is_newest);
         loop {
             match scan.next_step() {
                 Step::Frame(frame) => self.frame(file, frame, found),
