@@ -102,7 +102,7 @@ pub(super) fn read(
             Ok(Source::Wal(pieces)) => {
                 gather_pieces(shared, topic, seed, &pieces, expected, &mut gathering)?
             }
-            Err(Missing { last }) => missing(topic, expected, last, &gathering)?,
+            Err(lost) => missing(shared, topic, &lost, &gathering)?,
         };
         expected = gathering.events.last().map_or(expected, |event| event.seq.next());
         if matches!(gathered, Gathered::Enough) || gathering.is_full() {
@@ -112,24 +112,26 @@ pub(super) fn read(
     Ok(Page { events: gathering.events })
 }
 
-/// Positions that are nowhere, up to `last`.
+/// Positions that are nowhere.
 struct Missing {
+    first: Seq,
     last: Seq,
 }
 
 fn source_of(view: &TopicView, expected: Seq, gathering: &Gathering) -> Result<Source, Missing> {
+    let missing = |last| Missing { first: view.first_missing_before(expected), last };
     if let Some(index) = view.segment_of(expected) {
         let segment = view.segments[index];
         if segment.first > expected {
-            return Err(Missing { last: segment.first.previous() });
+            return Err(missing(segment.first.previous()));
         }
         return Ok(Source::Segment(segment));
     }
     let Some(index) = view.piece_of(expected) else {
-        return Err(Missing { last: view.next.previous() });
+        return Err(missing(view.next.previous()));
     };
     if view.wal[index].first > expected {
-        return Err(Missing { last: view.wal[index].first.previous() });
+        return Err(missing(view.wal[index].first.previous()));
     }
     // As many pieces as the budget may need; a gap ends them.
     let mut pieces: Vec<WalPiece> = Vec::new();
@@ -150,21 +152,20 @@ fn source_of(view: &TopicView, expected: Seq, gathering: &Gathering) -> Result<S
 }
 
 fn missing(
+    shared: &Shared,
     topic: &Topic,
-    first: Seq,
-    last: Seq,
+    lost: &Missing,
     gathering: &Gathering,
 ) -> Result<Gathered, ReadError> {
     if !gathering.events.is_empty() {
         return Ok(Gathered::Enough);
     }
-    Err(Damaged::Events {
-        topic: topic.clone(),
-        first,
-        last,
-        detail: "they were lost from the write-ahead log, see the folder `quarantine`".to_owned(),
-    }
-    .into())
+    let file = shared.layout.quarantine();
+    let detail = format!("they were lost from the write-ahead log, see {}", file.display());
+    let (topic, first, last) = (topic.clone(), lost.first, lost.last);
+    let damaged = Damaged::Events { topic: topic.clone(), first, last, detail: detail.clone() };
+    shared.report(Incident::DamagedEvents { topic, first, last, file, detail });
+    Err(damaged.into())
 }
 
 fn has_moved(shared: &Shared, topic: &Topic, segment: &Segment) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prombus_proto::{Seq, Topic};
@@ -51,11 +51,16 @@ pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
         last_version: catalog.last_version,
         shared: &shared,
         buffer: Vec::new(),
+        end: None,
     };
     let mut sealed = Vec::new();
     let numbers = wal_numbers(&shared, &catalog)?;
     for (index, number) in numbers.iter().enumerate() {
         let is_newest = index + 1 == numbers.len();
+        if index > 0 && numbers[index - 1] + 1 != *number {
+            // A missing file is reported; what it held is missed, too.
+            recovery.end = None;
+        }
         sealed.push(recovery.wal(*number, is_newest)?);
     }
     let start = JournalStart {
@@ -166,6 +171,9 @@ struct Recovery<'a> {
     last_version: u64,
     /// One file's bytes; kept from file to file.
     buffer: Vec<u8>,
+    /// Where the last file ended, as long as nothing damaged explains why a frame is missing
+    /// behind that.
+    end: Option<(PathBuf, u64)>,
 }
 
 impl Recovery<'_> {
@@ -234,6 +242,7 @@ impl Recovery<'_> {
             match scan.next_step() {
                 Step::Frame(frame) => self.frame(file, frame, found),
                 Step::Damage { offset, bytes } => {
+                    self.end = None;
                     found.damaged = true;
                     let file = file.path.clone();
                     self.shared.report(Incident::DamagedLog { file, offset, bytes });
@@ -247,9 +256,13 @@ impl Recovery<'_> {
                     let length = bytes.len() as u64 - offset;
                     let file = file.path.clone();
                     self.shared.report(Incident::DamagedLog { file, offset, bytes: length });
+                    self.end = None;
                     return Ok(());
                 }
-                Step::End => return Ok(()),
+                Step::End => {
+                    self.end = Some((file.path.clone(), bytes.len() as u64));
+                    return Ok(());
+                }
             }
         }
     }
@@ -271,6 +284,11 @@ impl Recovery<'_> {
     }
 
     fn frame(&mut self, file: &Arc<WalFile>, frame: ScannedFrame, found: &mut FoundInWal) {
+        if let Some((file, offset)) =
+            self.end.take().filter(|_| frame.head.number > self.next_frame)
+        {
+            self.shared.report(Incident::DamagedLog { file, offset, bytes: 0 });
+        }
         self.next_frame = frame.head.number + 1;
         self.last_version = self.last_version.max(frame.head.last_version.0);
         self.report_damage(file, &frame, found);
