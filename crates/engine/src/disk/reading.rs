@@ -94,6 +94,9 @@ pub(super) fn read(
                     {
                         continue;
                     }
+                    Err(Fault::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                        without_segment(shared, topic, &segment, &gathering)?
+                    }
                     other => other.map_err(|fault| {
                         fault.into_read_error(&shared.layout.segment(topic, segment.first))
                     })?,
@@ -163,6 +166,25 @@ fn missing(
     let file = shared.layout.quarantine();
     let detail = format!("they were lost from the write-ahead log, see {}", file.display());
     let (topic, first, last) = (topic.clone(), lost.first, lost.last);
+    let damaged = Damaged::Events { topic: topic.clone(), first, last, detail: detail.clone() };
+    shared.report(Incident::DamagedEvents { topic, first, last, file, detail });
+    Err(damaged.into())
+}
+
+/// The file of a segment is gone: all that it held is damaged.
+fn without_segment(
+    shared: &Shared,
+    topic: &Topic,
+    segment: &Segment,
+    gathering: &Gathering,
+) -> Result<Gathered, ReadError> {
+    if !gathering.events.is_empty() {
+        return Ok(Gathered::Enough);
+    }
+    let trimmed_to = shared.view().topics.get(topic).map_or(Seq::FIRST, |view| view.first);
+    let file = shared.layout.segment(topic, segment.first);
+    let (topic, first, last) = (topic.clone(), segment.first.max(trimmed_to), segment.last);
+    let detail = format!("{} is missing", file.display());
     let damaged = Damaged::Events { topic: topic.clone(), first, last, detail: detail.clone() };
     shared.report(Incident::DamagedEvents { topic, first, last, file, detail });
     Err(damaged.into())
@@ -519,7 +541,15 @@ fn seek_in_segments(
     let mut segment = *reaching;
     loop {
         if segment.latest_ts >= ts {
-            let reader = SegmentReader::open(shared, topic, seed, &segment)?;
+            let reader = match SegmentReader::open(shared, topic, seed, &segment) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound
+                        && !has_moved(shared, topic, &segment) =>
+                {
+                    return Ok(Some(segment.first.max(first)));
+                }
+                reader => reader?,
+            };
             // All before this entry is earlier; or it was trimmed, and counting starts there.
             let by_time = reader.last_entry_before(|entry| entry.latest_ts_before < ts);
             let by_first = reader.last_entry_before(|entry| entry.seq <= first);
