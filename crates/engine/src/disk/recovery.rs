@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use prombus_proto::{Seq, Topic};
 
@@ -75,6 +76,12 @@ fn failed(path: &Path) -> impl Fn(io::Error) -> OpenError + '_ {
     |source| OpenError::Io { path: path.to_owned(), source }
 }
 
+/// A sound file, but another one than its name says: whatever it tells is about something else.
+fn of_another_number(path: &Path) -> OpenError {
+    let detail = "its header belongs to a file of another number".to_owned();
+    OpenError::Damaged { path: path.to_owned(), detail }
+}
+
 fn make_empty(layout: &Layout) -> Result<Catalog, OpenError> {
     layout.create_folders().map_err(failed(layout.root()))?;
     let seed = uuid::Uuid::new_v4().as_u64_pair().0;
@@ -101,6 +108,7 @@ fn open_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
         let path = shared.layout.state_run(info.number);
         let run = StateRun::open(path.clone(), *info).map_err(failed(&path))?;
         match run.check_header() {
+            Ok(number) if number != info.number => return Err(of_another_number(&path)),
             Ok(_) => {}
             Err(fault @ HeaderFault::Newer { .. }) => return Err(fault.into_open_error(&path)),
             Err(HeaderFault::Damaged(detail)) => shared.report_rebuilt(&path, detail),
@@ -110,18 +118,24 @@ fn open_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
     shared.set_keyed(state);
     for info in &catalog.id_runs {
         let path = shared.layout.id_run(info.number);
-        let usable = match IdRun::open(path.clone(), *info) {
-            Ok(run) => match run.check_header() {
-                Err(fault @ HeaderFault::Newer { .. }) => return Err(fault.into_open_error(&path)),
-                Err(HeaderFault::Damaged(detail)) => {
-                    shared.report_rebuilt(&path, detail);
-                    Some(run)
-                }
-                Ok(_) => Some(run),
-            },
-            Err(error) => return Err(failed(&path)(error)),
+        let mut run = match IdRun::open(path.clone(), *info) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                shared.ids_wanted.store(true, Ordering::SeqCst);
+                shared.report_rebuilt(&path, "missing");
+                IdRun::missing(path, *info)
+            }
+            run => run.map_err(failed(&path))?,
         };
-        shared.ids_mut().index.runs.extend(usable.map(Arc::new));
+        match run.check_header() {
+            Err(fault @ HeaderFault::Newer { .. }) => {
+                return Err(fault.into_open_error(&run.path));
+            }
+            Err(HeaderFault::Damaged(detail)) => {
+                shared.report_rebuilt(&run.path, detail);
+            }
+            Ok(()) => {}
+        }
+        shared.ids_mut().index.runs.push(Arc::new(run));
     }
     Ok(())
 }
@@ -186,7 +200,7 @@ impl Recovery<'_> {
         let mut buffer = std::mem::take(&mut self.buffer);
         file.read_all(&mut buffer).map_err(failed(&path))?;
         let mut found = FoundInWal::default();
-        self.check_header(&buffer, &path, is_newest)?;
+        self.check_header(&buffer, number, &path, is_newest)?;
         self.scan(&file, &buffer, is_newest, &mut found)?;
         self.buffer = buffer;
         // What the last process only handed to the operating system is acknowledged from now on.
@@ -216,8 +230,15 @@ impl Recovery<'_> {
         Ok(sealed)
     }
 
-    fn check_header(&self, bytes: &[u8], path: &Path, is_newest: bool) -> Result<(), OpenError> {
+    fn check_header(
+        &self,
+        bytes: &[u8],
+        number: u64,
+        path: &Path,
+        is_newest: bool,
+    ) -> Result<(), OpenError> {
         match file_header::decode(WAL, bytes) {
+            Ok(found) if found != number => Err(of_another_number(path)),
             Ok(_) => Ok(()),
             Err(fault @ HeaderFault::Newer { .. }) => Err(fault.into_open_error(path)),
             // A crash while the file was made: nothing was ever in it.

@@ -1,6 +1,8 @@
 //! The contract, run in full by every engine of this crate.
 
 mod damage_check;
+mod damage_files;
+mod damage_flipped;
 mod damage_store;
 mod damage_torn;
 mod disk;
@@ -17,6 +19,8 @@ fn main() {
         lasting::trials(),
         disk::trials(),
         damage_torn::trials(),
+        damage_flipped::trials(),
+        damage_files::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
