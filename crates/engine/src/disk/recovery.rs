@@ -1,7 +1,7 @@
 //! Opening a store: the catalog first, then all that the write-ahead log has beyond it.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use prombus_proto::{Seq, Topic};
 
 use super::catalog::Catalog;
 use super::checkpoint::{SealedWal, TouchedTopic};
-use super::file_header::{self, HeaderFault, WAL};
+use super::file_header::{self, FileKind, HeaderFault, SEGMENT, SPARSE_INDEX, WAL};
 use super::ids::recent::RecentIds;
 use super::ids::run::IdRun;
 use super::ids::{IdPlace, time_ordered};
@@ -19,6 +19,7 @@ use super::journal::JournalStart;
 use super::keyed::KeyedRuns;
 use super::keyed::run::StateRun;
 use super::layout::Layout;
+use super::open_files::read_header;
 use super::options::DiskOptions;
 use super::shared::Shared;
 use super::view::View;
@@ -46,7 +47,7 @@ pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
     let shared = Shared::new(layout, options.clone(), view);
     incidents.into_iter().for_each(|incident| shared.report(incident));
     open_runs(&shared, &catalog)?;
-    check_segments(&shared, &catalog);
+    check_segments(&shared, &catalog)?;
     let mut recovery = Recovery {
         next_frame: catalog.next_frame,
         last_version: catalog.last_version,
@@ -140,12 +141,13 @@ fn open_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Reports segments that are not there or cut off; what of them can be read is read.
-fn check_segments(shared: &Shared, catalog: &Catalog) {
+/// Reports segments that are not there or cut off; what of them can be read is read. Refuses those
+/// of a newer version, before anything is appended to them.
+fn check_segments(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
     for (topic, row) in &catalog.topics {
         for segment in row.segments.iter().filter(|segment| segment.last >= row.first) {
             let file = shared.layout.segment(topic, segment.first);
-            let found = fs::metadata(&file).map_or(0, |metadata| metadata.len());
+            let found = length_of(shared, &file, SEGMENT)?;
             if found < segment.end {
                 shared.report(Incident::DamagedEvents {
                     topic: topic.clone(),
@@ -155,8 +157,29 @@ fn check_segments(shared: &Shared, catalog: &Catalog) {
                     detail: format!("{found} bytes of {} are left", segment.end),
                 });
             }
+            if segment.index_entries > 0 {
+                let file = shared.layout.sparse_index(topic, segment.first);
+                if length_of(shared, &file, SPARSE_INDEX)? == 0 {
+                    shared.report_rebuilt(&file, "missing");
+                }
+            }
         }
     }
+    Ok(())
+}
+
+/// How long a file is, which should be of `kind`; one that is not there has no length.
+fn length_of(shared: &Shared, path: &Path, kind: FileKind) -> Result<u64, OpenError> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        file => file.map_err(failed(path))?,
+    };
+    match read_header(&file, kind).map_err(failed(path))? {
+        Err(fault @ HeaderFault::Newer { .. }) => return Err(fault.into_open_error(path)),
+        Err(HeaderFault::Damaged(detail)) => shared.report_rebuilt(path, detail),
+        Ok(_) => {}
+    }
+    Ok(file.metadata().map_err(failed(path))?.len())
 }
 
 /// The log files that have to be read, oldest first. Those that were moved before are removed.
