@@ -379,7 +379,7 @@ impl<'a> SegmentReader<'a> {
 }
 
 /// `bytes` bytes at `offset`; of a file that was cut off, what is left.
-fn read_what_is_there(file: &File, offset: u64, bytes: usize) -> io::Result<Bytes> {
+pub(super) fn read_what_is_there(file: &File, offset: u64, bytes: usize) -> io::Result<Bytes> {
     let mut buffer = vec![0; bytes];
     let mut got = 0;
     while got < bytes {
