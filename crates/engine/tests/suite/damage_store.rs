@@ -285,7 +285,7 @@ async fn settle(folder: &Path) {
     loop {
         tokio::time::sleep(Duration::from_millis(150)).await;
         let now = look();
-        if now == seen && files_of(folder, Kind::Wal).len() == 1 {
+        if now == seen && files_of(folder, Kind::Wal).len() <= 1 {
             return;
         }
         seen = now;

@@ -3,6 +3,7 @@
 mod damage_check;
 mod damage_files;
 mod damage_flipped;
+mod damage_storage;
 mod damage_store;
 mod damage_torn;
 mod disk;
@@ -21,6 +22,7 @@ fn main() {
         damage_torn::trials(),
         damage_flipped::trials(),
         damage_files::trials(),
+        damage_storage::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
