@@ -217,6 +217,11 @@ impl IdRun {
         })
     }
 
+    /// Whether something in it cannot be read back.
+    pub(in crate::disk) fn is_damaged(&self) -> bool {
+        self.iter().any(|place| place.is_err())
+    }
+
     /// About how many entries it has.
     pub(in crate::disk) const fn planned_entries(&self) -> u64 {
         self.info.home_pages * ENTRIES_PLANNED_PER_PAGE
