@@ -33,21 +33,24 @@ pub(crate) fn trial<F: Future<Output = Checked<()>>>(
     name: &str,
     run: impl FnOnce() -> F + Send + 'static,
 ) -> Trial {
-    Trial::test(format!("damage::{name}"), move || {
-        record_panics();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("damage-engine")
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        let result = runtime.block_on(run());
-        // A case that hangs must not hang its end as well.
-        runtime.shutdown_background();
-        result.map_err(Failed::from)?;
-        let panics = PANICS.lock().expect("nobody panics here").clone();
-        if panics.is_empty() { Ok(()) } else { Err(panics.join("\n").into()) }
-    })
+    Trial::test(format!("damage::{name}"), move || run_checked(run).map_err(Failed::from))
+}
+
+/// Runs to the end, and fails where a thread of an engine panicked meanwhile.
+pub(crate) fn run_checked<F: Future<Output = Checked<()>>>(run: impl FnOnce() -> F) -> Checked<()> {
+    record_panics();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("damage-engine")
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let result = runtime.block_on(run());
+    // A case that hangs must not hang its end as well.
+    runtime.shutdown_background();
+    result?;
+    let panics = PANICS.lock().expect("nobody panics here").clone();
+    ensure(panics.is_empty(), || panics.join("\n"))
 }
 
 fn record_panics() {

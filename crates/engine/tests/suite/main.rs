@@ -1,6 +1,7 @@
 //! The contract, run in full by every engine of this crate.
 
 mod damage_check;
+mod damage_file_limit;
 mod damage_files;
 mod damage_flipped;
 mod damage_storage;
@@ -11,9 +12,14 @@ mod faulty;
 mod lasting;
 mod memory;
 
+use std::process::ExitCode;
+
 use libtest_mimic::Arguments;
 
-fn main() {
+fn main() -> ExitCode {
+    if let Some(code) = damage_file_limit::run_as_child() {
+        return code;
+    }
     let trials = [
         memory::trials(),
         faulty::trials(),
@@ -23,7 +29,8 @@ fn main() {
         damage_flipped::trials(),
         damage_files::trials(),
         damage_storage::trials(),
+        damage_file_limit::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
