@@ -156,7 +156,7 @@ impl Checkpointer {
             let mut rest = &pieces[..];
             while let Some(span) = next_span(&mut rest)? {
                 for piece in span.pieces.iter().filter(|piece| piece.last() >= touched.first) {
-                    if let Some(lost) = writer.append(piece, &span.bytes_of(piece))? {
+                    for lost in writer.append(piece, &span.bytes_of(piece))? {
                         damaged = true;
                         shared.report(Incident::DamagedEvents {
                             topic: topic.clone(),

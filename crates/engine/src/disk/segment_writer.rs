@@ -12,7 +12,7 @@ use super::layout::Layout;
 use super::open_files::read_header;
 use super::options::DiskOptions;
 use super::reading::read_what_is_there;
-use super::record::{self, RecordSeed};
+use super::record::{self, RecordFault, RecordSeed};
 use super::record_walk::{RecordRange, RecordWalk, Walked};
 use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
 use super::topic_view::{Segment, WalPiece};
@@ -66,12 +66,19 @@ impl<'a> SegmentWriter<'a> {
         &mut self,
         piece: &WalPiece,
         bytes: &[u8],
-    ) -> io::Result<Option<DamagedPiece>> {
+    ) -> io::Result<Vec<DamagedPiece>> {
+        let mut damaged = Vec::new();
         let mut at = 0;
         let mut expected = piece.first;
         while expected <= piece.last() {
-            let Ok(found) = record::decode(self.seed, &bytes[at..]) else {
-                return Ok(Some(DamagedPiece { first: expected, last: piece.last() }));
+            let found = match record::decode(self.seed, &bytes[at..]) {
+                Ok(found) => found,
+                Err(fault) => {
+                    let (first, next) = (expected, behind(self.seed, bytes, at, expected, fault));
+                    (at, expected) = next.unwrap_or((bytes.len(), piece.last().next()));
+                    damaged.push(DamagedPiece { first, last: expected.previous() });
+                    continue;
+                }
             };
             let length = found.total_bytes();
             if self.segments.last().is_none_or(|segment| segment.last < found.seq) {
@@ -80,7 +87,7 @@ impl<'a> SegmentWriter<'a> {
             at += length;
             expected = expected.next();
         }
-        Ok(None)
+        Ok(damaged)
     }
 
     fn append_record(&mut self, seq: Seq, ts: Timestamp, bytes: &[u8]) -> io::Result<()> {
@@ -215,4 +222,17 @@ impl<'a> SegmentWriter<'a> {
         }
         Ok(())
     }
+}
+
+/// Where to go on behind a damaged record, if its length is right: the next record follows there.
+fn behind(
+    seed: RecordSeed,
+    bytes: &[u8],
+    at: usize,
+    damaged: Seq,
+    fault: RecordFault,
+) -> Option<(usize, Seq)> {
+    let RecordFault::Damaged { believed_bytes: Some(length) } = fault else { return None };
+    let next = record::decode(seed, bytes.get(at + length..)?).ok()?;
+    (next.seq == damaged.next()).then_some((at + length, next.seq))
 }
