@@ -24,7 +24,7 @@ pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Checked
 }
 
 /// Longer than any case takes, by far.
-const HANGS_AFTER: Duration = Duration::from_secs(60);
+const HANGS_AFTER: Duration = Duration::from_secs(20);
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 

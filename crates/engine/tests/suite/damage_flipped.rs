@@ -19,16 +19,16 @@ const MOST_LOST_OF_A_BATCH: usize = 3 * 600;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("flipped::log", || each_place(Kind::Wal, ONE_LOG_FILE, 14, 700)),
-        trial("flipped::log_behind_many_files", || each_place(Kind::Wal, MANY_FILES, 60, 100)),
+        trial("flipped::log", || each_place(Kind::Wal, ONE_LOG_FILE, 14, 350)),
+        trial("flipped::log_behind_many_files", || each_place(Kind::Wal, MANY_FILES, 60, 60)),
         trial("flipped::logs_before_any_checkpoint", logs_before_any_checkpoint),
-        trial("flipped::segment", || each_place(Kind::Segment, MANY_FILES, 90, 400)),
+        trial("flipped::segment", || each_place(Kind::Segment, MANY_FILES, 70, 250)),
         trial("flipped::newest_segment", newest_segment),
-        trial("flipped::sparse_index", || each_place(Kind::SparseIndex, MANY_FILES, 90, 300)),
-        trial("flipped::ids", || each_place(Kind::Ids, MANY_FILES, 60, 300)),
-        trial("flipped::state", || each_place(Kind::State, MANY_FILES, 60, 400)),
-        trial("flipped::catalog", || each_place(Kind::Catalog, MANY_FILES, 30, 300)),
-        trial("flipped::catalog_mirror", || each_place(Kind::CatalogMirror, MANY_FILES, 30, 300)),
+        trial("flipped::sparse_index", || each_place(Kind::SparseIndex, MANY_FILES, 70, 150)),
+        trial("flipped::ids", || each_place(Kind::Ids, MANY_FILES, 50, 150)),
+        trial("flipped::state", || each_place(Kind::State, MANY_FILES, 50, 200)),
+        trial("flipped::catalog", || each_place(Kind::Catalog, MANY_FILES, 30, 150)),
+        trial("flipped::catalog_mirror", || each_place(Kind::CatalogMirror, MANY_FILES, 30, 100)),
         trial("flipped::lock", noise_in_the_lock),
         trial("flipped::both_ends_of_a_batch", both_ends_of_a_batch),
         trial("flipped::both_ends_of_the_last_batch_of_a_log_file", both_ends_of_the_last_batch),
@@ -90,7 +90,7 @@ async fn newest_segment() -> Checked<()> {
         // The length of every record, and some bytes besides.
         let bytes = fs::read(segment).expect("a segment");
         let mut record = 32;
-        for offset in offsets.step_by(23) {
+        for offset in offsets.step_by(41) {
             while offset >= record {
                 let length =
                     u32::from_le_bytes(bytes[record + 4..record + 8].try_into().expect("four"));
@@ -108,7 +108,7 @@ async fn logs_before_any_checkpoint() -> Checked<()> {
     let store = Killed::before_any_checkpoint(MANY_FILES, 20).await;
     let files = store.files(Kind::Wal);
     ensure(files.len() > 4, || format!("only {} log files", files.len()))?;
-    for place in places(&files, 500) {
+    for place in places(&files, 250) {
         ensure(flip(&store, Kind::Wal, &place).await?, || format!("{place:?} was not noticed"))?;
     }
     Ok(())

@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("torn::noise_instead_of_the_last_batch", noise),
         trial("torn::zeros_within_the_last_batch", zeros),
         trial("torn::noise_behind_the_last_batch", noise_behind),
+        trial("torn::head_of_a_huge_batch", head_of_a_huge_batch),
         trial("torn::torn_again_and_again", torn_again_and_again),
     ]
 }
@@ -167,6 +168,24 @@ async fn noise_behind() -> Checked<()> {
         let mut bytes = last.wal[..last.batch.end].to_vec();
         bytes.extend(noise_of(length).map(|byte| byte | 1).take(length));
         last.is_torn_in(&format!("{length} bytes of noise"), &bytes).await?;
+    }
+    Ok(())
+}
+
+/// A sound head of a batch that would be gigabytes long, and nothing behind it.
+async fn head_of_a_huge_batch() -> Checked<()> {
+    let last = Last::of(ONE_LOG_FILE, 3).await;
+    for state_bytes in [u32::MAX, 1 << 31, 1 << 20] {
+        let mut bytes = last.wal[..last.batch.start].to_vec();
+        let mut head = last.wal[last.batch.start..][..44].to_vec();
+        head[4..8].copy_from_slice(&48u32.to_le_bytes());
+        head[8..12].copy_from_slice(&state_bytes.to_le_bytes());
+        head[12..16].copy_from_slice(&state_bytes.to_le_bytes());
+        head[36..44].fill(0);
+        let sum = crc32c::crc32c(&head);
+        bytes.extend(head);
+        bytes.extend(sum.to_le_bytes());
+        last.is_torn_in(&format!("{state_bytes} bytes claimed"), &bytes).await?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ mod damage_check;
 mod damage_file_limit;
 mod damage_files;
 mod damage_flipped;
+mod damage_misplaced;
 mod damage_storage;
 mod damage_store;
 mod damage_torn;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         damage_torn::trials(),
         damage_flipped::trials(),
         damage_files::trials(),
+        damage_misplaced::trials(),
         damage_storage::trials(),
         damage_file_limit::trials(),
     ];
