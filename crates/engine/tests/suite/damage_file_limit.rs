@@ -3,7 +3,7 @@
 //!
 //! The limit is one of a whole process, so each case runs in a child of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 use std::{env, fs};
@@ -72,7 +72,7 @@ fn limit(bytes: Option<u64>) {
     setrlimit(Resource::Fsize, Rlimit { current, maximum }).expect("a limit below the hard one");
 }
 
-async fn begin(sizes: Sizes, folder: &PathBuf) -> Checked<DiskEngine> {
+async fn begin(sizes: Sizes, folder: &Path) -> Checked<DiskEngine> {
     open(&sizes.options(folder)).await.map_err(|error| error.to_string())
 }
 

@@ -43,7 +43,7 @@ struct Place {
 
 /// At most about `count` places, evenly spread over `files`, and all of the first file's header.
 fn places(files: &[PathBuf], count: usize) -> Vec<Place> {
-    let lengths: Vec<_> = files.iter().map(|file| written_bytes(file)).collect();
+    let lengths: Vec<_> = files.iter().map(written_bytes).collect();
     let stride = (lengths.iter().sum::<usize>() / count).max(1);
     // An odd stride meets every place of whatever repeats.
     let stride = if stride > 1 { stride | 1 } else { 1 };
