@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, mpsc};
@@ -79,12 +79,14 @@ pub(super) struct Checkpointer {
     shared: Arc<Shared>,
     catalog: Catalog,
     tasks: Receiver<Task>,
+    /// The engine is being closed and the disk is full: all that is left stays in the log.
+    gave_up: bool,
 }
 
 impl Checkpointer {
     pub(super) fn new(shared: Arc<Shared>, catalog: Catalog) -> (mpsc::Sender<Task>, Self) {
         let (sender, tasks) = mpsc::channel();
-        (sender, Self { shared, catalog, tasks })
+        (sender, Self { shared, catalog, tasks, gave_up: false })
     }
 
     /// Runs until it is stopped or every sender is gone.
@@ -112,13 +114,21 @@ impl Checkpointer {
         }
     }
 
-    /// Tries `step` until it works. A full disk is waited out; anything worse poisons the engine,
-    /// and the log files stay for the restart.
+    /// Tries `step` until it works. A full disk is waited out, unless the engine is being closed;
+    /// anything worse poisons the engine. The log files then stay for the restart.
     fn until_done(&mut self, mut step: impl FnMut(&mut Self) -> io::Result<()>) {
-        while !matches!(self.shared.condition(), Condition::Poisoned(_)) {
+        let mut waited = false;
+        while !self.gave_up && !matches!(self.shared.condition(), Condition::Poisoned(_)) {
             match step(self) {
-                Ok(()) => return,
+                Ok(()) => {
+                    if waited {
+                        self.shared.set_condition(Condition::Healthy);
+                    }
+                    return;
+                }
                 Err(error) if means_full(&error) => {
+                    waited = true;
+                    self.gave_up = self.shared.closing.load(Ordering::SeqCst);
                     self.shared.set_condition(Condition::Full(error.to_string()));
                     self.shared.backlog.wake();
                     std::thread::sleep(RETRY);
@@ -157,7 +167,7 @@ impl Checkpointer {
             let mut rest = &pieces[..];
             while let Some(span) = next_span(&mut rest)? {
                 for piece in span.pieces.iter().filter(|piece| piece.last() >= touched.first) {
-                    if let Some(lost) = writer.append(piece, &span.bytes_of(piece))? {
+                    for lost in writer.append(piece, &span.bytes_of(piece))? {
                         damaged = true;
                         shared.report(Incident::DamagedEvents {
                             topic: topic.clone(),
@@ -176,6 +186,9 @@ impl Checkpointer {
         let dropped = drop_trimmed(&shared, &mut catalog, sealed.touched.keys());
         let ids = self.write_ids(&sealed.ids, &mut catalog)?;
         let state = self.write_state(number, &mut catalog)?;
+        if damaged {
+            self.keep_in_quarantine(&sealed.file.path)?;
+        }
         catalog.checkpoint += 1;
         catalog.moved_wal = number;
         catalog.next_frame = sealed.next_frame;
@@ -185,7 +198,7 @@ impl Checkpointer {
         sealed.file.set_moved();
         self.show(sealed, ids, state);
         self.remove_files(&dropped);
-        self.remove_wal(sealed, damaged)
+        self.remove_wal(sealed)
     }
 
     /// The pieces of `topic` in log file `number`, and its row in `catalog`.
@@ -271,15 +284,26 @@ impl Checkpointer {
         known.index.sealed.retain(|table| !Arc::ptr_eq(table, &sealed.ids));
     }
 
-    fn remove_wal(&self, sealed: &SealedWal, damaged: bool) -> io::Result<()> {
-        let path = &sealed.file.path;
-        if damaged {
-            let name = path.file_name().unwrap_or_default();
-            fs::rename(path, self.shared.layout.quarantine().join(name))?;
-            sync_folder(&self.shared.layout.quarantine())?;
-        } else {
-            ignore_missing(fs::remove_file(path))?;
+    /// Gives a damaged file a second name, durably, before anything removes the first: a start
+    /// after a crash removes log files that the catalog says were moved.
+    fn keep_in_quarantine(&self, path: &Path) -> io::Result<()> {
+        let quarantine = self.shared.layout.quarantine();
+        let kept = quarantine.join(path.file_name().unwrap_or_default());
+        match fs::hard_link(path, &kept) {
+            Ok(()) => {}
+            // Begun before and not finished.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            // Not every filesystem has second names.
+            Err(_) => {
+                fs::copy(path, &kept)?;
+                File::open(&kept)?.sync_all()?;
+            }
         }
+        sync_folder(&quarantine)
+    }
+
+    fn remove_wal(&self, sealed: &SealedWal) -> io::Result<()> {
+        ignore_missing(fs::remove_file(&sealed.file.path))?;
         sync_folder(&self.shared.layout.wal())
     }
 
@@ -420,6 +444,9 @@ impl Checkpointer {
         catalog.id_runs = runs.iter().map(|run| run.info).collect();
         self.replace_catalog(catalog)?;
         let old = std::mem::replace(&mut self.shared.ids_mut().index.runs, runs);
+        for damaged in old.iter().filter(|run| run.is_damaged()) {
+            ignore_missing(self.keep_in_quarantine(&damaged.path))?;
+        }
         self.remove_files(&old.iter().map(|run| run.path.clone()).collect::<Vec<_>>());
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! it to the readers and answers everybody. While a sync runs, the next group gathers by itself.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 use std::{io, mem, thread};
@@ -387,6 +388,7 @@ impl Journal {
 
     /// Moves everything into segments, so that the next start has nothing to do.
     fn close(&mut self) -> Result<(), CommitError> {
+        self.shared.closing.store(true, Ordering::SeqCst);
         self.check_condition()?;
         self.seal()?;
         let (done, wait) = oneshot::channel();

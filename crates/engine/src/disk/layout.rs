@@ -97,10 +97,11 @@ impl Layout {
     pub(super) fn numbered(folder: &Path, extension: &str) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            let stem = path.file_stem().and_then(|stem| stem.to_str());
-            if path.extension().is_some_and(|found| found == extension)
-                && let Some(number) = stem.and_then(|stem| stem.parse().ok())
+            let name = entry?.file_name();
+            let stem = Path::new(&name).file_stem().and_then(|stem| stem.to_str());
+            // Only names that this program gives: `1.wal` may be anybody's.
+            if let Some(number) = stem.and_then(|stem| stem.parse().ok())
+                && name == format!("{number:020}.{extension}").as_str()
             {
                 numbers.push(number);
             }

@@ -67,12 +67,7 @@ pub(super) fn check_header(
     kind: FileKind,
     tell: impl FnOnce(&'static str),
 ) -> io::Result<()> {
-    let mut header = [0; HEADER_BYTES];
-    let decoded = match file.read_exact_at(&mut header, 0) {
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
-        _ => file_header::decode(kind, &header),
-    };
-    match decoded {
+    match read_header(file, kind)? {
         Ok(_) => {}
         Err(HeaderFault::Damaged(detail)) => tell(detail),
         Err(newer @ HeaderFault::Newer { .. }) => {
@@ -81,6 +76,15 @@ pub(super) fn check_header(
         }
     }
     Ok(())
+}
+
+/// The number in the header of a file that should be of `kind`, or what is wrong with it.
+pub(super) fn read_header(file: &File, kind: FileKind) -> io::Result<Result<u64, HeaderFault>> {
+    let mut header = [0; HEADER_BYTES];
+    match file.read_exact_at(&mut header, 0) {
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+        _ => Ok(file_header::decode(kind, &header)),
+    }
 }
 
 #[cfg(test)]

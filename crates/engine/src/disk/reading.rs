@@ -95,6 +95,9 @@ pub(super) fn read(
                     {
                         continue;
                     }
+                    Err(Fault::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                        without_segment(shared, topic, &segment, &gathering)?
+                    }
                     other => other.map_err(|fault| {
                         fault.into_read_error(&shared.layout.segment(topic, segment.first))
                     })?,
@@ -103,7 +106,7 @@ pub(super) fn read(
             Ok(Source::Wal(pieces)) => {
                 gather_pieces(shared, topic, seed, &pieces, expected, &mut gathering)?
             }
-            Err(Missing { last }) => missing(topic, expected, last, &gathering)?,
+            Err(lost) => missing(shared, topic, &lost, &gathering)?,
         };
         expected = gathering.events.last().map_or(expected, |event| event.seq.next());
         if matches!(gathered, Gathered::Enough) || gathering.is_full() {
@@ -113,24 +116,26 @@ pub(super) fn read(
     Ok(Page { events: gathering.events })
 }
 
-/// Positions that are nowhere, up to `last`.
+/// Positions that are nowhere.
 struct Missing {
+    first: Seq,
     last: Seq,
 }
 
 fn source_of(view: &TopicView, expected: Seq, gathering: &Gathering) -> Result<Source, Missing> {
+    let missing = |last| Missing { first: view.first_missing_before(expected), last };
     if let Some(index) = view.segment_of(expected) {
         let segment = view.segments[index];
         if segment.first > expected {
-            return Err(Missing { last: segment.first.previous() });
+            return Err(missing(segment.first.previous()));
         }
         return Ok(Source::Segment(segment));
     }
     let Some(index) = view.piece_of(expected) else {
-        return Err(Missing { last: view.next.previous() });
+        return Err(missing(view.next.previous()));
     };
     if view.wal[index].first > expected {
-        return Err(Missing { last: view.wal[index].first.previous() });
+        return Err(missing(view.wal[index].first.previous()));
     }
     // As many pieces as the budget may need; a gap ends them.
     let mut pieces: Vec<WalPiece> = Vec::new();
@@ -151,21 +156,39 @@ fn source_of(view: &TopicView, expected: Seq, gathering: &Gathering) -> Result<S
 }
 
 fn missing(
+    shared: &Shared,
     topic: &Topic,
-    first: Seq,
-    last: Seq,
+    lost: &Missing,
     gathering: &Gathering,
 ) -> Result<Gathered, ReadError> {
     if !gathering.events.is_empty() {
         return Ok(Gathered::Enough);
     }
-    Err(Damaged::Events {
-        topic: topic.clone(),
-        first,
-        last,
-        detail: "they were lost from the write-ahead log, see the folder `quarantine`".to_owned(),
+    let file = shared.layout.quarantine();
+    let detail = format!("they were lost from the write-ahead log, see {}", file.display());
+    let (topic, first, last) = (topic.clone(), lost.first, lost.last);
+    let damaged = Damaged::Events { topic: topic.clone(), first, last, detail: detail.clone() };
+    shared.report(Incident::DamagedEvents { topic, first, last, file, detail });
+    Err(damaged.into())
+}
+
+/// The file of a segment is gone: all that it held is damaged.
+fn without_segment(
+    shared: &Shared,
+    topic: &Topic,
+    segment: &Segment,
+    gathering: &Gathering,
+) -> Result<Gathered, ReadError> {
+    if !gathering.events.is_empty() {
+        return Ok(Gathered::Enough);
     }
-    .into())
+    let trimmed_to = shared.view().topics.get(topic).map_or(Seq::FIRST, |view| view.first);
+    let file = shared.layout.segment(topic, segment.first);
+    let (topic, first, last) = (topic.clone(), segment.first.max(trimmed_to), segment.last);
+    let detail = format!("{} is missing", file.display());
+    let damaged = Damaged::Events { topic: topic.clone(), first, last, detail: detail.clone() };
+    shared.report(Incident::DamagedEvents { topic, first, last, file, detail });
+    Err(damaged.into())
 }
 
 fn has_moved(shared: &Shared, topic: &Topic, segment: &Segment) -> bool {
@@ -358,7 +381,7 @@ impl<'a> SegmentReader<'a> {
 }
 
 /// `bytes` bytes at `offset`; of a file that was cut off, what is left.
-fn read_what_is_there(file: &File, offset: u64, bytes: usize) -> io::Result<Bytes> {
+pub(super) fn read_what_is_there(file: &File, offset: u64, bytes: usize) -> io::Result<Bytes> {
     let mut buffer = vec![0; bytes];
     let mut got = 0;
     while got < bytes {
@@ -486,6 +509,8 @@ fn find_in_segments(shared: &Shared, topic: &Topic, id: u128) -> Result<Option<S
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound
                     && has_moved(shared, topic, &segment) => {}
+            // Reported when the store was opened; what nobody can read, may be stored again.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
                 let path = shared.layout.segment(topic, segment.first);
                 return Err(Fault::Io(error).into_read_error(&path));
@@ -579,7 +604,15 @@ fn seek_in_segments(
     let mut segment = *reaching;
     loop {
         if segment.latest_ts >= ts {
-            let reader = SegmentReader::open(shared, topic, seed, &segment)?;
+            let reader = match SegmentReader::open(shared, topic, seed, &segment) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound
+                        && !has_moved(shared, topic, &segment) =>
+                {
+                    return Ok(Some(segment.first.max(first)));
+                }
+                reader => reader?,
+            };
             // All before this entry is earlier; or it was trimmed, and counting starts there.
             let by_time = reader.last_entry_before(|entry| entry.latest_ts_before < ts);
             let by_first = reader.last_entry_before(|entry| entry.seq <= first);

@@ -117,6 +117,7 @@ impl<R: ReadAt> RecordWalk<R> {
     /// The record at `offset`, and `self.offset` moves behind it.
     fn record_at(&mut self, offset: u64) -> io::Result<Result<StoredEvent, RecordFault>> {
         let mut wanted = self.chunk_bytes;
+        let mut file_ends = false;
         loop {
             let skip =
                 offset.checked_sub(self.buffer_start).and_then(|skip| usize::try_from(skip).ok());
@@ -133,7 +134,8 @@ impl<R: ReadAt> RecordWalk<R> {
                     });
                 }
                 Err(RecordFault::CutOff { needed })
-                    if rest.len() < wanted.max(needed)
+                    if !file_ends
+                        && rest.len() < wanted.max(needed)
                         && (rest.len() as u64) < self.range.end.saturating_sub(offset) =>
                 {
                     wanted = wanted.max(needed);
@@ -147,6 +149,8 @@ impl<R: ReadAt> RecordWalk<R> {
                         Err(error) => return Err(error),
                     };
                     self.buffer_start = offset;
+                    // Of a file that was cut off, asking again gives no more.
+                    file_ends = self.buffer.len() < bytes;
                 }
                 Err(RecordFault::CutOff { .. }) => {
                     return Ok(Err(RecordFault::Damaged { believed_bytes: None }));

@@ -1,16 +1,17 @@
 //! Opening a store: the catalog first, then all that the write-ahead log has beyond it.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use prombus_proto::{Seq, Topic};
 
 use super::catalog::Catalog;
 use super::checkpoint::{SealedWal, TouchedTopic};
-use super::file_header::{self, HeaderFault, WAL};
+use super::file_header::{self, FileKind, HeaderFault, SEGMENT, SPARSE_INDEX, WAL};
 use super::ids::recent::RecentIds;
 use super::ids::run::IdRun;
 use super::ids::{IdPlace, IdSeed, Ordinal, time_ordered};
@@ -18,6 +19,7 @@ use super::journal::JournalStart;
 use super::keyed::KeyedRuns;
 use super::keyed::run::StateRun;
 use super::layout::Layout;
+use super::open_files::read_header;
 use super::options::DiskOptions;
 use super::shared::Shared;
 use super::view::View;
@@ -48,17 +50,22 @@ pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
     let shared = Shared::new(layout, options.clone(), view);
     incidents.into_iter().for_each(|incident| shared.report(incident));
     open_runs(&shared, &catalog)?;
-    check_segments(&shared, &catalog);
+    check_segments(&shared, &catalog)?;
     let mut recovery = Recovery {
         next_frame: catalog.next_frame,
         last_version: catalog.last_version,
         shared: &shared,
         buffer: Vec::new(),
+        end: None,
     };
     let mut sealed = Vec::new();
     let numbers = wal_numbers(&shared, &catalog)?;
     for (index, number) in numbers.iter().enumerate() {
         let is_newest = index + 1 == numbers.len();
+        if index > 0 && numbers[index - 1] + 1 != *number {
+            // A missing file is reported; what it held is missed, too.
+            recovery.end = None;
+        }
         sealed.push(recovery.wal(*number, is_newest)?);
     }
     let start = JournalStart {
@@ -72,6 +79,12 @@ pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> OpenError + '_ {
     |source| OpenError::Io { path: path.to_owned(), source }
+}
+
+/// A sound file, but another one than its name says: whatever it tells is about something else.
+fn of_another_number(path: &Path) -> OpenError {
+    let detail = "its header belongs to a file of another number".to_owned();
+    OpenError::Damaged { path: path.to_owned(), detail }
 }
 
 fn make_empty(layout: &Layout) -> Result<Catalog, OpenError> {
@@ -100,6 +113,7 @@ fn open_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
         let path = shared.layout.state_run(info.number);
         let run = StateRun::open(path.clone(), *info).map_err(failed(&path))?;
         match run.check_header() {
+            Ok(number) if number != info.number => return Err(of_another_number(&path)),
             Ok(_) => {}
             Err(fault @ HeaderFault::Newer { .. }) => return Err(fault.into_open_error(&path)),
             Err(HeaderFault::Damaged(detail)) => shared.report_rebuilt(&path, detail),
@@ -109,28 +123,35 @@ fn open_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
     shared.set_keyed(state);
     for info in &catalog.id_runs {
         let path = shared.layout.id_run(info.number);
-        let usable = match IdRun::open(path.clone(), *info) {
-            Ok(run) => match run.check_header() {
-                Err(fault @ HeaderFault::Newer { .. }) => return Err(fault.into_open_error(&path)),
-                Err(HeaderFault::Damaged(detail)) => {
-                    shared.report_rebuilt(&path, detail);
-                    Some(run)
-                }
-                Ok(_) => Some(run),
-            },
-            Err(error) => return Err(failed(&path)(error)),
+        let mut run = match IdRun::open(path.clone(), *info) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                shared.ids_wanted.store(true, Ordering::SeqCst);
+                shared.report_rebuilt(&path, "missing");
+                IdRun::missing(path, *info)
+            }
+            run => run.map_err(failed(&path))?,
         };
-        shared.ids_mut().index.runs.extend(usable.map(Arc::new));
+        match run.check_header() {
+            Err(fault @ HeaderFault::Newer { .. }) => {
+                return Err(fault.into_open_error(&run.path));
+            }
+            Err(HeaderFault::Damaged(detail)) => {
+                shared.report_rebuilt(&run.path, detail);
+            }
+            Ok(()) => {}
+        }
+        shared.ids_mut().index.runs.push(Arc::new(run));
     }
     Ok(())
 }
 
-/// Reports segments that are not there or cut off; what of them can be read is read.
-fn check_segments(shared: &Shared, catalog: &Catalog) {
+/// Reports segments that are not there or cut off; what of them can be read is read. Refuses those
+/// of a newer version, before anything is appended to them.
+fn check_segments(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
     for (topic, row) in &catalog.topics {
         for segment in row.segments.iter().filter(|segment| segment.last >= row.first) {
             let file = shared.layout.segment(topic, segment.first);
-            let found = fs::metadata(&file).map_or(0, |metadata| metadata.len());
+            let found = length_of(shared, &file, SEGMENT)?;
             if found < segment.end {
                 shared.report(Incident::DamagedEvents {
                     topic: topic.clone(),
@@ -140,8 +161,29 @@ fn check_segments(shared: &Shared, catalog: &Catalog) {
                     detail: format!("{found} bytes of {} are left", segment.end),
                 });
             }
+            if segment.index_entries > 0 {
+                let file = shared.layout.sparse_index(topic, segment.first);
+                if length_of(shared, &file, SPARSE_INDEX)? == 0 {
+                    shared.report_rebuilt(&file, "missing");
+                }
+            }
         }
     }
+    Ok(())
+}
+
+/// How long a file is, which should be of `kind`; one that is not there has no length.
+fn length_of(shared: &Shared, path: &Path, kind: FileKind) -> Result<u64, OpenError> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        file => file.map_err(failed(path))?,
+    };
+    match read_header(&file, kind).map_err(failed(path))? {
+        Err(fault @ HeaderFault::Newer { .. }) => return Err(fault.into_open_error(path)),
+        Err(HeaderFault::Damaged(detail)) => shared.report_rebuilt(path, detail),
+        Ok(_) => {}
+    }
+    Ok(file.metadata().map_err(failed(path))?.len())
 }
 
 /// The log files that have to be read, oldest first. Those that were moved before are removed.
@@ -170,6 +212,9 @@ struct Recovery<'a> {
     last_version: u64,
     /// One file's bytes; kept from file to file.
     buffer: Vec<u8>,
+    /// Where the last file ended, as long as nothing damaged explains why a frame is missing
+    /// behind that.
+    end: Option<(PathBuf, u64)>,
 }
 
 impl Recovery<'_> {
@@ -182,7 +227,7 @@ impl Recovery<'_> {
         let mut buffer = std::mem::take(&mut self.buffer);
         file.read_all(&mut buffer).map_err(failed(&path))?;
         let mut found = FoundInWal::default();
-        self.check_header(&buffer, &path, is_newest)?;
+        self.check_header(&buffer, number, &path, is_newest)?;
         self.scan(&file, &buffer, is_newest, &mut found)?;
         self.buffer = buffer;
         // What the last process only handed to the operating system is acknowledged from now on.
@@ -212,8 +257,15 @@ impl Recovery<'_> {
         Ok(sealed)
     }
 
-    fn check_header(&self, bytes: &[u8], path: &Path, is_newest: bool) -> Result<(), OpenError> {
+    fn check_header(
+        &self,
+        bytes: &[u8],
+        number: u64,
+        path: &Path,
+        is_newest: bool,
+    ) -> Result<(), OpenError> {
         match file_header::decode(WAL, bytes) {
+            Ok(found) if found != number => Err(of_another_number(path)),
             Ok(_) => Ok(()),
             Err(fault @ HeaderFault::Newer { .. }) => Err(fault.into_open_error(path)),
             // A crash while the file was made: nothing was ever in it.
@@ -232,11 +284,13 @@ impl Recovery<'_> {
         is_newest: bool,
         found: &mut FoundInWal,
     ) -> Result<(), OpenError> {
-        let mut scan = WalScan::new(bytes, WalFile::first_frame_offset(), self.next_frame);
+        let first = WalFile::first_frame_offset();
+        let mut scan = WalScan::new(bytes, first, self.next_frame, !is_newest);
         loop {
             match scan.next_step() {
                 Step::Frame(frame) => self.frame(file, frame, found),
                 Step::Damage { offset, bytes } => {
+                    self.end = None;
                     found.damaged = true;
                     let file = file.path.clone();
                     self.shared.report(Incident::DamagedLog { file, offset, bytes });
@@ -250,9 +304,13 @@ impl Recovery<'_> {
                     let length = bytes.len() as u64 - offset;
                     let file = file.path.clone();
                     self.shared.report(Incident::DamagedLog { file, offset, bytes: length });
+                    self.end = None;
                     return Ok(());
                 }
-                Step::End => return Ok(()),
+                Step::End => {
+                    self.end = Some((file.path.clone(), bytes.len() as u64));
+                    return Ok(());
+                }
             }
         }
     }
@@ -274,6 +332,11 @@ impl Recovery<'_> {
     }
 
     fn frame(&mut self, file: &Arc<WalFile>, frame: ScannedFrame, found: &mut FoundInWal) {
+        if let Some((file, offset)) =
+            self.end.take().filter(|_| frame.head.number > self.next_frame)
+        {
+            self.shared.report(Incident::DamagedLog { file, offset, bytes: 0 });
+        }
         self.next_frame = frame.head.number + 1;
         self.last_version = self.last_version.max(frame.head.last_version.0);
         self.report_damage(file, &frame, found);

@@ -10,9 +10,11 @@ use prombus_proto::{Seq, Timestamp, Topic};
 use super::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
 use super::ids::time_ordered;
 use super::layout::Layout;
-use super::open_files::check_header;
+use super::open_files::read_header;
 use super::options::DiskOptions;
-use super::record::{self, RecordSeed};
+use super::reading::read_what_is_there;
+use super::record::{self, RecordFault, RecordSeed};
+use super::record_walk::{RecordRange, RecordWalk, Walked};
 use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
 use super::topic_view::{Segment, WalPiece};
 
@@ -65,12 +67,19 @@ impl<'a> SegmentWriter<'a> {
         &mut self,
         piece: &WalPiece,
         bytes: &[u8],
-    ) -> io::Result<Option<DamagedPiece>> {
+    ) -> io::Result<Vec<DamagedPiece>> {
+        let mut damaged = Vec::new();
         let mut at = 0;
         let mut expected = piece.first;
         while expected <= piece.last() {
-            let Ok(found) = record::decode(self.seed, &bytes[at..]) else {
-                return Ok(Some(DamagedPiece { first: expected, last: piece.last() }));
+            let found = match record::decode(self.seed, &bytes[at..]) {
+                Ok(found) => found,
+                Err(fault) => {
+                    let (first, next) = (expected, behind(self.seed, bytes, at, expected, fault));
+                    (at, expected) = next.unwrap_or((bytes.len(), piece.last().next()));
+                    damaged.push(DamagedPiece { first, last: expected.previous() });
+                    continue;
+                }
             };
             let length = found.total_bytes();
             if self.segments.last().is_none_or(|segment| segment.last < found.seq) {
@@ -81,7 +90,7 @@ impl<'a> SegmentWriter<'a> {
             at += length;
             expected = expected.next();
         }
-        Ok(None)
+        Ok(damaged)
     }
 
     fn append_record(
@@ -137,18 +146,46 @@ impl<'a> SegmentWriter<'a> {
         Ok(())
     }
 
-    /// Whether the last segment can be appended to. A damaged one is left as it is.
+    /// Whether the last segment can be appended to: it is what it should be, and its end can be
+    /// read. Behind damage without an entry of the index in between, nobody would find new events.
+    /// A damaged one is left as it is.
     fn last_is_sound(&self) -> io::Result<bool> {
         let segment = self.segments.last().expect("there is one");
-        let path = self.layout.segment(self.topic, segment.first);
-        let file = match File::open(&path) {
+        let file = match File::open(self.layout.segment(self.topic, segment.first)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         };
-        let mut sound = file.metadata()?.len() >= segment.end;
-        check_header(&file, &path, SEGMENT, |_| sound = false)?;
-        Ok(sound)
+        let is_this_one = read_header(&file, SEGMENT)? == Ok(segment.first.0);
+        if !is_this_one || file.metadata()?.len() < segment.end {
+            return Ok(false);
+        }
+        let indexed = self.last_index_entry();
+        let range = RecordRange {
+            seed: self.seed,
+            start: indexed.map_or(HEADER_BYTES as u64, |entry| entry.offset),
+            end: segment.end,
+            first: indexed.map_or(segment.first, |entry| entry.seq),
+            last: segment.last,
+        };
+        let read_at = |offset, bytes| read_what_is_there(&file, offset, bytes);
+        let mut walk = RecordWalk::new(range, 16 << 10, read_at);
+        let mut ends_with = None;
+        while let Some(walked) = walk.next(|_| None)? {
+            ends_with = match walked {
+                Walked::Event(event) => Some(event.seq),
+                Walked::Damaged { .. } => None,
+            };
+        }
+        Ok(ends_with == Some(segment.last))
+    }
+
+    /// The last entry of the last segment's index, if there is one that can be read.
+    fn last_index_entry(&self) -> Option<IndexEntry> {
+        let segment = self.segments.last()?;
+        let last = segment.index_entries.checked_sub(1)?;
+        let index = File::open(self.layout.sparse_index(self.topic, segment.first)).ok()?;
+        sparse_index::entry(&index, last).ok()
     }
 
     fn open_last(&mut self) -> io::Result<OpenSegment> {
@@ -168,16 +205,11 @@ impl<'a> SegmentWriter<'a> {
             file.write_all_at(&file_header::encode(SEGMENT, segment.first.0), 0)?;
         }
         self.dirty.push(path);
-        let indexed_to = match segment.index_entries.checked_sub(1) {
-            None => HEADER_BYTES as u64,
-            Some(last) => {
-                // A damaged index only means that the next entry comes later than it could.
-                let index = File::open(self.layout.sparse_index(self.topic, segment.first));
-                index
-                    .map_err(|error| error.to_string())
-                    .and_then(|index| sparse_index::entry(&index, last))
-                    .map_or(segment.end, |entry| entry.offset)
-            }
+        let indexed_to = match self.last_index_entry() {
+            Some(entry) => entry.offset,
+            None if segment.index_entries == 0 => HEADER_BYTES as u64,
+            // A damaged index only means that the next entry comes later than it could.
+            None => segment.end,
         };
         Ok(OpenSegment { file, records: Vec::new(), index: Vec::new(), indexed_to })
     }
@@ -206,4 +238,17 @@ impl<'a> SegmentWriter<'a> {
         }
         Ok(())
     }
+}
+
+/// Where to go on behind a damaged record, if its length is right: the next record follows there.
+fn behind(
+    seed: RecordSeed,
+    bytes: &[u8],
+    at: usize,
+    damaged: Seq,
+    fault: RecordFault,
+) -> Option<(usize, Seq)> {
+    let RecordFault::Damaged { believed_bytes: Some(length) } = fault else { return None };
+    let next = record::decode(seed, bytes.get(at + length..)?).ok()?;
+    (next.seq == damaged.next()).then_some((at + length, next.seq))
 }

@@ -28,6 +28,8 @@ pub(super) struct Shared {
     pub(super) backlog: Backlog,
     /// Set when a file of ids turned out damaged: the next checkpoint makes them anew.
     pub(super) ids_wanted: AtomicBool,
+    /// Set when the engine is being closed: nothing waits for the disk to have room any more.
+    pub(super) closing: AtomicBool,
     view: RwLock<View>,
     ids: RwLock<Ids>,
     keyed: RwLock<KeyedRuns>,
@@ -54,6 +56,7 @@ impl Shared {
             files: OpenFiles::new(options.open_files),
             backlog: Backlog::default(),
             ids_wanted: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
             layout,
             options,
             view: RwLock::new(view),

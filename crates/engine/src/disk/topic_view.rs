@@ -146,6 +146,15 @@ impl TopicView {
         (index < self.wal.len()).then_some(index)
     }
 
+    /// Where the row of positions that are nowhere begins, of which `seq` is one.
+    pub(super) fn first_missing_before(&self, seq: Seq) -> Seq {
+        let segments = &self.segments[..self.segment_of(seq).unwrap_or(self.segments.len())];
+        let pieces = self.piece_of(seq).unwrap_or(self.wal.len());
+        let in_segments = segments.last().map_or(Seq::ZERO, |segment| segment.last);
+        let in_wal = self.wal.range(..pieces).next_back().map_or(Seq::ZERO, WalPiece::last);
+        in_segments.max(in_wal).next().max(self.first)
+    }
+
     /// The first segment that has an event of `ts` or later.
     pub(super) fn segment_reaching(&self, ts: Timestamp) -> Option<usize> {
         let index = self.latest_ts_so_far.partition_point(|latest| *latest < ts);

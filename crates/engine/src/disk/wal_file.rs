@@ -1,6 +1,6 @@
 //! One file of the write-ahead log.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,20 @@ impl WalFile {
     /// The room is taken ahead: a sync then has no file length to write as well, and a full disk
     /// shows here rather than in the middle of a batch.
     pub(super) fn create(
+        layout: &Layout,
+        number: u64,
+        bytes: u64,
+        faults: Arc<StorageFaults>,
+    ) -> io::Result<Self> {
+        let made = Self::make(layout, number, bytes, faults);
+        if made.is_err() {
+            // Half a header must not look like damage later. What cannot be removed is made anew.
+            let _ = fs::remove_file(layout.wal_file(number));
+        }
+        made
+    }
+
+    fn make(
         layout: &Layout,
         number: u64,
         bytes: u64,

@@ -1,7 +1,9 @@
 //! Reading a file of the write-ahead log back after a restart.
 //!
 //! What a crash leaves is told from what decay does by what follows: behind an unfinished batch
-//! there is nothing, behind a damaged one there are more.
+//! there is nothing, behind a damaged one there are more, in the same file or in a later one.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
@@ -16,6 +18,8 @@ pub(super) struct WalScan<'a> {
     offset: usize,
     /// The number that the next frame has to have at least.
     next_number: u64,
+    /// Whether a later file follows: all in this one was finished before that was begun.
+    is_finished: bool,
 }
 
 /// What comes next in a file.
@@ -75,9 +79,14 @@ pub(super) struct DamagedEvents {
 pub(super) const PIECE_BYTES: usize = 32 << 10;
 
 impl<'a> WalScan<'a> {
-    pub(super) fn new(bytes: &'a [u8], first_offset: u64, next_number: u64) -> Self {
+    pub(super) fn new(
+        bytes: &'a [u8],
+        first_offset: u64,
+        next_number: u64,
+        is_finished: bool,
+    ) -> Self {
         let offset = usize::try_from(first_offset).unwrap_or(usize::MAX).min(bytes.len());
-        Self { bytes, offset, next_number }
+        Self { bytes, offset, next_number, is_finished }
     }
 
     pub(super) fn next_step(&mut self) -> Step {
@@ -98,8 +107,8 @@ impl<'a> WalScan<'a> {
         // The head is damaged. Its repetition at the end, or the next frame, tells where to go on.
         match self.next_end_behind(start) {
             Some((End::Foot, end, head)) if end.checked_sub(size(&head)) == Some(start) => {
-                if let Some(frame) = self.frame(start, head)
-                    && self.finds_a_frame_behind(end)
+                if self.finds_a_frame_behind(end)
+                    && let Some(frame) = self.frame(start, head)
                 {
                     return self.step_over(frame, end);
                 }
@@ -112,7 +121,7 @@ impl<'a> WalScan<'a> {
     }
 
     fn step_over(&mut self, frame: ScannedFrame, end: usize) -> Step {
-        self.offset = end;
+        self.offset = end.min(self.bytes.len());
         self.next_number = frame.head.number + 1;
         Step::Frame(frame)
     }
@@ -135,8 +144,9 @@ impl<'a> WalScan<'a> {
 
     /// Whether a frame that was written later is behind `offset`: what lies before was finished.
     fn finds_a_frame_behind(&self, offset: usize) -> bool {
-        offset < self.bytes.len()
-            && (self.frame_head_at(offset).is_some() || self.next_end_behind(offset).is_some())
+        self.is_finished
+            || offset < self.bytes.len()
+                && (self.frame_head_at(offset).is_some() || self.next_end_behind(offset).is_some())
     }
 
     /// The next undamaged head or foot from `offset` on. A foot answers where its frame ends.
@@ -150,9 +160,18 @@ impl<'a> WalScan<'a> {
         })
     }
 
-    /// The frame that begins at `start`, or nothing where the file ends before it does.
+    /// The frame that begins at `start`. Where the file ends before it does, there is nothing, or
+    /// what is left of a frame that was finished once.
     fn frame(&self, start: usize, head: FrameHead) -> Option<ScannedFrame> {
-        let frame = self.bytes.get(start..start + size(&head))?;
+        let frame = match self.bytes.get(start..start + size(&head)) {
+            Some(frame) => Cow::Borrowed(frame),
+            None if self.is_finished => {
+                let mut left = self.bytes[start..].to_vec();
+                left.resize(size(&head), 0);
+                Cow::Owned(left)
+            }
+            None => return None,
+        };
         let ends = head.head_bytes();
         let intact = |at: usize| FrameHead::decode(&frame[at..]).is_some_and(|(_, h)| h == head);
         let lost_an_end = !intact(0) || !intact(frame.len() - ends);

@@ -6,17 +6,41 @@
 )]
 
 mod crash;
+mod damage_check;
+mod damage_file_limit;
+mod damage_files;
+mod damage_flipped;
+mod damage_misplaced;
+mod damage_storage;
+mod damage_store;
+mod damage_torn;
 mod disk;
 mod faulty;
 mod lasting;
 mod memory;
 
+use std::process::ExitCode;
+
 use libtest_mimic::Arguments;
 
-fn main() {
+fn main() -> ExitCode {
+    if let Some(code) = damage_file_limit::run_as_child() {
+        return code;
+    }
     crash::be_the_child_if_asked();
-    let trials =
-        [memory::trials(), faulty::trials(), lasting::trials(), disk::trials(), crash::trials()];
+    let trials = [
+        memory::trials(),
+        faulty::trials(),
+        lasting::trials(),
+        disk::trials(),
+        crash::trials(),
+        damage_torn::trials(),
+        damage_flipped::trials(),
+        damage_files::trials(),
+        damage_misplaced::trials(),
+        damage_storage::trials(),
+        damage_file_limit::trials(),
+    ];
     let trials = trials.into_iter().flatten().collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

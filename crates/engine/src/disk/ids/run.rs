@@ -19,7 +19,7 @@ use prombus_proto::Seq;
 use super::recent::IdKinds;
 use super::{IdHash, IdPlace, Ordinal};
 use crate::disk::checksum::checksum;
-use crate::disk::file_header::{self, HEADER_BYTES, ID_RUN};
+use crate::disk::file_header::{self, HEADER_BYTES, HeaderFault, ID_RUN};
 
 const PAGE_BYTES: usize = 4096;
 const PAGE_HEAD_BYTES: usize = 8;
@@ -33,7 +33,8 @@ const ENTRIES_PLANNED_PER_PAGE: u64 = ENTRIES_PER_PAGE as u64 * 4 / 5;
 pub(in crate::disk) struct IdRun {
     pub(in crate::disk) info: IdRunInfo,
     pub(in crate::disk) path: PathBuf,
-    file: File,
+    /// Nothing where it cannot tell about any id: it is missing, or another file is in its place.
+    file: Option<File>,
 }
 
 /// What is to know about a file of ids without reading it.
@@ -86,7 +87,11 @@ pub(in crate::disk) fn write_run(
     out.flush()?;
     drop(out);
     file.sync_data()?;
-    Ok(IdRun { info: IdRunInfo { number, level, home_pages, kinds }, path: path.to_owned(), file })
+    Ok(IdRun {
+        info: IdRunInfo { number, level, home_pages, kinds },
+        path: path.to_owned(),
+        file: Some(file),
+    })
 }
 
 struct PageWriter<'a, W: Write> {
@@ -125,16 +130,25 @@ fn page_checksum(number: u64, page: &[u8]) -> u32 {
 
 impl IdRun {
     pub(in crate::disk) fn open(path: PathBuf, info: IdRunInfo) -> io::Result<Self> {
-        Ok(Self { info, file: File::open(&path)?, path })
+        Ok(Self { info, file: Some(File::open(&path)?), path })
     }
 
-    /// What its file says it is.
-    pub(in crate::disk) fn check_header(&self) -> Result<u64, file_header::HeaderFault> {
+    /// A file that is not there: a look-up in it is damage, never an id that is not stored.
+    pub(in crate::disk) const fn missing(path: PathBuf, info: IdRunInfo) -> Self {
+        Self { info, path, file: None }
+    }
+
+    /// Whether its file is what the catalog says. Another one in its place is not used.
+    pub(in crate::disk) fn check_header(&mut self) -> Result<(), HeaderFault> {
+        let Some(file) = &self.file else { return Ok(()) };
         let mut header = [0; HEADER_BYTES];
-        self.file
-            .read_exact_at(&mut header, 0)
-            .map_err(|_| file_header::HeaderFault::Damaged("the header is cut off"))?;
-        file_header::decode(ID_RUN, &header)
+        file.read_exact_at(&mut header, 0)
+            .map_err(|_| HeaderFault::Damaged("the header is cut off"))?;
+        if file_header::decode(ID_RUN, &header)? != self.info.number {
+            self.file = None;
+            return Err(HeaderFault::Damaged("the header belongs to a file of another number"));
+        }
+        Ok(())
     }
 
     pub(in crate::disk) fn may_hold(&self, time: Option<u64>) -> bool {
@@ -168,9 +182,11 @@ impl IdRun {
     }
 
     fn page(&self, number: u64) -> Result<Page, String> {
+        let Some(file) = &self.file else {
+            return Err(format!("page {number}: the file is missing"));
+        };
         let mut bytes = [0; PAGE_BYTES];
-        self.file
-            .read_exact_at(&mut bytes, HEADER_BYTES as u64 + number * PAGE_BYTES as u64)
+        file.read_exact_at(&mut bytes, HEADER_BYTES as u64 + number * PAGE_BYTES as u64)
             .map_err(|error| format!("page {number}: {error}"))?;
         let mut fields = &bytes[..];
         let sum = fields.get_u32_le();
@@ -192,12 +208,18 @@ impl IdRun {
 
     /// All entries, in order.
     pub(in crate::disk) fn iter(&self) -> impl Iterator<Item = io::Result<IdPlace>> + '_ {
-        let bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
+        let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
+        let bytes = metadata.map_or(0, |metadata| metadata.len());
         let pages = bytes.saturating_sub(HEADER_BYTES as u64) / PAGE_BYTES as u64;
         (0..pages.max(self.info.home_pages)).flat_map(|number| match self.page(number) {
             Ok(page) => page.entries.into_iter().map(Ok).collect::<Vec<_>>(),
             Err(detail) => vec![Err(io::Error::new(io::ErrorKind::InvalidData, detail))],
         })
+    }
+
+    /// Whether something in it cannot be read back.
+    pub(in crate::disk) fn is_damaged(&self) -> bool {
+        self.iter().any(|place| place.is_err())
     }
 
     /// About how many entries it has.

@@ -1,0 +1,402 @@
+//! Whole files that are gone, cut off, strange or in the wrong place.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use libtest_mimic::Trial;
+use prombus_engine::{DiskEngine, Engine, Incident, OpenError, ReadBudget};
+use prombus_proto::{Seq, Topic};
+
+use crate::damage_check::{
+    Checked, Findings, commit_again, ensure, in_time, open, read_back, reopen, trial,
+};
+use crate::damage_store::{
+    Copy, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Written, files_in, frames_of, topic,
+};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("files::segment_deleted", segment_deleted),
+        trial("files::segment_cut_short", segment_cut_short),
+        trial("files::segment_of_another_topic", segment_of_another_topic),
+        trial("files::segments_of_one_topic_swapped", segments_of_one_topic_swapped),
+        trial("files::what_repeats_others_deleted", what_repeats_others_deleted),
+        trial("files::what_repeats_others_emptied", what_repeats_others_emptied),
+        trial("files::both_catalogs_deleted", both_catalogs_deleted),
+        trial("files::state_deleted", state_deleted),
+        trial("files::log_file_deleted", log_file_deleted),
+        trial("files::log_file_cut_short", log_file_cut_short),
+        trial("files::log_file_empty_or_zeros", log_file_empty_or_zeros),
+        trial("files::log_file_of_another_store", log_file_of_another_store),
+        trial("files::newer_version_is_refused_by_name", newer_version),
+        trial("files::strays_are_left_alone", strays),
+        trial("files::one_process_at_a_time", one_process_at_a_time),
+    ]
+}
+
+/// Which events a segment holds, by its name and that of the next.
+fn events_of(store: &Killed, segment: &Path) -> (Topic, Vec<Seq>) {
+    let folder = segment.parent().expect("a topic's folder");
+    let name = topic(&folder.file_name().expect("a name").to_string_lossy());
+    let first = |path: &Path| -> u64 {
+        path.file_stem().expect("a name").to_string_lossy().parse().expect("a position")
+    };
+    let segments = files_in(folder).into_iter().filter(|f| f.extension() == segment.extension());
+    let firsts: Vec<_> = segments.map(|segment| first(&segment)).collect();
+    let end = firsts.into_iter().find(|other| *other > first(segment));
+    let end = end.unwrap_or_else(|| in_segments(store, &name) + 1);
+    (name, (first(segment)..end).map(Seq).collect())
+}
+
+/// How many events of a topic have left the log: a store that lost its log has only these.
+fn in_segments(store: &Killed, topic: &Topic) -> u64 {
+    let copy = store.copy();
+    copy.files(Kind::Wal).iter().for_each(|wal| fs::remove_file(wal).expect("removed"));
+    let engine = DiskEngine::open(&copy.options()).expect("it opens");
+    let view = futures_free(engine.bounds(topic));
+    view.last().0
+}
+
+/// What an engine answers without waiting.
+fn futures_free<T, E: std::fmt::Debug>(
+    future: impl std::future::Future<Output = Result<T, E>>,
+) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(result) => result.expect("no error"),
+        std::task::Poll::Pending => panic!("bounds are at hand"),
+    }
+}
+
+/// Opens the damaged copy, reads it back, goes on with it, and answers what was found. What was
+/// lost stays lost and named after a restart, and nothing more.
+async fn live_on(copy: &Copy, written: &Written) -> Checked<Findings> {
+    let engine = open(&copy.options()).await.map_err(|error| error.to_string())?;
+    let mut written = written.clone();
+    let findings = read_back(&engine, &written).await?;
+    commit_again(&engine, &mut written, &findings).await?;
+    let engine = reopen(engine, &copy.options()).await?;
+    if !findings.lost_state {
+        let again = read_back(&engine, &written).await?;
+        ensure(again.lost == findings.lost, || {
+            format!("{:?}, then {:?}", findings.lost, again.lost)
+        })?;
+    }
+    engine.close().await.map_err(|error| error.to_string())?;
+    Ok(findings)
+}
+
+fn lost_exactly(findings: &Findings, topic: &Topic, lost: &[Seq]) -> Checked<()> {
+    let expected = BTreeMap::from([(topic.clone(), lost.to_vec())]);
+    ensure(findings.lost == expected && !findings.lost_state, || {
+        format!("lost {:?} instead of {lost:?}", findings.lost)
+    })
+}
+
+async fn segment_deleted() -> Checked<()> {
+    let store = Killed::after(MANY_FILES, 90).await;
+    let segments = store.files(Kind::Segment);
+    ensure(segments.len() > 5, || format!("only {} segments", segments.len()))?;
+    for segment in &segments {
+        let copy = store.copy();
+        fs::remove_file(copy.place_of(&store, segment)).expect("deleted");
+        let (topic, held) = events_of(&store, segment);
+        let case = format!("{topic} without {held:?}");
+        let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+        lost_exactly(&findings, &topic, &held)?;
+    }
+    Ok(())
+}
+
+async fn segment_cut_short() -> Checked<()> {
+    let store = Killed::after(MANY_FILES, 90).await;
+    for segment in store.files(Kind::Segment) {
+        let whole = fs::read(&segment).expect("a segment").len();
+        let (topic, held) = events_of(&store, &segment);
+        for left in [0, 7, 32, 33, whole / 2, whole - 1] {
+            let copy = store.copy();
+            let file = fs::File::options().write(true).open(copy.place_of(&store, &segment));
+            file.and_then(|file| file.set_len(left as u64)).expect("cut");
+            let case = format!("{topic}, {left} of {whole} bytes");
+            let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+            let lost = findings.lost.get(&topic).cloned().unwrap_or_default();
+            ensure(findings.lost.len() == 1 && held.ends_with(&lost), || {
+                format!("{case}: {held:?} lost {:?}", findings.lost)
+            })?;
+            let most = whole - left + 600;
+            ensure(findings.lost_bytes(&store.written) <= most, || format!("{case}: {lost:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+async fn segment_of_another_topic() -> Checked<()> {
+    let store = Killed::after(MANY_FILES, 90).await;
+    let segments = store.files(Kind::Segment);
+    for (segment, other) in segments.iter().zip(segments.iter().rev()) {
+        let (topic, held) = events_of(&store, segment);
+        if events_of(&store, other).0 != topic {
+            let copy = store.copy();
+            fs::copy(other, copy.place_of(&store, segment)).expect("replaced");
+            let findings = in_time("another topic", live_on(&copy, &store.written)).await?;
+            lost_exactly(&findings, &topic, &held)?;
+        }
+    }
+    Ok(())
+}
+
+async fn segments_of_one_topic_swapped() -> Checked<()> {
+    let store = Killed::after(MANY_FILES, 90).await;
+    let segments = store.files(Kind::Segment);
+    let pair: Vec<_> =
+        segments.iter().filter(|file| file.parent() == segments[0].parent()).collect();
+    let [first, second, ..] = &pair[..] else { return Err("only one segment".to_owned()) };
+    let copy = store.copy();
+    fs::copy(first, copy.place_of(&store, second)).expect("replaced");
+    fs::copy(second, copy.place_of(&store, first)).expect("replaced");
+    let findings = in_time("swapped", live_on(&copy, &store.written)).await?;
+    let (topic, mut held) = events_of(&store, first);
+    held.extend(events_of(&store, second).1);
+    lost_exactly(&findings, &topic, &held)
+}
+
+/// Indexes, ids and one of the two catalogs: others tell the same.
+const REPEATING: [Kind; 4] = [Kind::SparseIndex, Kind::Ids, Kind::Catalog, Kind::CatalogMirror];
+
+async fn what_repeats_others_deleted() -> Checked<()> {
+    without_what_repeats_others(|file| fs::remove_file(file).expect("deleted")).await
+}
+
+async fn what_repeats_others_emptied() -> Checked<()> {
+    without_what_repeats_others(|file| fs::write(file, b"").expect("emptied")).await
+}
+
+async fn without_what_repeats_others(harm: impl Fn(&Path)) -> Checked<()> {
+    let store = Killed::after(MANY_FILES, 90).await;
+    for kind in REPEATING {
+        for file in store.files(kind) {
+            let copy = store.copy();
+            let damaged = copy.place_of(&store, &file);
+            harm(&damaged);
+            let case = format!("{kind:?} {}", file.display());
+            let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+            findings.nothing_lost().map_err(|detail| format!("{case}: {detail}"))?;
+            let named = |incident: &Incident| matches!(incident, Incident::Rebuilt { file, .. } if *file == damaged);
+            ensure(findings.incidents.iter().any(named), || {
+                format!("{case} is not named: {:?}", findings.incidents)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+async fn both_catalogs_deleted() -> Checked<()> {
+    let store = Killed::after(MANY_FILES, 10).await;
+    let copy = store.copy();
+    let catalog = copy.folder.path().join("catalog");
+    fs::remove_file(&catalog).expect("deleted");
+    fs::remove_file(copy.folder.path().join("catalog.mirror")).expect("deleted");
+    let files = files_in(copy.folder.path());
+    match open(&copy.options()).await {
+        Err(OpenError::Damaged { path, .. }) if path == catalog => {}
+        other => return Err(format!("{:?}", other.map(|_| "opened"))),
+    }
+    ensure(files_in(copy.folder.path()) == files, || "files were changed".to_owned())
+}
+
+/// Nothing else has the state: the store does not open without it, or says what it cannot read.
+async fn state_deleted() -> Checked<()> {
+    let store = Killed::after(MANY_FILES, 60).await;
+    for file in store.files(Kind::State) {
+        let copy = store.copy();
+        let deleted = copy.place_of(&store, &file);
+        fs::remove_file(&deleted).expect("deleted");
+        match open(&copy.options()).await {
+            Err(OpenError::Io { path, .. } | OpenError::Damaged { path, .. }) => {
+                ensure(path == deleted, || format!("{} is named", path.display()))?;
+            }
+            Err(error) => return Err(error.to_string()),
+            Ok(engine) => {
+                let findings = read_back(&engine, &store.written).await?;
+                ensure(findings.lost_state && findings.lost.is_empty(), || {
+                    format!("{findings:?}")
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn log_file_deleted() -> Checked<()> {
+    let store = Killed::before_any_checkpoint(MANY_FILES, 20).await;
+    let logs = store.files(Kind::Wal);
+    for log in &logs[..logs.len() - 1] {
+        let copy = store.copy();
+        let deleted = copy.place_of(&store, log);
+        fs::remove_file(&deleted).expect("deleted");
+        let findings = in_time("without a log file", live_on(&copy, &store.written)).await?;
+        let named = |incident: &Incident| matches!(incident, Incident::DamagedLog { file, .. } if *file == deleted);
+        ensure(findings.incidents.iter().any(named), || format!("{findings:?}"))?;
+        let batches = frames_of(&fs::read(log).expect("a log file")).len();
+        ensure((1..=batches * 9).contains(&findings.lost_events()), || format!("{findings:?}"))?;
+    }
+    Ok(())
+}
+
+/// In front of later files: every batch that is gone is missed, wherever the cut is.
+async fn log_file_cut_short() -> Checked<()> {
+    let store = Killed::before_any_checkpoint(MANY_FILES, 20).await;
+    let logs = store.files(Kind::Wal);
+    for (log, later) in logs.iter().zip(&logs[1..]) {
+        let bytes = fs::read(log).expect("a log file");
+        let batches = frames_of(&bytes);
+        let last = batches.last().expect("a batch").clone();
+        let boundaries = batches.iter().map(|batch| batch.start);
+        for left in
+            boundaries.chain([0, 20, last.start + 10, last.end - last.len() / 2, last.end - 1])
+        {
+            let copy = store.copy();
+            fs::write(copy.place_of(&store, log), &bytes[..left]).expect("cut");
+            let case = format!("{left} bytes of {} before {}", log.display(), later.display());
+            let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+            let tells = !findings.incidents.is_empty();
+            ensure(tells, || format!("{case}: {findings:?}"))?;
+            // With a head of it left, what of the last batch is there is given back.
+            if left == last.end - 1 {
+                findings.nothing_lost().map_err(|detail| format!("{case}: {detail}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A crash right after the next log file was made: nothing was in it yet.
+async fn log_file_empty_or_zeros() -> Checked<()> {
+    let store = Killed::after(ONE_LOG_FILE, 5).await;
+    for bytes in [vec![], vec![0; 10], vec![0; 32], vec![0; 5000]] {
+        let copy = store.copy();
+        let next = copy.folder.path().join("wal/00000000000000000002.wal");
+        fs::write(next, &bytes).expect("written");
+        let case = format!("{} zeros", bytes.len());
+        let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+        findings.nothing_lost()?;
+        ensure(findings.incidents.is_empty(), || format!("{case}: {:?}", findings.incidents))?;
+    }
+    Ok(())
+}
+
+/// Two folders were mixed up: the events of the other store are not this one's.
+async fn log_file_of_another_store() -> Checked<()> {
+    let store = Killed::after(ONE_LOG_FILE, 5).await;
+    let other = Killed::after(ONE_LOG_FILE, 9).await;
+    let copy = store.copy();
+    let next = copy.folder.path().join("wal/00000000000000000002.wal");
+    fs::copy(&other.files(Kind::Wal)[0], &next).expect("mixed up");
+    let engine = match open(&copy.options()).await {
+        Ok(engine) => engine,
+        Err(OpenError::Damaged { path, .. }) if path == next => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let findings = in_time("mixed up", read_back(&engine, &store.written)).await?;
+    findings.nothing_lost()?;
+    let named = |incident: &Incident| format!("{incident:?}").contains("002.wal");
+    ensure(findings.incidents.iter().any(named), || format!("{:?}", findings.incidents))
+}
+
+/// Gives a file the header of a version that does not exist yet.
+fn make_newer(file: &PathBuf) {
+    let mut bytes = fs::read(file).expect("a file of the store");
+    bytes[12..14].copy_from_slice(&2u16.to_le_bytes());
+    let sum = crc32c::crc32c(&bytes[..24]);
+    bytes[24..28].copy_from_slice(&sum.to_le_bytes());
+    fs::write(file, &bytes).expect("written");
+}
+
+async fn newer_version() -> Checked<()> {
+    let store = Killed::after(MANY_FILES, 90).await;
+    let with_header = [
+        Kind::Wal,
+        Kind::Segment,
+        Kind::SparseIndex,
+        Kind::Ids,
+        Kind::State,
+        Kind::Catalog,
+        Kind::CatalogMirror,
+    ];
+    for kind in with_header {
+        for file in store.files(kind) {
+            let copy = store.copy();
+            let newer = copy.place_of(&store, &file);
+            make_newer(&newer);
+            let before = fs::read(&newer).expect("its bytes");
+            match open(&copy.options()).await {
+                Err(OpenError::NewerFormat { path, found: 2, supported: 1 }) if path == newer => {}
+                Err(error) => return Err(format!("{kind:?}: {error}")),
+                Ok(_) => return Err(format!("{kind:?} {} of version 2 was taken", file.display())),
+            }
+            ensure(fs::read(&newer).is_ok_and(|now| now == before), || "changed".to_owned())?;
+        }
+    }
+    Ok(())
+}
+
+/// What somebody else put there is none of the engine's business.
+async fn strays() -> Checked<()> {
+    let store = Killed::after(MANY_FILES, 30).await;
+    let copy = store.copy();
+    let root = copy.folder.path();
+    let strays = [
+        "notes.txt",
+        "wal/notes.txt",
+        "wal/copy of 00000000000000000001.wal",
+        "wal/1.wal",
+        "wal/999.wal",
+        "wal/+00000000000000000099.wal",
+        "topics/stray",
+        "topics/orders/stray.seg",
+        "topics/orders/00000000000000009999.seg",
+        "topics/nobody/00000000000000000001.seg",
+        "ids/00000000000000009999.ids",
+        "ids/stray",
+        "state/00000000000000009999.kv",
+        "state/stray",
+        "quarantine/stray",
+    ];
+    for stray in strays {
+        let path = root.join(stray);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, stray).expect("written");
+    }
+    let findings = in_time("strays", live_on(&copy, &store.written)).await?;
+    findings.nothing_lost()?;
+    ensure(findings.incidents.is_empty(), || format!("{:?}", findings.incidents))?;
+    for stray in strays {
+        let left = fs::read(root.join(stray)).is_ok_and(|bytes| bytes == stray.as_bytes());
+        ensure(left, || format!("{stray} was touched"))?;
+    }
+    Ok(())
+}
+
+async fn one_process_at_a_time() -> Checked<()> {
+    let store = Killed::after(MANY_FILES, 5).await;
+    let copy = store.copy();
+    let options = copy.options();
+    let is_locked = async || match open(&options).await {
+        Err(OpenError::Locked { path }) => path == options.folder,
+        _ => false,
+    };
+    let engine = open(&options).await.map_err(|error| error.to_string())?;
+    ensure(is_locked().await, || "opened twice".to_owned())?;
+    engine.close().await.map_err(|error| error.to_string())?;
+    // Closed, not dropped.
+    let second = open(&options).await.map_err(|error| format!("after close: {error}"))?;
+    ensure(is_locked().await, || "opened twice".to_owned())?;
+    tokio::task::spawn_blocking(move || drop(second)).await.expect("no panic");
+    let third = open(&options).await.map_err(|error| format!("after drop: {error}"))?;
+    let page = third.read(&topic("orders"), Seq::FIRST, ReadBudget::of_events(1)).await;
+    ensure(page.is_ok_and(|page| page.events.len() == 1), || "nothing there".to_owned())?;
+    // Dropped without a close, it let go of the folder and of its log.
+    ensure(copy.files(Kind::Wal).is_empty(), || "the log was not moved".to_owned())
+}

@@ -1,0 +1,379 @@
+//! Stores to be damaged: what was committed to them, and their files as a killed process leaves
+//! them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prombus_engine::{
+    Batch, Committed, DiskEngine, DiskOptions, Durability, Engine, Expect, StateEntry, StateKey,
+    StateOp, StoredEvent,
+};
+use prombus_proto::{
+    EncodedEvent, Event, EventId, Headers, Key, ManualClock, Payload, Seq, Timestamp, Topic,
+};
+use tempfile::TempDir;
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+pub(crate) const TOPICS: [&str; 3] = ["audit.log", "orders", "payments"];
+
+/// All that was committed, and so all that has to be there.
+#[derive(Clone, Default)]
+pub(crate) struct Written {
+    /// The event at `seq` is at `seq - 1`.
+    pub(crate) topics: BTreeMap<Topic, Vec<StoredEvent>>,
+    pub(crate) events: Vec<EncodedEvent>,
+    pub(crate) state: BTreeMap<StateKey, StateEntry>,
+    /// Every value that a key ever had.
+    pub(crate) past_state: Vec<StateEntry>,
+    batches: u64,
+}
+
+impl Written {
+    /// Commits `batch` and remembers it.
+    pub(crate) async fn commit(&mut self, engine: &DiskEngine, batch: Batch) -> Committed {
+        let committed = engine.commit(batch.clone()).await.expect("the batch is stored");
+        self.remember(&batch, &committed);
+        committed
+    }
+
+    pub(crate) fn remember(&mut self, batch: &Batch, committed: &Committed) {
+        self.batches += 1;
+        for (event, position) in batch.events.iter().zip(&committed.positions) {
+            if !position.duplicate {
+                let stored = as_stored(event, position.seq);
+                let topic = self.topics.entry(event.topic().clone()).or_default();
+                assert_eq!(topic.len() as u64 + 1, position.seq.0, "positions have a hole");
+                topic.push(stored);
+                self.events.push(event.clone());
+            }
+        }
+        for op in &batch.state {
+            match op {
+                StateOp::Put { key, value, expires_at, .. } => {
+                    let (key, value, expires_at) = (key.clone(), value.clone(), *expires_at);
+                    let entry = StateEntry {
+                        key: key.clone(),
+                        value,
+                        version: committed.version,
+                        expires_at,
+                    };
+                    self.past_state.push(entry.clone());
+                    self.state.insert(key, entry);
+                }
+                StateOp::Delete { key, .. } => {
+                    self.state.remove(key);
+                }
+            }
+        }
+    }
+
+    /// A batch that was not there before: events of all topics and changes of state.
+    pub(crate) fn next_batch(&self, payload_bytes: usize) -> Batch {
+        let n = self.batches;
+        let events = TOPICS.iter().enumerate().flat_map(|(index, topic)| {
+            // Topics differ in how often and how much they get.
+            let count = (n + index as u64) % 3 + u64::from(n.is_multiple_of(5));
+            (0..count).map(move |i| event(topic, n * 100 + index as u64 * 10 + i, payload_bytes))
+        });
+        let mut state = vec![
+            put(&format!("cursor/{:02}", n % 7), &format!("at {n}")),
+            put(&format!("seen/{n:04}"), &"s".repeat(payload_bytes / 4)),
+        ];
+        if n % 4 == 3 {
+            state.push(StateOp::Delete {
+                key: key(&format!("seen/{:04}", n - 1)),
+                expect: Expect::Any,
+            });
+        }
+        let events = events.collect();
+        Batch { events, expected_last: Vec::new(), state, durability: Durability::Fsync }
+    }
+
+    pub(crate) fn next_seq(&self, topic: &Topic) -> Seq {
+        Seq(self.topics.get(topic).map_or(0, |events| events.len() as u64) + 1)
+    }
+}
+
+fn as_stored(event: &EncodedEvent, seq: Seq) -> StoredEvent {
+    let mut json = Vec::new();
+    event.write_json(seq, &mut json);
+    let (id, key) = (event.id().clone(), event.key().cloned());
+    StoredEvent { seq, ts: event.ts(), id, key, json: json.into() }
+}
+
+pub(crate) fn topic(name: &str) -> Topic {
+    Topic::new(name).expect("a valid name")
+}
+
+pub(crate) fn key(text: &str) -> StateKey {
+    StateKey::new(text.to_owned()).expect("a valid key")
+}
+
+pub(crate) fn put(name: &str, value: &str) -> StateOp {
+    let value = Bytes::from(value.to_owned());
+    StateOp::Put { key: key(name), value, expires_at: None, expect: Expect::Any }
+}
+
+/// The event number `n`; ids are of every kind: rising with time, random, plain text.
+pub(crate) fn event(name: &str, n: u64, payload_bytes: usize) -> EncodedEvent {
+    let id = match n % 4 {
+        0 => format!("event {n}"),
+        1 => format!("{:08x}-0000-4000-8000-{n:012x}", n.wrapping_mul(2_654_435_761) & 0xFFFF_FFFF),
+        _ => format!("018bcfe5-{:04x}-7000-8000-{n:012x}", n & 0xFFFF),
+    };
+    let letter = char::from(b'a' + u8::try_from(n % 26).expect("a letter"));
+    let payload =
+        format!("{{\"n\":{n},\"text\":\"{}\"}}", String::from(letter).repeat(payload_bytes));
+    Event {
+        id: EventId::new(&id).expect("a valid id"),
+        ts: NOW.plus_ms(n),
+        topic: topic(name),
+        key: n.is_multiple_of(3).then(|| Key::new("some key").expect("a valid key")),
+        headers: Headers::default(),
+        payload: Payload::parse(&Bytes::from(payload)).expect("valid JSON"),
+        caused_by: vec![],
+        tags: vec![],
+        sid: None,
+    }
+    .encode()
+}
+
+/// A folder in memory where the system has one: these tests open stores by the thousand, and what
+/// they ask is not whether the machine keeps what was synced.
+pub(crate) fn temporary_folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary folder")
+}
+
+/// How a store is cut into files.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) wal_file_bytes: u64,
+    pub(crate) segment_bytes: u64,
+}
+
+/// Several segments per topic, each with a few entries in its index.
+pub(crate) const MANY_FILES: Sizes = Sizes { wal_file_bytes: 3 << 10, segment_bytes: 14 << 10 };
+/// Nothing has left the log yet.
+pub(crate) const ONE_LOG_FILE: Sizes = Sizes { wal_file_bytes: 64 << 10, segment_bytes: 14 << 10 };
+
+impl Sizes {
+    pub(crate) fn options(self, folder: &Path) -> DiskOptions {
+        let mut options = DiskOptions::at(folder);
+        options.clock = Arc::new(ManualClock::at(NOW));
+        options.wal_file_bytes = self.wal_file_bytes;
+        options.segment_bytes = self.segment_bytes;
+        options.open_files = 3;
+        options
+    }
+}
+
+/// A store as a killed process leaves it.
+pub(crate) struct Killed {
+    pub(crate) folder: TempDir,
+    pub(crate) sizes: Sizes,
+    pub(crate) written: Written,
+    /// What was there before the last batch.
+    pub(crate) before_last: Written,
+}
+
+impl Killed {
+    /// So many batches, then a small last one that touches everything.
+    pub(crate) async fn after(sizes: Sizes, batches: usize) -> Self {
+        let living = temporary_folder();
+        let engine = DiskEngine::open(&sizes.options(living.path())).expect("a new store opens");
+        let (written, before_last) = commit_batches(&engine, batches, || ()).await;
+        settle(living.path()).await;
+        let folder = temporary_folder();
+        copy_folder(living.path(), folder.path());
+        engine.close().await.expect("it closes");
+        Self { folder, sizes, written, before_last }
+    }
+
+    /// As if no file of the log had been moved into segments yet: there are several of them.
+    pub(crate) async fn before_any_checkpoint(sizes: Sizes, batches: usize) -> Self {
+        let living = temporary_folder();
+        let engine = DiskEngine::open(&sizes.options(living.path())).expect("a new store opens");
+        let folder = temporary_folder();
+        copy_folder(living.path(), folder.path());
+        // A second name keeps what a checkpoint removes.
+        let keep = || {
+            for file in files_in(&living.path().join("wal")) {
+                let kept = folder.path().join("wal").join(file.file_name().expect("a name"));
+                if !kept.exists() {
+                    // Gone already: it was kept after an earlier batch.
+                    let _ = fs::hard_link(&file, &kept);
+                }
+            }
+        };
+        let (written, before_last) = commit_batches(&engine, batches, keep).await;
+        engine.close().await.expect("it closes");
+        Self { folder, sizes, written, before_last }
+    }
+
+    /// A copy to do harm to.
+    pub(crate) fn copy(&self) -> Copy {
+        let folder = temporary_folder();
+        copy_folder(self.folder.path(), folder.path());
+        Copy { folder, sizes: self.sizes }
+    }
+
+    pub(crate) fn files(&self, kind: Kind) -> Vec<PathBuf> {
+        files_of(self.folder.path(), kind)
+    }
+}
+
+/// A copy of a killed store.
+pub(crate) struct Copy {
+    pub(crate) folder: TempDir,
+    pub(crate) sizes: Sizes,
+}
+
+impl Copy {
+    pub(crate) fn options(&self) -> DiskOptions {
+        self.sizes.options(self.folder.path())
+    }
+
+    /// The place in this copy of a file of the original.
+    pub(crate) fn place_of(&self, original: &Killed, file: &Path) -> PathBuf {
+        let inner = file.strip_prefix(original.folder.path()).expect("a file of the original");
+        self.folder.path().join(inner)
+    }
+
+    /// A copy of this copy while an engine has it open, as if that were killed now.
+    pub(crate) async fn killed_now(&self) -> Copy {
+        settle(self.folder.path()).await;
+        let folder = temporary_folder();
+        copy_folder(self.folder.path(), folder.path());
+        Copy { folder, sizes: self.sizes }
+    }
+
+    pub(crate) fn files(&self, kind: Kind) -> Vec<PathBuf> {
+        files_of(self.folder.path(), kind)
+    }
+}
+
+async fn commit_batches(
+    engine: &DiskEngine,
+    batches: usize,
+    after_each: impl Fn(),
+) -> (Written, Written) {
+    let mut written = Written::default();
+    for _ in 0..batches {
+        written.commit(engine, written.next_batch(250)).await;
+        after_each();
+    }
+    let before_last = written.clone();
+    let mut last = Batch { events: Vec::new(), ..written.next_batch(4) };
+    last.events.extend(TOPICS.iter().zip(1_000_001..).map(|(name, n)| event(name, n, 4)));
+    last.events.push(event(TOPICS[1], 1_000_009, 4));
+    written.commit(engine, last).await;
+    after_each();
+    (written, before_last)
+}
+
+/// Waits until the checkpoints are done.
+async fn settle(folder: &Path) {
+    let look = || -> Vec<_> {
+        let all = Kind::ALL.iter().flat_map(|kind| files_of(folder, *kind));
+        all.map(|path| (fs::read(&path).map(|bytes| bytes.len()).unwrap_or(0), path)).collect()
+    };
+    let mut seen = look();
+    loop {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let now = look();
+        if now == seen && files_of(folder, Kind::Wal).len() <= 1 {
+            return;
+        }
+        seen = now;
+    }
+}
+
+/// What a file of a store is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Wal,
+    Segment,
+    SparseIndex,
+    Ids,
+    State,
+    Catalog,
+    CatalogMirror,
+    Lock,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 8] = [
+        Kind::Wal,
+        Kind::Segment,
+        Kind::SparseIndex,
+        Kind::Ids,
+        Kind::State,
+        Kind::Catalog,
+        Kind::CatalogMirror,
+        Kind::Lock,
+    ];
+}
+
+pub(crate) fn files_of(folder: &Path, kind: Kind) -> Vec<PathBuf> {
+    let with_extension = |inner: &str, extension: &str| {
+        let mut files = files_in(&folder.join(inner));
+        files.retain(|file| file.extension().is_some_and(|found| found == extension));
+        files
+    };
+    match kind {
+        Kind::Wal => with_extension("wal", "wal"),
+        Kind::Segment => with_extension("topics", "seg"),
+        Kind::SparseIndex => with_extension("topics", "idx"),
+        Kind::Ids => with_extension("ids", "ids"),
+        Kind::State => with_extension("state", "kv"),
+        Kind::Catalog => vec![folder.join("catalog")],
+        Kind::CatalogMirror => vec![folder.join("catalog.mirror")],
+        Kind::Lock => vec![folder.join("LOCK")],
+    }
+}
+
+/// All files below `folder`, in order of their paths.
+pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let Ok(entries) = fs::read_dir(folder) else { return files };
+    for entry in entries.flatten() {
+        match entry.path() {
+            path if path.is_dir() => files.extend(files_in(&path)),
+            path => files.push(path),
+        }
+    }
+    files.sort_unstable();
+    files
+}
+
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder to copy") {
+        let path = entry.expect("an entry").path();
+        let place = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy_folder(&path, &place);
+        } else {
+            fs::copy(&path, &place).expect("a copy");
+        }
+    }
+}
+
+/// Where the frames of a log file begin and end.
+pub(crate) fn frames_of(wal: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let number = |at: usize| {
+        wal.get(at..at + 4).map_or(0, |b| u32::from_le_bytes(b.try_into().expect("four"))) as usize
+    };
+    let mut frames = Vec::new();
+    let mut start = 32;
+    while wal.get(start..start + 4) == Some(b"PBhd") {
+        let end = start + 2 * number(start + 4) + number(start + 8);
+        frames.push(start..end);
+        start = end;
+    }
+    frames
+}
