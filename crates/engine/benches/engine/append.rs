@@ -14,7 +14,7 @@ use crate::runtime;
 
 const EVENTS: usize = 1_000_000;
 const ROUNDS: usize = 5;
-const WINDOW: usize = 8;
+const WINDOW: usize = 16;
 
 pub(crate) fn run(folder: &Path, report: &mut Report) {
     let (mut plain, mut engine, mut moved) = (Vec::new(), Vec::new(), Vec::new());
@@ -46,7 +46,7 @@ fn plain_loop(path: &Path) -> f64 {
     let mut file = File::create(path).unwrap();
     let started = Instant::now();
     for _ in 0..EVENTS / BATCH {
-        let sum = crc32c::crc32c(&batch);
+        let sum = crc_fast::crc32_iscsi(&batch);
         file.write_all(&sum.to_le_bytes()).unwrap();
         file.write_all(&batch).unwrap();
     }

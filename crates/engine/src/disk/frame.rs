@@ -5,13 +5,14 @@
 //! ```
 //!
 //! The head says which topics and positions the frame holds. It stands at both ends, so that one
-//! damaged spot never hides what was lost. Records carry their own checksums (see `record`), the
-//! state changes one for all of them.
+//! damaged spot never hides what was lost. The records of a topic have a checksum for all of them,
+//! which is quick to check, and one each (see `record`), which tells what is lost where it does not
+//! fit; the state changes have one for all of them.
 //!
 //! ```text
 //! head: magic u32 | head bytes u32 | body bytes u32 | state bytes u32 | state checksum u32
 //!       | number u64 | last version u64 | runs u32 | trims u32
-//!       | (first seq u64 | count u32 | bytes u32 | latest ts u64 | name)…  | (below u64 | rule u64 | name)…
+//!       | (first seq u64 | count u32 | bytes u32 | checksum u32 | latest ts u64 | name)…  | (below u64 | rule u64 | name)…
 //!       | checksum u32
 //! name: length u8 | text
 //! ```
@@ -47,6 +48,8 @@ pub(super) struct Run {
     pub(super) first: Seq,
     pub(super) count: u32,
     pub(super) bytes: u32,
+    /// Of all its records together.
+    pub(super) checksum: u32,
     pub(super) latest_ts: Timestamp,
 }
 
@@ -82,13 +85,19 @@ impl FrameHead {
     }
 
     pub(super) fn head_bytes(&self) -> usize {
-        let runs: usize = self.runs.iter().map(|run| 24 + 1 + run.topic.as_str().len()).sum();
+        let runs: usize = self.runs.iter().map(|run| 28 + 1 + run.topic.as_str().len()).sum();
         let trims: usize = self.trims.iter().map(|trim| 16 + 1 + trim.topic.as_str().len()).sum();
         FIXED_HEAD_BYTES + runs + trims + CHECKSUM_BYTES
     }
 
     fn body_bytes(&self) -> u64 {
         self.runs.iter().map(|run| u64::from(run.bytes)).sum::<u64>() + u64::from(self.state_bytes)
+    }
+
+    pub(super) fn encode(&self, end: End) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.head_bytes());
+        self.append_to(end, &mut out);
+        out
     }
 
     pub(super) fn append_to(&self, end: End, out: &mut Vec<u8>) {
@@ -109,6 +118,7 @@ impl FrameHead {
             out.put_u64_le(run.first.0);
             out.put_u32_le(run.count);
             out.put_u32_le(run.bytes);
+            out.put_u32_le(run.checksum);
             out.put_u64_le(run.latest_ts.0);
             put_name(out, &run.topic);
         }
@@ -154,6 +164,7 @@ impl FrameHead {
                 first: Seq(fields.try_get_u64_le().ok()?),
                 count: fields.try_get_u32_le().ok()?,
                 bytes: fields.try_get_u32_le().ok()?,
+                checksum: fields.try_get_u32_le().ok()?,
                 latest_ts: Timestamp(fields.try_get_u64_le().ok()?),
                 topic: get_name(&mut fields)?,
             });
@@ -243,6 +254,7 @@ mod tests {
                     first: Seq(1),
                     count: 2,
                     bytes: 300,
+                    checksum: 31,
                     latest_ts: Timestamp(5),
                 },
                 Run {
@@ -250,6 +262,7 @@ mod tests {
                     first: Seq(8),
                     count: 1,
                     bytes: 90,
+                    checksum: 32,
                     latest_ts: Timestamp(6),
                 },
             ],

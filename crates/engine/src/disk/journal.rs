@@ -68,6 +68,24 @@ struct OpenWal {
     touched: BTreeSet<Topic>,
 }
 
+type CloseReply = oneshot::Sender<Result<(), CommitError>>;
+
+/// Requests that are served together.
+struct Group {
+    waiting: Vec<(Request, Outcome)>,
+    staging: Staging,
+    bytes: usize,
+    wants_sync: bool,
+    /// Why nothing is served now.
+    refusal: Option<CommitError>,
+}
+
+impl Group {
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= GROUP_REQUESTS || self.bytes >= GROUP_BYTES
+    }
+}
+
 /// What a request will be answered if the frame is stored.
 enum Outcome {
     Committed { positions: Vec<Position>, version: Version },
@@ -103,15 +121,15 @@ impl Journal {
             let Some(first) = self.requests.blocking_recv() else {
                 break;
             };
-            let mut group = self.gather(first, &mut closing);
-            self.serve(&mut group);
+            let group = self.gather(first, &mut closing);
+            self.serve(group);
         }
         self.requests.close();
-        let mut rest = Vec::new();
+        let mut rest = self.new_group();
         while let Ok(request) = self.requests.try_recv() {
-            rest.extend(without_close(request, &mut closing));
+            self.admit(request, &mut rest, &mut closing);
         }
-        self.serve(&mut rest);
+        self.serve(rest);
         let result = self.close();
         self.shared.set_condition(Condition::Closed);
         self.shared.end_watches();
@@ -121,27 +139,21 @@ impl Journal {
     }
 
     /// All that waits now; and those who were answered together last time, if they are about to
-    /// come back.
-    fn gather(
-        &mut self,
-        first: Request,
-        closing: &mut Vec<oneshot::Sender<Result<(), CommitError>>>,
-    ) -> Vec<Request> {
-        let mut group = Vec::new();
-        let mut bytes = first.bytes();
-        group.extend(without_close(first, closing));
+    /// come back. Each is staged as it comes.
+    fn gather(&mut self, first: Request, closing: &mut Vec<CloseReply>) -> Group {
+        let mut group = self.new_group();
+        self.admit(first, &mut group, closing);
         let mut patience = self.gathering.patience();
         let mut waited = false;
-        while closing.is_empty() && group.len() < GROUP_REQUESTS && bytes < GROUP_BYTES {
+        while closing.is_empty() && !group.is_full() {
             match self.requests.try_recv() {
                 Ok(request) => {
-                    bytes += request.bytes();
-                    group.extend(without_close(request, closing));
+                    self.admit(request, &mut group, closing);
                     if mem::take(&mut waited) {
                         self.gathering.arrived(&mut patience);
                     }
                 }
-                Err(_) if self.gathering.expects_more(group.len(), &patience) => {
+                Err(_) if self.gathering.expects_more(group.waiting.len(), &patience) => {
                     waited = true;
                     thread::yield_now();
                 }
@@ -151,26 +163,47 @@ impl Journal {
         group
     }
 
-    fn serve(&mut self, group: &mut Vec<Request>) {
-        if group.is_empty() {
+    fn new_group(&mut self) -> Group {
+        Group {
+            waiting: Vec::new(),
+            staging: Staging::new(mem::take(&mut self.buffers)),
+            bytes: 0,
+            wants_sync: false,
+            refusal: self.check_condition().err(),
+        }
+    }
+
+    /// Takes a request into the group.
+    fn admit(&mut self, request: Request, group: &mut Group, closing: &mut Vec<CloseReply>) {
+        if let Request::Close { reply } = request {
+            closing.push(reply);
             return;
         }
-        if let Err(error) = self.check_condition() {
-            group.drain(..).for_each(|request| request.refuse(error.clone()));
+        if let Some(error) = &group.refusal {
+            request.refuse(error.clone());
             return;
         }
-        let wants_sync = group.iter().any(Request::wants_sync);
-        let (staging, outcomes) = self.stage(group);
-        let stored = match self.store(staging, wants_sync) {
-            Ok(durability) => durability,
-            Err(error) => {
-                group.drain(..).for_each(|request| request.refuse(error.clone()));
-                return;
+        let outcome = self.stage(&request, &mut group.staging);
+        group.bytes += request.bytes();
+        group.wants_sync |= request.wants_sync();
+        group.waiting.push((request, outcome));
+    }
+
+    fn serve(&mut self, group: Group) {
+        let Group { waiting, staging, wants_sync, .. } = group;
+        if waiting.is_empty() {
+            return;
+        }
+        match self.store(staging, wants_sync) {
+            Ok(durability) => {
+                self.gathering.answered(waiting.len(), wants_sync);
+                for (request, outcome) in waiting {
+                    request.answer(&self.shared, outcome, durability);
+                }
             }
-        };
-        self.gathering.answered(group.len(), wants_sync);
-        for (request, outcome) in group.drain(..).zip(outcomes) {
-            request.answer(&self.shared, outcome, stored);
+            Err(error) => {
+                waiting.into_iter().for_each(|(request, _)| request.refuse(error.clone()));
+            }
         }
     }
 
@@ -182,14 +215,12 @@ impl Journal {
         }
     }
 
-    fn stage(&mut self, group: &[Request]) -> (Staging, Vec<Outcome>) {
-        let mut staging = Staging::new(mem::take(&mut self.buffers));
-        let shared = Arc::clone(&self.shared);
-        let ids = shared.ids();
-        let outcomes = group.iter().map(|request| match request {
+    fn stage(&mut self, request: &Request, staging: &mut Staging) -> Outcome {
+        let shared = &self.shared;
+        match request {
             Request::Commit { batch, .. } => {
                 let version = Version(self.last_version + 1);
-                match staging.stage(&shared, &ids, batch, version) {
+                match staging.stage(shared, &shared.ids(), batch, version) {
                     Ok(positions) => {
                         self.last_version = version.0;
                         Outcome::Committed { positions, version }
@@ -198,19 +229,17 @@ impl Journal {
                 }
             }
             Request::Trim { topic, below, .. } => {
-                staging.stage_trim(&shared, topic, *below);
+                staging.stage_trim(shared, topic, *below);
                 Outcome::Trimmed(topic.clone())
             }
             Request::Retain { topic, rule, .. } => {
-                match staging.stage_retain(&shared, topic, rule) {
+                match staging.stage_retain(shared, topic, rule) {
                     Ok(()) => Outcome::Trimmed(topic.clone()),
                     Err(error) => Outcome::Refused(error),
                 }
             }
             Request::Close { .. } => unreachable!("closing is taken out before"),
-        });
-        let outcomes = outcomes.collect();
-        (staging, outcomes)
+        }
     }
 
     /// Writes, syncs and shows what was staged. After an error nothing of it is stored, or the
@@ -496,19 +525,6 @@ impl Request {
             (request, Outcome::Refused(error)) => request.refuse(error),
             _ => unreachable!("outcomes fit their requests"),
         }
-    }
-}
-
-fn without_close(
-    request: Request,
-    closing: &mut Vec<oneshot::Sender<Result<(), CommitError>>>,
-) -> Option<Request> {
-    match request {
-        Request::Close { reply } => {
-            closing.push(reply);
-            None
-        }
-        other => Some(other),
     }
 }
 

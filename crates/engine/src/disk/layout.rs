@@ -30,11 +30,12 @@ impl Layout {
         &self.root
     }
 
+    /// Makes those that are missing. A catalog stored later makes them durable.
     pub(super) fn create_folders(&self) -> io::Result<()> {
         for folder in [self.wal(), self.topics(), self.ids(), self.state(), self.quarantine()] {
             fs::create_dir_all(folder)?;
         }
-        sync_folder(&self.root)
+        Ok(())
     }
 
     pub(super) fn lock(&self) -> PathBuf {

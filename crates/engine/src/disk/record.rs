@@ -5,16 +5,16 @@
 //! checksum u32 | length u32 | seq u64 | ts u64 | id length u16 | key length u16 | id | key | json
 //! ```
 //!
-//! `length` counts what follows it. The checksum covers all behind itself and starts from the
-//! topic's, so that a record that ended up in another topic's file does not fit. The top bit of
-//! the id length says that the id is a UUID's 16 bytes.
+//! `length` counts what follows it. The checksum covers all behind itself, with the topic's mixed
+//! in, so that a record that ended up in another topic's file does not fit. The top bit of the id
+//! length says that the id is a UUID's 16 bytes.
 
 use bytes::{BufMut, Bytes};
 use prombus_proto::limits::{MAX_EVENT_BYTES, MAX_ID_BYTES, MAX_KEY_BYTES};
 use prombus_proto::{EncodedEvent, EventId, Key, Seq, Timestamp, Topic};
 use uuid::Uuid;
 
-use super::checksum::{checksum, checksum_behind};
+use super::checksum::checksum;
 use crate::StoredEvent;
 
 const CHECKSUM_BYTES: usize = 4;
@@ -29,7 +29,7 @@ pub(super) const MAX_RECORD_BYTES: usize =
 /// No record is shorter: an id has a byte, and JSON at least `{}`.
 pub(super) const MIN_RECORD_BYTES: usize = FIXED_BYTES + 1 + 2;
 
-/// What a topic's records' checksums start from.
+/// What is mixed into the checksums of a topic's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordSeed(u32);
 
@@ -77,7 +77,7 @@ pub(super) fn append(out: &mut Vec<u8>, seed: RecordSeed, seq: Seq, event: &Enco
     let record = &mut out[start..];
     let length = u32::try_from(record.len() - PREFIX_BYTES).expect("events are below 4 GiB");
     record[CHECKSUM_BYTES..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
-    let sum = checksum_behind(seed.0, &record[CHECKSUM_BYTES..]);
+    let sum = checksum(&record[CHECKSUM_BYTES..]) ^ seed.0;
     record[..CHECKSUM_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
@@ -87,6 +87,15 @@ fn short(length: usize) -> u16 {
 
 /// The record at the beginning of `buffer`.
 pub(super) fn decode(seed: RecordSeed, buffer: &[u8]) -> Result<Record<'_>, RecordFault> {
+    let record = decode_trusted(buffer)?;
+    if checksum(&record.bytes[CHECKSUM_BYTES..]) ^ seed.0 != u32_at(record.bytes, 0) {
+        return Err(RecordFault::Damaged { believed_bytes: Some(record.bytes.len()) });
+    }
+    Ok(record)
+}
+
+/// The same, where a checksum over more than the record has been found to fit.
+pub(super) fn decode_trusted(buffer: &[u8]) -> Result<Record<'_>, RecordFault> {
     let Some(length) = buffer.get(CHECKSUM_BYTES..PREFIX_BYTES) else {
         return Err(RecordFault::CutOff { needed: MIN_RECORD_BYTES });
     };
@@ -98,9 +107,6 @@ pub(super) fn decode(seed: RecordSeed, buffer: &[u8]) -> Result<Record<'_>, Reco
         return Err(RecordFault::CutOff { needed: total });
     };
     let damaged = RecordFault::Damaged { believed_bytes: Some(total) };
-    if checksum_behind(seed.0, &bytes[CHECKSUM_BYTES..]) != u32_at(bytes, 0) {
-        return Err(damaged);
-    }
     let id_length = u16_at(bytes, 24);
     let key_length = u16_at(bytes, 26);
     let id_end = FIXED_BYTES + usize::from(id_length & !UUID_FLAG);

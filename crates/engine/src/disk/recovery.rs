@@ -30,6 +30,11 @@ use crate::{Incident, OpenError};
 /// More commits that store nothing than one process makes before it crashes.
 const VERSIONS_PER_RUN: u64 = 1 << 32;
 
+/// How much of a log file is read at a time. A batch that is larger is read with all that follows.
+const WINDOW_BYTES: u64 = 4 << 20;
+/// What a filesystem allocates at least.
+const BLOCK_BYTES: u64 = 64 << 10;
+
 /// A store as it was found.
 pub(super) struct Recovered {
     pub(super) shared: Shared,
@@ -41,7 +46,9 @@ pub(super) struct Recovered {
 
 /// Reads the store in `options.folder`, or makes an empty one.
 pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered, OpenError> {
-    let (catalog, incidents) = match Catalog::load(&layout)? {
+    let found = Catalog::load(&layout)?;
+    layout.create_folders().map_err(failed(layout.root()))?;
+    let (catalog, incidents) = match found {
         Some(found) => found,
         None => (make_empty(&layout)?, Vec::new()),
     };
@@ -88,7 +95,6 @@ fn of_another_number(path: &Path) -> OpenError {
 }
 
 fn make_empty(layout: &Layout) -> Result<Catalog, OpenError> {
-    layout.create_folders().map_err(failed(layout.root()))?;
     let seed = uuid::Uuid::new_v4().as_u64_pair().0;
     let catalog = Catalog::new(seed);
     catalog.store(layout).map_err(failed(&layout.catalog()))?;
@@ -210,7 +216,7 @@ struct Recovery<'a> {
     shared: &'a Shared,
     next_frame: u64,
     last_version: u64,
-    /// One file's bytes; kept from file to file.
+    /// What was read last; kept from file to file.
     buffer: Vec<u8>,
     /// Where the last file ended, as long as nothing damaged explains why a frame is missing
     /// behind that.
@@ -224,12 +230,10 @@ impl Recovery<'_> {
         let faults = Arc::clone(&self.shared.options.faults);
         let file = WalFile::open(&self.shared.layout, number, faults).map_err(failed(&path))?;
         let file = Arc::new(file);
-        let mut buffer = std::mem::take(&mut self.buffer);
-        file.read_all(&mut buffer).map_err(failed(&path))?;
         let mut found = FoundInWal::default();
-        self.check_header(&buffer, number, &path, is_newest)?;
-        self.scan(&file, &buffer, is_newest, &mut found)?;
-        self.buffer = buffer;
+        self.check_header(&file, is_newest)?;
+        let offset = self.scan_whole_frames(&file, &mut found).map_err(failed(&path))?;
+        self.scan_the_rest(&file, offset, is_newest, &mut found)?;
         // What the last process only handed to the operating system is acknowledged from now on.
         file.sync().map_err(failed(&path))?;
         let view = self.shared.view();
@@ -257,19 +261,19 @@ impl Recovery<'_> {
         Ok(sealed)
     }
 
-    fn check_header(
-        &self,
-        bytes: &[u8],
-        number: u64,
-        path: &Path,
-        is_newest: bool,
-    ) -> Result<(), OpenError> {
-        match file_header::decode(WAL, bytes) {
-            Ok(found) if found != number => Err(of_another_number(path)),
+    fn check_header(&mut self, file: &WalFile, is_newest: bool) -> Result<(), OpenError> {
+        let (path, end) = (&file.path, file.end_of_data().map_err(failed(&file.path))?);
+        let first_frame = WalFile::first_frame_offset();
+        let header = &mut self.buffer;
+        file.read_range(0, end.min(first_frame), header).map_err(failed(path))?;
+        match file_header::decode(WAL, header) {
+            Ok(found) if found != file.number => Err(of_another_number(path)),
             Ok(_) => Ok(()),
             Err(fault @ HeaderFault::Newer { .. }) => Err(fault.into_open_error(path)),
             // A crash while the file was made: nothing was ever in it.
-            Err(_) if is_newest && bytes.iter().all(|byte| *byte == 0) => Ok(()),
+            Err(_) if is_newest && end <= BLOCK_BYTES && header.iter().all(|byte| *byte == 0) => {
+                Ok(())
+            }
             Err(HeaderFault::Damaged(detail)) => {
                 self.shared.report_rebuilt(path, detail);
                 Ok(())
@@ -277,15 +281,43 @@ impl Recovery<'_> {
         }
     }
 
-    fn scan(
+    /// Shows the frames that are as they were written, up to the first that is not, and answers
+    /// where that is. That is all of most files, and it takes little more than reading them.
+    fn scan_whole_frames(
         &mut self,
         file: &Arc<WalFile>,
-        bytes: &[u8],
+        found: &mut FoundInWal,
+    ) -> io::Result<u64> {
+        let end = file.end_of_data()?;
+        let mut offset = WalFile::first_frame_offset().min(end);
+        loop {
+            let mut window = std::mem::take(&mut self.buffer);
+            file.read_range(offset, end.min(offset + WINDOW_BYTES), &mut window)?;
+            let mut scan = WalScan::new(&window, offset, self.next_frame, false);
+            while let Some(frame) = scan.next_whole_frame() {
+                self.frame(file, frame, found);
+            }
+            let reached = scan.file_offset();
+            self.buffer = window;
+            if reached == offset {
+                return Ok(offset);
+            }
+            offset = reached;
+        }
+    }
+
+    /// Goes through what is not in order, if anything is.
+    fn scan_the_rest(
+        &mut self,
+        file: &Arc<WalFile>,
+        from: u64,
         is_newest: bool,
         found: &mut FoundInWal,
     ) -> Result<(), OpenError> {
-        let first = WalFile::first_frame_offset();
-        let mut scan = WalScan::new(bytes, first, self.next_frame, !is_newest);
+        let end = file.end_of_data().map_err(failed(&file.path))?;
+        let mut rest = Vec::new();
+        file.read_range(from, end, &mut rest).map_err(failed(&file.path))?;
+        let mut scan = WalScan::new(&rest, from, self.next_frame, !is_newest);
         loop {
             match scan.next_step() {
                 Step::Frame(frame) => self.frame(file, frame, found),
@@ -296,28 +328,26 @@ impl Recovery<'_> {
                     self.shared.report(Incident::DamagedLog { file, offset, bytes });
                 }
                 Step::Torn { offset } if is_newest => {
-                    return self.cut_off(file, offset, bytes);
+                    let torn = &rest[usize::try_from(offset - from).unwrap_or(usize::MAX)..];
+                    return self.cut_off(file, offset, torn);
                 }
                 Step::Torn { offset } => {
                     // There are later files: this was finished once.
                     found.damaged = true;
-                    let length = bytes.len() as u64 - offset;
-                    let file = file.path.clone();
-                    self.shared.report(Incident::DamagedLog { file, offset, bytes: length });
+                    let (file, bytes) = (file.path.clone(), end - offset);
+                    self.shared.report(Incident::DamagedLog { file, offset, bytes });
                     self.end = None;
                     return Ok(());
                 }
                 Step::End => {
-                    self.end = Some((file.path.clone(), bytes.len() as u64));
+                    self.end = Some((file.path.clone(), end));
                     return Ok(());
                 }
             }
         }
     }
 
-    fn cut_off(&self, file: &WalFile, offset: u64, bytes: &[u8]) -> Result<(), OpenError> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let torn = &bytes[start..];
+    fn cut_off(&self, file: &WalFile, offset: u64, torn: &[u8]) -> Result<(), OpenError> {
         let written = torn.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let copy = keep_copy(&self.shared.layout, &file.path, offset, &torn[..written])
             .map_err(failed(&file.path))?;

@@ -234,8 +234,7 @@ impl Staging {
             state_bytes: u32::try_from(tail.len()).expect("a frame is below 4 GiB"),
             state_checksum: checksum(&tail),
         };
-        let mut start = Vec::with_capacity(head.head_bytes());
-        head.append_to(End::Head, &mut start);
+        let start = head.encode(End::Head);
         head.append_to(End::Foot, &mut tail);
         let mut frame = StagedFrame {
             pieces: Vec::with_capacity(topics.len()),
@@ -540,6 +539,7 @@ impl StagedTopic {
             first: self.visible_next,
             count: self.count,
             bytes: u32::try_from(self.records.len()).expect("a frame is below 4 GiB"),
+            checksum: checksum(&self.records),
             latest_ts: self.latest_ts,
         }
     }

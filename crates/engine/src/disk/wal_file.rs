@@ -143,12 +143,16 @@ impl WalFile {
         read_exact_at(&self.file, offset, bytes)
     }
 
-    /// All that was ever written, without the empty room behind it.
-    pub(super) fn read_all(&self, buffer: &mut Vec<u8>) -> io::Result<()> {
-        let length = self.file.metadata()?.len();
-        let end = usize::try_from(end_of_data(&self.file, length)?).map_err(io::Error::other)?;
-        buffer.resize(end, 0);
-        self.file.read_exact_at(buffer, 0)
+    /// Where all that was ever written ends; behind it there may be room taken ahead.
+    pub(super) fn end_of_data(&self) -> io::Result<u64> {
+        end_of_data(&self.file, self.file.metadata()?.len())
+    }
+
+    /// Reads from `from` to `to` into `buffer`.
+    pub(super) fn read_range(&self, from: u64, to: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let bytes = usize::try_from(to.saturating_sub(from)).map_err(io::Error::other)?;
+        buffer.resize(bytes, 0);
+        self.file.read_exact_at(buffer, from)
     }
 }
 

@@ -12,9 +12,11 @@ use super::checksum::checksum;
 use super::frame::{End, FrameHead, Run, StateChange};
 use super::record::{self, RecordFault, RecordSeed};
 
-/// Goes through the bytes of one file, frame by frame.
+/// Goes through bytes of one file, frame by frame.
 pub(super) struct WalScan<'a> {
     bytes: &'a [u8],
+    /// Where in the file the bytes begin.
+    base: u64,
     offset: usize,
     /// The number that the next frame has to have at least.
     next_number: u64,
@@ -74,19 +76,36 @@ pub(super) struct DamagedEvents {
     pub(super) last: Seq,
 }
 
+/// How much room is made for ids before any was read.
+const MOST_IDS_AHEAD: u32 = 100_000;
+
 /// How long a piece may become before the next is begun. A reader that starts within a piece
 /// passes over what lies before.
 pub(super) const PIECE_BYTES: usize = 32 << 10;
 
 impl<'a> WalScan<'a> {
-    pub(super) fn new(
-        bytes: &'a [u8],
-        first_offset: u64,
-        next_number: u64,
-        is_finished: bool,
-    ) -> Self {
-        let offset = usize::try_from(first_offset).unwrap_or(usize::MAX).min(bytes.len());
-        Self { bytes, offset, next_number, is_finished }
+    /// Goes through `bytes`, which begin with a frame and go on to the end of the file, unless only
+    /// whole frames are asked for. Where they begin in the file is `base`.
+    pub(super) fn new(bytes: &'a [u8], base: u64, next_number: u64, is_finished: bool) -> Self {
+        Self { bytes, base, offset: 0, next_number, is_finished }
+    }
+
+    /// The next frame, if all of it is here and as it was written.
+    pub(super) fn next_whole_frame(&mut self) -> Option<ScannedFrame> {
+        let head = self.frame_head_at(self.offset)?;
+        let end = self.offset + size(&head);
+        let frame = self.frame(self.offset, head).filter(ScannedFrame::is_whole)?;
+        if end > self.bytes.len() {
+            return None;
+        }
+        self.offset = end;
+        self.next_number = frame.head.number + 1;
+        Some(frame)
+    }
+
+    /// Where in the file it has come to.
+    pub(super) fn file_offset(&self) -> u64 {
+        self.base + self.offset as u64
     }
 
     pub(super) fn next_step(&mut self) -> Step {
@@ -102,7 +121,7 @@ impl<'a> WalScan<'a> {
             {
                 return self.step_over(frame, end);
             }
-            return Step::Torn { offset: start as u64 };
+            return Step::Torn { offset: self.base + start as u64 };
         }
         // The head is damaged. Its repetition at the end, or the next frame, tells where to go on.
         match self.next_end_behind(start) {
@@ -112,11 +131,11 @@ impl<'a> WalScan<'a> {
                 {
                     return self.step_over(frame, end);
                 }
-                Step::Torn { offset: start as u64 }
+                Step::Torn { offset: self.base + start as u64 }
             }
             Some((End::Foot, end, head)) => self.pass_over(start, end, head.number + 1),
             Some((End::Head, at, head)) => self.pass_over(start, at, head.number),
-            None => Step::Torn { offset: start as u64 },
+            None => Step::Torn { offset: self.base + start as u64 },
         }
     }
 
@@ -128,11 +147,11 @@ impl<'a> WalScan<'a> {
 
     fn pass_over(&mut self, start: usize, to: usize, next_number: u64) -> Step {
         if !self.finds_a_frame_behind(to) {
-            return Step::Torn { offset: start as u64 };
+            return Step::Torn { offset: self.base + start as u64 };
         }
         self.offset = to;
         self.next_number = next_number;
-        Step::Damage { offset: start as u64, bytes: (to - start) as u64 }
+        Step::Damage { offset: self.base + start as u64, bytes: (to - start) as u64 }
     }
 
     fn frame_head_at(&self, offset: usize) -> Option<FrameHead> {
@@ -173,8 +192,8 @@ impl<'a> WalScan<'a> {
             None => return None,
         };
         let ends = head.head_bytes();
-        let intact = |at: usize| FrameHead::decode(&frame[at..]).is_some_and(|(_, h)| h == head);
-        let lost_an_end = !intact(0) || !intact(frame.len() - ends);
+        let lost_an_end = head.encode(End::Head) != frame[..ends]
+            || head.encode(End::Foot) != frame[frame.len() - ends..];
         let mut scanned = ScannedFrame {
             pieces: Vec::with_capacity(head.runs.len()),
             ids: Vec::new(),
@@ -187,7 +206,7 @@ impl<'a> WalScan<'a> {
         let runs = std::mem::take(&mut scanned.head.runs);
         for (index, run) in runs.iter().enumerate() {
             let records = &frame[offset..offset + run.bytes as usize];
-            scanned.scan_run(index, run, records, (start + offset) as u64);
+            scanned.scan_run(index, run, records, self.base + (start + offset) as u64);
             offset += run.bytes as usize;
         }
         scanned.head.runs = runs;
@@ -221,12 +240,18 @@ impl ScannedFrame {
 
     fn scan_run(&mut self, index: usize, run: &Run, records: &[u8], offset: u64) {
         let seed = RecordSeed::of(&run.topic);
+        let is_whole = checksum(records) == run.checksum;
+        let decode = |bytes| match is_whole {
+            true => record::decode_trusted(bytes),
+            false => record::decode(seed, bytes),
+        };
+        self.ids.reserve(run.count.min(MOST_IDS_AHEAD) as usize);
         let end = run.first.plus(u64::from(run.count));
         let mut at = 0;
         let mut expected = run.first;
         let mut piece: Option<Piece> = None;
         while expected < end {
-            match record::decode(seed, &records[at..]) {
+            match decode(&records[at..]) {
                 Ok(record) if record.seq == expected => {
                     let bytes = record.total_bytes();
                     let grown = piece.get_or_insert_with(|| Piece {

@@ -182,7 +182,7 @@ async fn head_of_a_huge_batch() -> Checked<()> {
         head[8..12].copy_from_slice(&state_bytes.to_le_bytes());
         head[12..16].copy_from_slice(&state_bytes.to_le_bytes());
         head[36..44].fill(0);
-        let sum = crc32c::crc32c(&head);
+        let sum = crc_fast::crc32_iscsi(&head);
         bytes.extend(head);
         bytes.extend(sum.to_le_bytes());
         last.is_torn_in(&format!("{state_bytes} bytes claimed"), &bytes).await?;

@@ -16,6 +16,7 @@ mod damage_store;
 mod damage_torn;
 mod disk;
 mod faulty;
+mod fixtures;
 mod lasting;
 mod memory;
 
@@ -28,12 +29,14 @@ fn main() -> ExitCode {
         return code;
     }
     crash::be_the_child_if_asked();
+    fixtures::write_if_asked();
     let trials = [
         memory::trials(),
         faulty::trials(),
         lasting::trials(),
         disk::trials(),
         crash::trials(),
+        fixtures::trials(),
         damage_torn::trials(),
         damage_flipped::trials(),
         damage_files::trials(),

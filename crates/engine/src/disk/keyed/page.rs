@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use bytes::{Buf, BufMut, Bytes};
 use prombus_proto::Timestamp;
 
-use crate::disk::checksum::{checksum, checksum_behind};
+use crate::disk::checksum::checksum;
 use crate::disk::frame::StateChange;
 use crate::{StateKey, Version};
 
@@ -102,7 +102,7 @@ impl PageBuilder {
 }
 
 fn page_checksum(offset: u64, page: &[u8]) -> u32 {
-    checksum_behind(checksum(&offset.to_le_bytes()), &page[4..])
+    checksum(&page[4..]) ^ checksum(&offset.to_le_bytes())
 }
 
 /// A page that was read and checked.
