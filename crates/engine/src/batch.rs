@@ -88,8 +88,8 @@ impl Batch {
         Self { events: Vec::new(), expected_last: Vec::new(), state, durability }
     }
 
-    /// Checks the sizes that every engine relies on.
-    pub fn check_sizes(&self) -> Result<(), CommitError> {
+    /// Checks the sizes that every engine relies on, and answers how many bytes it has at most.
+    pub fn check_sizes(&self) -> Result<usize, CommitError> {
         let too_large = |what, bytes, limit| Err(CommitError::TooLarge { what, bytes, limit });
         if self.events.len() > MAX_BATCH_EVENTS {
             return too_large("number of events", self.events.len(), MAX_BATCH_EVENTS);
@@ -113,7 +113,7 @@ impl Batch {
         if total > MAX_BATCH_BYTES {
             return too_large("batch", total, MAX_BATCH_BYTES);
         }
-        Ok(())
+        Ok(total)
     }
 }
 

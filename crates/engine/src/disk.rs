@@ -174,7 +174,9 @@ impl Engine for DiskEngine {
     }
 
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
-        let (answer, _batch) = self.ask(|reply| Request::Commit { batch, reply }).await?;
+        // Here rather than in the journal, which every commit has to pass.
+        let bytes = batch.check_sizes()?;
+        let (answer, _batch) = self.ask(|reply| Request::Commit { batch, bytes, reply }).await?;
         answer
     }
 

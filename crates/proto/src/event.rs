@@ -1,6 +1,5 @@
 //! The event, and the JSON it becomes once.
 
-use bytes::Bytes;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -51,7 +50,7 @@ pub struct EncodedEvent {
     id: EventId,
     ts: Timestamp,
     key: Option<Key>,
-    json_behind_seq: Bytes,
+    json_behind_seq: Vec<u8>,
 }
 
 const JSON_BEFORE_SEQ: &[u8] = b"{\"seq\":";
@@ -88,7 +87,7 @@ impl Event {
             id: self.id.clone(),
             ts: self.ts,
             key: self.key.clone(),
-            json_behind_seq: Bytes::from(json),
+            json_behind_seq: json,
         }
     }
 
@@ -247,6 +246,7 @@ impl<'de> Deserialize<'de> for Headers {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;

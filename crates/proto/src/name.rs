@@ -50,7 +50,7 @@ macro_rules! name_type {
         ///
         /// Dot-separated segments of lower-case letters, digits, `_` and `-`; at most
         /// [`MAX_NAME_BYTES`] bytes. Cheap to clone.
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Eq, PartialOrd, Ord)]
         pub struct $type(Arc<str>);
 
         impl $type {
@@ -64,6 +64,19 @@ macro_rules! name_type {
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl PartialEq for $type {
+            fn eq(&self, other: &Self) -> bool {
+                // Names are mostly compared with clones of themselves.
+                Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+            }
+        }
+
+        impl std::hash::Hash for $type {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.0.hash(state);
             }
         }
 

@@ -9,6 +9,8 @@ use std::time::Instant;
 
 use prombus_engine::{DiskEngine, DiskOptions, Durability, Engine};
 
+use rustix::fs::SeekFrom;
+
 use crate::events;
 use crate::report::{Report, median};
 use crate::runtime;
@@ -83,21 +85,21 @@ pub(crate) fn fill_and_wait(folder: &Path) {
     });
 }
 
+/// Reads what was written of the log, plainly.
 fn read_log(folder: &Path) -> (f64, u64) {
     let mut buffer = vec![0; 1 << 20];
     let mut total = 0;
     let started = Instant::now();
     for entry in fs::read_dir(folder.join("wal")).unwrap() {
         let mut file = File::open(entry.unwrap().path()).unwrap();
-        loop {
-            let got = file.read(&mut buffer).unwrap();
-            // Behind the last batch there is only room taken ahead.
-            let written = buffer[..got].iter().rposition(|byte| *byte != 0);
-            total += written.map_or(0, |last| last as u64 + 1);
-            if got == 0 || written.is_none() {
-                break;
-            }
+        let written = rustix::fs::seek(&file, SeekFrom::Hole(0)).unwrap();
+        rustix::fs::seek(&file, SeekFrom::Start(0)).unwrap();
+        let mut left = usize::try_from(written).unwrap();
+        while left > 0 {
+            let wanted = left.min(buffer.len());
+            left -= file.read(&mut buffer[..wanted]).unwrap();
         }
+        total += written;
     }
     (started.elapsed().as_secs_f64(), total)
 }

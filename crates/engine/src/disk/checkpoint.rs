@@ -70,6 +70,8 @@ pub(super) enum Task {
 
 /// With more files than this, one sync of the whole filesystem is cheaper than one for each.
 const MOST_SYNCS: usize = 64;
+/// How much this thread stands back.
+const NICENESS: i32 = 10;
 /// How long to wait before a full disk is tried again.
 const RETRY: Duration = Duration::from_millis(250);
 /// How many ids are sorted at a time when they are gathered anew.
@@ -91,6 +93,9 @@ impl Checkpointer {
 
     /// Runs until it is stopped or every sender is gone.
     pub(super) fn run(mut self) {
+        // Commits come first; when too many log files wait, they wait as well. On Linux this is
+        // about this thread alone. Where it is not allowed, nothing is lost.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
         loop {
             match self.tasks.recv_timeout(Duration::from_secs(1)) {
                 Ok(Task::Move(sealed)) => {

@@ -48,7 +48,7 @@ pub(super) struct Run {
     pub(super) first: Seq,
     pub(super) count: u32,
     pub(super) bytes: u32,
-    /// Of all its records together.
+    /// Of all its records together, block by block.
     pub(super) checksum: u32,
     pub(super) latest_ts: Timestamp,
 }

@@ -25,10 +25,25 @@ use crate::{
 
 /// What the journal is asked to do, in order.
 pub(super) enum Request {
-    Commit { batch: Batch, reply: oneshot::Sender<CommitAnswer> },
-    Trim { topic: Topic, below: Seq, reply: oneshot::Sender<Result<Bounds, CommitError>> },
-    Retain { topic: Topic, rule: Retention, reply: oneshot::Sender<Result<Bounds, CommitError>> },
-    Close { reply: oneshot::Sender<Result<(), CommitError>> },
+    /// A batch whose sizes are right, and how many bytes it has.
+    Commit {
+        batch: Batch,
+        bytes: usize,
+        reply: oneshot::Sender<CommitAnswer>,
+    },
+    Trim {
+        topic: Topic,
+        below: Seq,
+        reply: oneshot::Sender<Result<Bounds, CommitError>>,
+    },
+    Retain {
+        topic: Topic,
+        rule: Retention,
+        reply: oneshot::Sender<Result<Bounds, CommitError>>,
+    },
+    Close {
+        reply: oneshot::Sender<Result<(), CommitError>>,
+    },
 }
 
 /// The answer to a commit, and the batch itself: freeing its events costs the journal a quarter of
@@ -492,16 +507,14 @@ impl Request {
 
     fn bytes(&self) -> usize {
         match self {
-            Request::Commit { batch, .. } => {
-                batch.events.iter().map(|event| event.max_json_bytes()).sum()
-            }
+            Request::Commit { bytes, .. } => *bytes,
             Request::Trim { .. } | Request::Retain { .. } | Request::Close { .. } => 0,
         }
     }
 
     fn refuse(self, error: CommitError) {
         match self {
-            Request::Commit { reply, batch } => answer(reply, (Err(error), batch)),
+            Request::Commit { reply, batch, .. } => answer(reply, (Err(error), batch)),
             Request::Trim { reply, .. } | Request::Retain { reply, .. } => {
                 answer(reply, Err(error));
             }
@@ -511,7 +524,7 @@ impl Request {
 
     fn answer(self, shared: &Shared, outcome: Outcome, durability: Durability) {
         match (self, outcome) {
-            (Request::Commit { reply, batch }, Outcome::Committed { positions, version }) => {
+            (Request::Commit { reply, batch, .. }, Outcome::Committed { positions, version }) => {
                 answer(reply, (Ok(Committed { positions, version, durability }), batch));
             }
             (

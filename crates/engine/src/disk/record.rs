@@ -141,6 +141,12 @@ impl Record<'_> {
         self.bytes.len()
     }
 
+    /// The id where it is a UUID of version 7.
+    pub(super) fn time_ordered_id(&self) -> Option<u128> {
+        let id: [u8; 16] = self.bytes[FIXED_BYTES..self.id_end].try_into().ok()?;
+        (self.id_is_uuid && id[6] >> 4 == 7).then(|| u128::from_be_bytes(id))
+    }
+
     /// The id, if it is one; a record whose checksum fits was written with one.
     pub(super) fn id(&self) -> Option<EventId> {
         let id = &self.bytes[FIXED_BYTES..self.id_end];

@@ -3,18 +3,20 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use prombus_proto::{Seq, Topic};
+use prombus_proto::{EventId, Seq, Topic};
+use uuid::Uuid;
 
 use super::catalog::Catalog;
 use super::checkpoint::{SealedWal, TouchedTopic};
 use super::file_header::{self, FileKind, HeaderFault, SEGMENT, SPARSE_INDEX, WAL};
-use super::ids::recent::RecentIds;
+use super::ids::IdPlace;
+use super::ids::recent::{RecentIds, RisingId};
 use super::ids::run::IdRun;
-use super::ids::{IdPlace, IdSeed, Ordinal, time_ordered};
 use super::journal::JournalStart;
 use super::keyed::KeyedRuns;
 use super::keyed::run::StateRun;
@@ -22,16 +24,17 @@ use super::layout::Layout;
 use super::open_files::read_header;
 use super::options::DiskOptions;
 use super::shared::Shared;
+use super::topic_view::TopicView;
 use super::view::View;
 use super::wal_file::{WalFile, keep_copy};
-use super::wal_scan::{ScannedFrame, ScannedId, Step, WalScan};
+use super::wal_scan::{ScannedFrame, ScannedIds, Step, WalScan};
 use crate::{Incident, OpenError};
 
 /// More commits that store nothing than one process makes before it crashes.
 const VERSIONS_PER_RUN: u64 = 1 << 32;
 
 /// How much of a log file is read at a time. A batch that is larger is read with all that follows.
-const WINDOW_BYTES: u64 = 4 << 20;
+const WINDOW_BYTES: u64 = 1 << 20;
 /// What a filesystem allocates at least.
 const BLOCK_BYTES: u64 = 64 << 10;
 
@@ -231,9 +234,10 @@ impl Recovery<'_> {
         let file = WalFile::open(&self.shared.layout, number, faults).map_err(failed(&path))?;
         let file = Arc::new(file);
         let mut found = FoundInWal::default();
-        self.check_header(&file, is_newest)?;
-        let offset = self.scan_whole_frames(&file, &mut found).map_err(failed(&path))?;
-        self.scan_the_rest(&file, offset, is_newest, &mut found)?;
+        let end = file.end_of_data().map_err(failed(&path))?;
+        self.check_header(&file, end, is_newest)?;
+        let from = self.scan_whole_frames(&file, end, &mut found).map_err(failed(&path))?;
+        self.scan_the_rest(&file, from..end, is_newest, &mut found)?;
         // What the last process only handed to the operating system is acknowledged from now on.
         file.sync().map_err(failed(&path))?;
         let view = self.shared.view();
@@ -261,8 +265,8 @@ impl Recovery<'_> {
         Ok(sealed)
     }
 
-    fn check_header(&mut self, file: &WalFile, is_newest: bool) -> Result<(), OpenError> {
-        let (path, end) = (&file.path, file.end_of_data().map_err(failed(&file.path))?);
+    fn check_header(&mut self, file: &WalFile, end: u64, is_newest: bool) -> Result<(), OpenError> {
+        let path = &file.path;
         let first_frame = WalFile::first_frame_offset();
         let header = &mut self.buffer;
         file.read_range(0, end.min(first_frame), header).map_err(failed(path))?;
@@ -286,9 +290,9 @@ impl Recovery<'_> {
     fn scan_whole_frames(
         &mut self,
         file: &Arc<WalFile>,
+        end: u64,
         found: &mut FoundInWal,
     ) -> io::Result<u64> {
-        let end = file.end_of_data()?;
         let mut offset = WalFile::first_frame_offset().min(end);
         loop {
             let mut window = std::mem::take(&mut self.buffer);
@@ -310,11 +314,11 @@ impl Recovery<'_> {
     fn scan_the_rest(
         &mut self,
         file: &Arc<WalFile>,
-        from: u64,
+        range: Range<u64>,
         is_newest: bool,
         found: &mut FoundInWal,
     ) -> Result<(), OpenError> {
-        let end = file.end_of_data().map_err(failed(&file.path))?;
+        let Range { start: from, end } = range;
         let mut rest = Vec::new();
         file.read_range(from, end, &mut rest).map_err(failed(&file.path))?;
         let mut scan = WalScan::new(&rest, from, self.next_frame, !is_newest);
@@ -371,29 +375,15 @@ impl Recovery<'_> {
         self.last_version = self.last_version.max(frame.head.last_version.0);
         self.report_damage(file, &frame, found);
         let mut view = self.shared.view_mut();
-        let mut runs: Vec<_> = frame
-            .head
-            .runs
-            .iter()
-            .map(|run| {
-                let topic = view.topic_mut(&run.topic);
-                if run.first > topic.next {
-                    self.report_gap(file, &run.topic, topic.next, run.first.previous());
-                    found.damaged = true;
-                }
-                RunIds {
-                    topic: topic.ordinal,
-                    seed: topic.id_seed,
-                    newest: topic.newest_time_ordered,
-                    rising: Vec::with_capacity(run.count as usize),
-                }
-            })
-            .collect();
-        for scanned in &frame.ids {
-            runs[scanned.run].add(scanned, &mut found.ids);
+        let mut newest_time_ordered = Vec::with_capacity(frame.head.runs.len());
+        for (run, ids) in frame.head.runs.iter().zip(&frame.ids) {
+            let topic = view.topic_mut(&run.topic);
+            if run.first > topic.next {
+                self.report_gap(file, &run.topic, topic.next, run.first.previous());
+                found.damaged = true;
+            }
+            newest_time_ordered.push(add_ids(topic, ids, &mut found.ids));
         }
-        runs.iter().for_each(|run| found.ids.add_rising(run.topic, &run.rising));
-        let newest_time_ordered: Vec<_> = runs.iter().map(|run| run.newest).collect();
         let state = frame.state.unwrap_or_default();
         view.apply(file, &frame.head, &frame.pieces, &newest_time_ordered, state);
         let trimmed = frame.head.trims.iter().map(|trim| &trim.topic);
@@ -431,27 +421,28 @@ impl Recovery<'_> {
     }
 }
 
-/// The ids of a run while they are gathered.
-struct RunIds {
-    topic: Ordinal,
-    seed: IdSeed,
-    newest: u128,
-    rising: Vec<(u128, Seq)>,
-}
-
-impl RunIds {
-    fn add(&mut self, scanned: &ScannedId, others: &mut RecentIds) {
-        match time_ordered(&scanned.id) {
-            Some(id) if id > self.newest => {
-                self.newest = id;
-                self.rising.push((id, scanned.seq));
-            }
-            time_ordered => {
-                let (hash, topic, seq) = (self.seed.hash(&scanned.id), self.topic, scanned.seq);
-                others.insert(IdPlace { hash, topic, seq }, time_ordered);
-            }
+/// Makes the ids of a run known, and answers the newest UUIDv7 of the topic.
+fn add_ids(topic: &TopicView, ids: &ScannedIds, known: &mut RecentIds) -> u128 {
+    let (ordinal, seed) = (topic.ordinal, topic.id_seed);
+    for (id, seq) in &ids.others {
+        known.insert(IdPlace { hash: seed.hash(id), topic: ordinal, seq: *seq }, None);
+    }
+    let mut newest = topic.newest_time_ordered;
+    if ids.rise && ids.time_ordered.first().is_none_or(|first| first.id() > newest) {
+        known.add_rising(ordinal, &ids.time_ordered);
+        return ids.time_ordered.last().map_or(newest, RisingId::id);
+    }
+    for found in &ids.time_ordered {
+        if found.id() > newest {
+            newest = found.id();
+            known.add_rising(ordinal, std::slice::from_ref(found));
+        } else {
+            let id = EventId::from_uuid(Uuid::from_u128(found.id()));
+            let place = IdPlace { hash: seed.hash(&id), topic: ordinal, seq: found.seq() };
+            known.insert(place, Some(found.id()));
         }
     }
+    newest
 }
 
 #[derive(Default)]

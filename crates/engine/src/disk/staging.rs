@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp, Topic};
 
-use super::checksum::checksum;
+use super::checksum::{BlockChecksum, checksum};
 use super::frame::{End, FrameHead, Run, StateChange, Trim};
-use super::ids::recent::{RecentIds, find_rising};
+use super::ids::recent::{RecentIds, RisingId, find_rising};
 use super::ids::{self, IdPlace, IdSeed, Ordinal};
 use super::reading::{self, StoredIds};
 use super::record::{self, RecordSeed};
@@ -71,6 +71,7 @@ struct StagedTopic {
     newest_time_ordered: u128,
     rule: u64,
     records: Vec<u8>,
+    records_checksum: BlockChecksum,
     count: u32,
     ids: StagedIds,
     /// Offsets count from the beginning of the records.
@@ -96,7 +97,7 @@ pub(super) struct StagedFrame {
 #[derive(Debug, Default)]
 struct StagedIds {
     /// Those that rise with time, and are newer than all the topic had.
-    rising: Vec<(u128, Seq)>,
+    rising: Vec<RisingId>,
     others: HashMap<EventId, Seq>,
 }
 
@@ -143,7 +144,8 @@ impl Staging {
             && self.topics.iter().all(|topic| topic.count == 0)
     }
 
-    /// Checks `batch` against what is stored and what was staged before it, and stages it.
+    /// Checks `batch`, whose sizes are right, against what is stored and what was staged before it,
+    /// and stages it.
     /// Nothing of it is staged after an error.
     pub(super) fn stage(
         &mut self,
@@ -152,7 +154,6 @@ impl Staging {
         batch: &Batch,
         version: Version,
     ) -> Result<Vec<Position>, CommitError> {
-        batch.check_sizes()?;
         for (topic, expected) in &batch.expected_last {
             let actual = self.next_of(shared, topic).previous();
             if actual != *expected {
@@ -491,6 +492,7 @@ impl StagedTopic {
             newest_time_ordered: view.newest_time_ordered,
             rule: view.rule,
             records,
+            records_checksum: BlockChecksum::default(),
             count: 0,
             ids: StagedIds::default(),
             pieces: Vec::new(),
@@ -502,6 +504,7 @@ impl StagedTopic {
         let seq = self.next;
         let start = self.records.len();
         record::append(&mut self.records, self.record_seed, seq, event);
+        self.records_checksum.advance(&self.records);
         let bytes = u32::try_from(self.records.len() - start).expect("a record is below 4 GiB");
         match self.pieces.last_mut() {
             Some(piece) if (piece.bytes as usize) < PIECE_BYTES => {
@@ -521,7 +524,7 @@ impl StagedTopic {
         match ids::time_ordered(event.id()) {
             Some(id) if id > self.newest_time_ordered => {
                 self.newest_time_ordered = id;
-                self.ids.rising.push((id, seq));
+                self.ids.rising.push(RisingId::new(id, seq));
             }
             _ => {
                 self.ids.others.insert(event.id().clone(), seq);
@@ -539,7 +542,7 @@ impl StagedTopic {
             first: self.visible_next,
             count: self.count,
             bytes: u32::try_from(self.records.len()).expect("a frame is below 4 GiB"),
-            checksum: checksum(&self.records),
+            checksum: self.records_checksum.finish(&self.records),
             latest_ts: self.latest_ts,
         }
     }

@@ -143,7 +143,8 @@ impl WalFile {
         read_exact_at(&self.file, offset, bytes)
     }
 
-    /// Where all that was ever written ends; behind it there may be room taken ahead.
+    /// Where all that was ever written ends. Behind it there may be room taken ahead; reading that
+    /// would be slow, and make the operating system take it for written.
     pub(super) fn end_of_data(&self) -> io::Result<u64> {
         end_of_data(&self.file, self.file.metadata()?.len())
     }

@@ -8,9 +8,10 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 
-use super::checksum::checksum;
+use super::checksum::{BlockChecksum, checksum};
 use super::frame::{End, FrameHead, Run, StateChange};
-use super::record::{self, RecordFault, RecordSeed};
+use super::ids::recent::RisingId;
+use super::record::{self, Record, RecordFault, RecordSeed};
 
 /// Goes through bytes of one file, frame by frame.
 pub(super) struct WalScan<'a> {
@@ -42,7 +43,8 @@ pub(super) enum Step {
 pub(super) struct ScannedFrame {
     pub(super) head: FrameHead,
     pub(super) pieces: Vec<Piece>,
-    pub(super) ids: Vec<ScannedId>,
+    /// The ids of each run.
+    pub(super) ids: Vec<ScannedIds>,
     pub(super) damaged_events: Vec<DamagedEvents>,
     /// The state changes, or nothing where their checksum does not fit.
     pub(super) state: Option<Vec<StateChange>>,
@@ -62,11 +64,26 @@ pub(super) struct Piece {
     pub(super) latest_ts: Timestamp,
 }
 
-#[derive(Debug)]
-pub(super) struct ScannedId {
-    pub(super) run: usize,
-    pub(super) seq: Seq,
-    pub(super) id: EventId,
+/// The ids of a run.
+#[derive(Debug, Default)]
+pub(super) struct ScannedIds {
+    /// UUIDs of version 7.
+    pub(super) time_ordered: Vec<RisingId>,
+    /// Whether each of those is newer than the one before it.
+    pub(super) rise: bool,
+    pub(super) others: Vec<(EventId, Seq)>,
+}
+
+impl ScannedIds {
+    fn add(&mut self, record: &Record<'_>) {
+        match record.time_ordered_id() {
+            Some(id) => {
+                self.rise &= self.time_ordered.last().is_none_or(|last| last.id() < id);
+                self.time_ordered.push(RisingId::new(id, record.seq));
+            }
+            None => self.others.extend(record.id().map(|id| (id, record.seq))),
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -240,12 +257,14 @@ impl ScannedFrame {
 
     fn scan_run(&mut self, index: usize, run: &Run, records: &[u8], offset: u64) {
         let seed = RecordSeed::of(&run.topic);
-        let is_whole = checksum(records) == run.checksum;
+        let is_whole = BlockChecksum::default().finish(records) == run.checksum;
         let decode = |bytes| match is_whole {
             true => record::decode_trusted(bytes),
             false => record::decode(seed, bytes),
         };
-        self.ids.reserve(run.count.min(MOST_IDS_AHEAD) as usize);
+        let room = run.count.min(MOST_IDS_AHEAD) as usize;
+        let mut ids =
+            ScannedIds { time_ordered: Vec::with_capacity(room), rise: true, others: Vec::new() };
         let end = run.first.plus(u64::from(run.count));
         let mut at = 0;
         let mut expected = run.first;
@@ -268,9 +287,7 @@ impl ScannedFrame {
                     if grown.bytes as usize >= PIECE_BYTES {
                         self.pieces.extend(piece.take());
                     }
-                    if let Some(id) = record.id() {
-                        self.ids.push(ScannedId { run: index, seq: expected, id });
-                    }
+                    ids.add(&record);
                     at += bytes;
                     expected = expected.next();
                 }
@@ -296,5 +313,6 @@ impl ScannedFrame {
             }
         }
         self.pieces.extend(piece.take());
+        self.ids.push(ids);
     }
 }

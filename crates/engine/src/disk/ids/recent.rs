@@ -14,12 +14,68 @@ use super::{IdHash, IdPlace, Ordinal, millis_of};
 #[derive(Debug, Default)]
 pub(in crate::disk) struct RecentIds {
     /// Of each topic the UUIDs of version 7 that were newer than all before them.
-    rising: HashMap<Ordinal, Vec<(u128, Seq)>>,
+    rising: HashMap<Ordinal, RisingIds>,
     /// All other ids.
     places: HashMap<IdHash, (Seq, Ordinal), BuildHasherDefault<HashIsTheHash>>,
     /// Places whose hash another id had first. Hardly ever any.
     crowded: Vec<IdPlace>,
     kinds: IdKinds,
+}
+
+/// A UUID of version 7 that was newer than all before it, and where it is. In halves, because a
+/// whole number would make it a third larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::disk) struct RisingId {
+    high: u64,
+    low: u64,
+    seq: Seq,
+}
+
+impl RisingId {
+    #[expect(clippy::cast_possible_truncation, reason = "the halves of a number")]
+    pub(in crate::disk) const fn new(id: u128, seq: Seq) -> Self {
+        Self { high: (id >> 64) as u64, low: id as u64, seq }
+    }
+
+    pub(in crate::disk) const fn id(&self) -> u128 {
+        (self.high as u128) << 64 | self.low as u128
+    }
+
+    pub(in crate::disk) const fn seq(&self) -> Seq {
+        self.seq
+    }
+}
+
+/// Ids that rise, in parts: what is there is never moved to make room for more.
+#[derive(Debug, Default)]
+struct RisingIds {
+    parts: Vec<Vec<RisingId>>,
+}
+
+impl RisingIds {
+    /// A topic with few ids has a small part, one with many has larger ones.
+    const SMALLEST_PART: usize = 16;
+    const LARGEST_PART: usize = 16 << 10;
+
+    fn extend(&mut self, mut ids: &[RisingId]) {
+        while !ids.is_empty() {
+            let room = self.parts.last().map_or(0, |part| part.capacity() - part.len());
+            if room == 0 {
+                let before = self.parts.last().map_or(0, Vec::len);
+                let size = (before * 2).clamp(Self::SMALLEST_PART, Self::LARGEST_PART);
+                self.parts.push(Vec::with_capacity(size));
+                continue;
+            }
+            let (now, later) = ids.split_at(room.min(ids.len()));
+            self.parts.last_mut().expect("there is one with room").extend_from_slice(now);
+            ids = later;
+        }
+    }
+
+    fn find(&self, id: u128) -> Option<Seq> {
+        let part = self.parts.partition_point(|part| part[0].id() <= id).checked_sub(1)?;
+        find_rising(&self.parts[part], id)
+    }
 }
 
 /// Which kinds of ids a table or file holds, so that look-ups can pass it by.
@@ -58,9 +114,9 @@ impl IdKinds {
 
 impl RecentIds {
     /// Adds ids that rise, and are newer than all that were added of their topic.
-    pub(in crate::disk) fn add_rising(&mut self, topic: Ordinal, ids: &[(u128, Seq)]) {
+    pub(in crate::disk) fn add_rising(&mut self, topic: Ordinal, ids: &[RisingId]) {
         if !ids.is_empty() {
-            self.rising.entry(topic).or_default().extend_from_slice(ids);
+            self.rising.entry(topic).or_default().extend(ids);
         }
     }
 
@@ -84,7 +140,7 @@ impl RecentIds {
         found: &mut Vec<Seq>,
     ) {
         if let (Some(id), Some(rising)) = (time_ordered, self.rising.get(&topic)) {
-            found.extend(find_rising(rising, id));
+            found.extend(rising.find(id));
         }
         let crowded = self.crowded.iter().filter(|place| place.hash == hash);
         let crowded = crowded.map(|place| (place.seq, place.topic));
@@ -114,9 +170,9 @@ impl RecentIds {
 }
 
 /// Where `id` is among ids that rise.
-pub(in crate::disk) fn find_rising(rising: &[(u128, Seq)], id: u128) -> Option<Seq> {
-    let index = rising.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-    Some(rising[index].1)
+pub(in crate::disk) fn find_rising(rising: &[RisingId], id: u128) -> Option<Seq> {
+    let index = rising.binary_search_by_key(&id, RisingId::id).ok()?;
+    Some(rising[index].seq)
 }
 
 /// The keys are hashes already.
@@ -166,14 +222,15 @@ mod tests {
 
     #[test]
     fn ids_that_rise_are_found_in_their_topic() {
-        let rising: Vec<_> = (1..=50u64).map(|n| (u128::from(n * 2) << 80, Seq(n))).collect();
+        let rising: Vec<_> =
+            (1..=50u64).map(|n| RisingId::new(u128::from(n * 2) << 80 | 5, Seq(n))).collect();
         let mut table = RecentIds::default();
         table.add_rising(Ordinal(3), &rising[..20]);
         table.add_rising(Ordinal(3), &rising[20..]);
         for n in 1..=101u64 {
             for topic in [2, 3] {
                 let mut found = Vec::new();
-                table.find(IdHash(n), Ordinal(topic), Some(u128::from(n) << 80), &mut found);
+                table.find(IdHash(n), Ordinal(topic), Some(u128::from(n) << 80 | 5), &mut found);
                 let is_there = n % 2 == 0 && topic == 3;
                 assert_eq!(found, if is_there { vec![Seq(n / 2)] } else { vec![] });
             }
