@@ -123,7 +123,9 @@ impl Checkpointer {
     /// anything worse poisons the engine. The log files then stay for the restart.
     fn until_done(&mut self, mut step: impl FnMut(&mut Self) -> io::Result<()>) {
         let mut waited = false;
-        while !self.gave_up && !matches!(self.shared.condition(), Condition::Poisoned(_)) {
+        // A journal that was poisoned and closed left without waiting: closed means the same here.
+        let over = |condition| matches!(condition, Condition::Poisoned(_) | Condition::Closed);
+        while !self.gave_up && !over(self.shared.condition()) {
             match step(self) {
                 Ok(()) => {
                     if waited {
