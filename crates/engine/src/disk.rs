@@ -154,7 +154,8 @@ impl DiskEngine {
         // A thread that panicked has said so already.
         let _ = journal.join();
         let _ = checkpointer.join();
-        drop(lock);
+        // A child that was just forked may hold the file open for a moment; the lock ends now.
+        let _ = lock.unlock();
     }
 
     fn take_running(&self) -> Option<Running> {

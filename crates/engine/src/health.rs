@@ -69,6 +69,12 @@ pub enum Incident {
         /// What is wrong.
         detail: String,
     },
+    /// A log file that was damaged lies in quarantine, from an earlier start. Events it lost are
+    /// named when they are read; keyed state it lost shows older values.
+    InQuarantine {
+        /// Where it is. Moved away from there, it is not reported any more.
+        file: PathBuf,
+    },
     /// A file that only repeats what others hold was damaged; the others are used.
     Rebuilt {
         /// The file.
@@ -101,6 +107,12 @@ impl fmt::Display for Incident {
             Incident::DamagedState { detail } => {
                 write!(f, "keyed state cannot be read back: {detail}")
             }
+            Incident::InQuarantine { file } => write!(
+                f,
+                "{} was damaged when it was read: events it lost are named when they are read, \
+                 keyed state it lost shows older values",
+                file.display()
+            ),
             Incident::Rebuilt { file, detail } => write!(
                 f,
                 "{} is damaged ({detail}); what it repeats is read from elsewhere",

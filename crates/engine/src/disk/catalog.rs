@@ -20,6 +20,7 @@ use super::ids::run::IdRunInfo;
 use super::keyed::run::StateRunInfo;
 use super::layout::{Layout, sync_folder};
 use super::topic_view::Segment;
+use super::wal_file::keep_copy;
 use crate::{Incident, OpenError};
 
 /// What the store was at its last checkpoint.
@@ -83,10 +84,13 @@ impl Catalog {
     }
 
     /// The newest undamaged catalog of the store; nothing where the folder never had one. A
-    /// damaged copy is reported, unless both are: then nothing can be told.
+    /// damaged copy is reported, unless both are: then nothing can be told. Copies that differ are
+    /// made the same again: the next thing that happens may be that the good one is damaged.
     pub(super) fn load(layout: &Layout) -> Result<Option<(Self, Vec<Incident>)>, OpenError> {
         let mut newest: Option<Self> = None;
+        let mut differ = false;
         let mut incidents = Vec::new();
+        let mut damaged = Vec::new();
         let mut missing = 0;
         for path in [layout.catalog(), layout.catalog_mirror()] {
             let bytes = match fs::read(&path) {
@@ -100,18 +104,29 @@ impl Catalog {
             };
             match Self::decode(&bytes) {
                 Ok(catalog) => {
+                    differ |= newest.as_ref().is_some_and(|newest| *newest != catalog);
                     if newest.as_ref().is_none_or(|n| n.checkpoint < catalog.checkpoint) {
                         newest = Some(catalog);
                     }
                 }
                 Err(fault @ HeaderFault::Newer { .. }) => return Err(fault.into_open_error(&path)),
                 Err(HeaderFault::Damaged(detail)) => {
+                    damaged.push((path.clone(), bytes));
                     incidents.push(Incident::Rebuilt { file: path, detail: detail.to_owned() });
                 }
             }
         }
         match newest {
-            Some(catalog) => Ok(Some((catalog, incidents))),
+            Some(catalog) => {
+                let io = |source| OpenError::Io { path: layout.catalog(), source };
+                for (path, bytes) in &damaged {
+                    keep_copy(layout, path, 0, bytes).map_err(io)?;
+                }
+                if differ || !incidents.is_empty() {
+                    catalog.store(layout).map_err(io)?;
+                }
+                Ok(Some((catalog, incidents)))
+            }
             None if missing == 2 && !has_data(layout)? => Ok(None),
             None => Err(OpenError::Damaged {
                 path: layout.catalog(),
@@ -348,6 +363,17 @@ mod tests {
         fs::write(layout.catalog(), b"x").unwrap();
         let (loaded, incidents) = Catalog::load(&layout).unwrap().unwrap();
         assert_eq!((loaded, incidents.len()), (catalog(), 1));
+        assert!(layout.quarantine().join("catalog.from-0").exists());
+        // Both are sound again, also where only one was left behind by a crash.
+        assert_eq!(Catalog::load(&layout).unwrap(), Some((catalog(), vec![])));
+        let older = fs::read(layout.catalog_mirror()).unwrap();
+        let newer = Catalog { checkpoint: 9, ..catalog() };
+        newer.store(&layout).unwrap();
+        fs::write(layout.catalog_mirror(), older).unwrap();
+        assert_eq!(Catalog::load(&layout).unwrap(), Some((newer.clone(), vec![])));
+        fs::remove_file(layout.catalog()).unwrap();
+        assert_eq!(Catalog::load(&layout).unwrap().unwrap().0, newer);
+        fs::write(layout.catalog(), b"x").unwrap();
         fs::write(layout.catalog_mirror(), b"x").unwrap();
         assert!(matches!(Catalog::load(&layout), Err(OpenError::Damaged { .. })));
     }

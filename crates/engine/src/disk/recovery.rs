@@ -59,6 +59,7 @@ pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
     show_catalog(&catalog, &mut view);
     let shared = Shared::new(layout, options.clone(), view);
     incidents.into_iter().for_each(|incident| shared.report(incident));
+    report_quarantine(&shared)?;
     open_runs(&shared, &catalog)?;
     check_segments(&shared, &catalog)?;
     let mut recovery = Recovery {
@@ -150,6 +151,17 @@ fn open_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
             Ok(()) => {}
         }
         shared.ids_mut().index.runs.push(Arc::new(run));
+    }
+    Ok(())
+}
+
+/// Reports damaged log files of earlier starts: what they lost is still lost.
+fn report_quarantine(shared: &Shared) -> Result<(), OpenError> {
+    let folder = shared.layout.quarantine();
+    for number in Layout::numbered(&folder, "wal").map_err(failed(&folder))? {
+        let name = shared.layout.wal_file(number);
+        let file = folder.join(name.file_name().unwrap_or_default());
+        shared.report(Incident::InQuarantine { file });
     }
     Ok(())
 }

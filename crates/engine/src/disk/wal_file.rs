@@ -188,6 +188,7 @@ pub(super) fn keep_copy(
     bytes: &[u8],
 ) -> io::Result<PathBuf> {
     let name = original.file_name().unwrap_or_default().to_string_lossy();
+    fs::create_dir_all(layout.quarantine())?;
     let copy = layout.quarantine().join(format!("{name}.from-{offset}"));
     let mut file = File::create(&copy)?;
     io::Write::write_all(&mut file, bytes)?;

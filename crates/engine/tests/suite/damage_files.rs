@@ -261,8 +261,10 @@ async fn log_file_cut_short() -> Checked<()> {
             fs::write(copy.place_of(&store, log), &bytes[..left]).expect("cut");
             let case = format!("{left} bytes of {} before {}", log.display(), later.display());
             let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+            // Zeros behind the end of a file are as good as there: that is what room taken ahead is.
+            let cuts_nothing = bytes[left..last.end].iter().all(|byte| *byte == 0);
             let tells = !findings.incidents.is_empty();
-            ensure(tells, || format!("{case}: {findings:?}"))?;
+            ensure(tells != cuts_nothing, || format!("{case}: {findings:?}"))?;
             // With a head of it left, what of the last batch is there is given back.
             if left == last.end - 1 {
                 findings.nothing_lost().map_err(|detail| format!("{case}: {detail}"))?;
