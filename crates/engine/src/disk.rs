@@ -49,6 +49,7 @@ use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::options::DiskOptions;
@@ -124,7 +125,15 @@ impl DiskEngine {
     ) -> Result<T, CommitError> {
         let (reply, answer) = oneshot::channel();
         let closed = || CommitError::Unavailable(Unavailable::Closed);
-        self.requests.send(request(reply)).await.map_err(|_| closed())?;
+        // Mostly there is room, and nothing to wait for.
+        if let Err(refused) = self.requests.try_send(request(reply)) {
+            match refused {
+                TrySendError::Full(request) => {
+                    self.requests.send(request).await.map_err(|_| closed())?;
+                }
+                TrySendError::Closed(_) => return Err(closed()),
+            }
+        }
         answer.await.map_err(|_| closed())
     }
 
