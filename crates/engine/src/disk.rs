@@ -8,7 +8,7 @@
 //! segments (`segment_writer`), its ids and state into sorted files (`ids`, `keyed`), makes all of
 //! it durable, writes the `catalog` and removes the log file.
 //!
-//! **Out.** Readers (`reading`, `state_reading`) look up in the view where events are, let go of it
+//! **Out.** Readers (`reading`, `seeking_id`, `seeking_time`, `state_reading`) look up in the view where events are, let go of it
 //! and read the files.
 //!
 //! **Again.** `recovery` loads the catalog and reads the log files it does not cover.
@@ -31,6 +31,9 @@ mod record;
 mod record_walk;
 mod recovery;
 mod retaining;
+mod seeking_id;
+mod seeking_time;
+mod segment_reader;
 mod segment_writer;
 mod shared;
 mod sparse_index;
@@ -217,12 +220,12 @@ impl Engine for DiskEngine {
 
     async fn seek_time(&self, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
         let topic = topic.clone();
-        self.blocking(move |shared| reading::seek_time(shared, &topic, ts)).await
+        self.blocking(move |shared| seeking_time::seek_time(shared, &topic, ts)).await
     }
 
     async fn seek_id(&self, topic: &Topic, id: &EventId) -> Result<Option<Seq>, ReadError> {
         let (topic, id) = (topic.clone(), id.clone());
-        self.blocking(move |shared| reading::seek_id(shared, &topic, &id)).await
+        self.blocking(move |shared| seeking_id::seek_id(shared, &topic, &id)).await
     }
 
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {

@@ -29,7 +29,7 @@ use super::record::RecordSeed;
 use super::segment_writer::SegmentWriter;
 use super::shared::Shared;
 use super::storage_faults::means_full;
-use super::topic_view::WalPiece;
+use super::topic_view::{TopicView, WalPiece};
 use super::wal_file::WalFile;
 use super::wal_spans::next_span;
 use crate::{Condition, Damaged, Incident, ReadBudget, ReadError};
@@ -54,6 +54,17 @@ pub(super) struct TouchedTopic {
     pub(super) next: Seq,
     pub(super) newest_time_ordered: u128,
     pub(super) rule: u64,
+}
+
+impl TouchedTopic {
+    pub(super) fn of(view: &TopicView) -> Self {
+        Self {
+            first: view.first,
+            next: view.next,
+            newest_time_ordered: view.newest_time_ordered,
+            rule: view.rule,
+        }
+    }
 }
 
 /// What the thread is asked to do, in order.

@@ -339,13 +339,7 @@ impl Journal {
         };
         let view = self.shared.view();
         let touched = wal.touched.into_iter().map(|topic| {
-            let view = &view.topics[&topic];
-            let touched = TouchedTopic {
-                first: view.first,
-                next: view.next,
-                newest_time_ordered: view.newest_time_ordered,
-                rule: view.rule,
-            };
+            let touched = TouchedTopic::of(&view.topics[&topic]);
             (topic, touched)
         });
         let sealed = SealedWal {

@@ -254,13 +254,7 @@ impl Recovery<'_> {
         file.sync().map_err(failed(&path))?;
         let view = self.shared.view();
         let touched = found.touched.into_iter().map(|topic| {
-            let view = &view.topics[&topic];
-            let touched = TouchedTopic {
-                first: view.first,
-                next: view.next,
-                newest_time_ordered: view.newest_time_ordered,
-                rule: view.rule,
-            };
+            let touched = TouchedTopic::of(&view.topics[&topic]);
             (topic, touched)
         });
         let ids = Arc::new(found.ids);

@@ -12,9 +12,9 @@ use super::ids::time_ordered;
 use super::layout::Layout;
 use super::open_files::read_header;
 use super::options::DiskOptions;
-use super::reading::read_what_is_there;
 use super::record::{self, RecordFault, RecordSeed};
 use super::record_walk::{RecordRange, RecordWalk, Walked};
+use super::segment_reader::read_what_is_there;
 use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
 use super::topic_view::{Segment, WalPiece};
 

@@ -10,9 +10,9 @@ use super::checksum::{BlockChecksum, checksum};
 use super::frame::{End, FrameHead, Run, StateChange, Trim};
 use super::ids::recent::{RecentIds, RisingId, find_rising};
 use super::ids::{self, IdPlace, IdSeed, Ordinal};
-use super::reading::{self, StoredIds};
 use super::record::{self, RecordSeed};
 use super::retaining;
+use super::seeking_id::{self, StoredIds};
 use super::shared::{Ids, Shared};
 use super::state_reading;
 use super::topic_view::TopicView;
@@ -382,7 +382,7 @@ impl Staging {
         ids.newest.find(hash, ordinal, ids::time_ordered(id), &mut candidates);
         let index = ids.index.clone();
         let stored = StoredIds { hash, topic: ordinal, index, candidates };
-        Ok(reading::find_id(shared, topic, id, context.first, stored)?)
+        Ok(seeking_id::find_id(shared, topic, id, context.first, stored)?)
     }
 
     fn staged_with_id(&self, topic: &Topic, id: &EventId) -> Option<Seq> {
