@@ -7,7 +7,7 @@
 //! | engine | for |
 //! |---|---|
 //! | [`memory`] | tests, and buses that may forget |
-//! | [`disk`] | the default: a write-ahead log, topic segments, an embedded key-value store |
+//! | [`disk`] | the default: a write-ahead log, topic segments, sorted files for state |
 //! | [`faulty`] | a wrapper that fails on demand |
 
 pub mod batch;

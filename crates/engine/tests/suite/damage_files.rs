@@ -318,15 +318,7 @@ fn make_newer(file: &PathBuf) {
 
 async fn newer_version() -> Checked<()> {
     let store = Killed::after(MANY_FILES, 90).await;
-    let with_header = [
-        Kind::Wal,
-        Kind::Segment,
-        Kind::SparseIndex,
-        Kind::Ids,
-        Kind::State,
-        Kind::Catalog,
-        Kind::CatalogMirror,
-    ];
+    let with_header = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Lock);
     for kind in with_header {
         for file in store.files(kind) {
             let copy = store.copy();

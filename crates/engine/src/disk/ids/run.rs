@@ -66,8 +66,7 @@ pub(in crate::disk) fn write_run(
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
     let mut out = BufWriter::with_capacity(1 << 18, &file);
     out.write_all(&file_header::encode(ID_RUN, number))?;
-    let mut page =
-        PageWriter { out: &mut out, number: 0, entries: Vec::new(), spilled_into: false };
+    let mut page = PageWriter { out: &mut out, number: 0, entries: Vec::new() };
     for place in places {
         let place = place?;
         let home = home_page(place.hash, home_pages);
@@ -98,7 +97,6 @@ struct PageWriter<'a, W: Write> {
     out: &'a mut W,
     number: u64,
     entries: Vec<IdPlace>,
-    spilled_into: bool,
 }
 
 impl<W: Write> PageWriter<'_, W> {
@@ -107,7 +105,7 @@ impl<W: Write> PageWriter<'_, W> {
         page.put_u32_le(0);
         page.put_u16_le(u16::try_from(self.entries.len()).expect("a page holds few entries"));
         page.put_u8(u8::from(spills));
-        page.put_u8(u8::from(self.spilled_into));
+        page.put_u8(0);
         for place in self.entries.drain(..) {
             page.put_u64_le(place.hash.0);
             page.put_u32_le(place.topic.0);
@@ -118,7 +116,6 @@ impl<W: Write> PageWriter<'_, W> {
         page[..4].copy_from_slice(&sum.to_le_bytes());
         self.out.write_all(&page)?;
         self.number += 1;
-        self.spilled_into = spills;
         Ok(())
     }
 }
