@@ -11,6 +11,7 @@ use std::{io, mem, thread};
 
 use prombus_proto::{Seq, Topic};
 use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::oneshot;
 
 use super::checkpoint::{SealedWal, Task, TouchedTopic};
@@ -54,6 +55,9 @@ pub(super) type CommitAnswer = (Result<Committed, CommitError>, Batch);
 const GROUP_BYTES: usize = 4 << 20;
 const GROUP_REQUESTS: usize = 8192;
 
+/// How much room is made ready ahead of small frames that are synced.
+const CLEARED_AHEAD: u64 = 128 << 10;
+
 /// Where the journal goes on after what was there when the engine was opened.
 pub(super) struct JournalStart {
     pub(super) next_wal: u64,
@@ -79,6 +83,8 @@ pub(super) struct Journal {
 struct OpenWal {
     file: Arc<WalFile>,
     end: u64,
+    /// To where the room behind `end` was written with zeros.
+    cleared_to: u64,
     unsynced: bool,
     touched: BTreeSet<Topic>,
 }
@@ -133,9 +139,7 @@ impl Journal {
     pub(super) fn run(mut self) {
         let mut closing = Vec::new();
         while closing.is_empty() {
-            let Some(first) = self.requests.blocking_recv() else {
-                break;
-            };
+            let Some(first) = self.next_request() else { break };
             let group = self.gather(first, &mut closing);
             self.serve(group);
         }
@@ -151,6 +155,20 @@ impl Journal {
         for reply in closing {
             answer(reply, result.clone());
         }
+    }
+
+    /// Waits for a request. Where a group was just answered it looks out for them awake for a
+    /// moment: falling asleep, and being woken by the first of them, costs them all more.
+    fn next_request(&mut self) -> Option<Request> {
+        let patience = self.gathering.patience();
+        while self.gathering.looks_out(&patience) {
+            match self.requests.try_recv() {
+                Ok(request) => return Some(request),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => thread::yield_now(),
+            }
+        }
+        self.requests.blocking_recv()
     }
 
     /// All that waits now; and those who were answered together last time, if they are about to
@@ -265,6 +283,9 @@ impl Journal {
         }
         let frame = staging.into_frame(self.next_frame, Version(self.last_version));
         let offset = self.write(&frame)?;
+        if sync {
+            self.clear_ahead(frame.head.frame_bytes());
+        }
         let durability = self.sync_if(sync)?;
         self.next_frame += 1;
         self.show(frame, offset);
@@ -287,6 +308,7 @@ impl Journal {
         if let Err(error) = wal.file.write_at(offset, &frame.parts()) {
             // What was written of it must not look like a torn batch later.
             let cut = wal.file.cut(offset);
+            wal.cleared_to = offset;
             return Err(match cut {
                 Ok(()) => self.refusal(&error),
                 Err(_) => self.poison(&error),
@@ -298,6 +320,22 @@ impl Journal {
             self.shared.set_condition(Condition::Healthy);
         }
         Ok(offset)
+    }
+
+    /// Writes zeros behind the frame that is about to be synced.
+    ///
+    /// The first write into room that was only taken makes the filesystem note in its own journal
+    /// that the room is now in use, and a sync waits for that, too: 20 KiB took 250 µs instead of
+    /// 135. So that is done for many small frames at once. Large ones have too little of it.
+    fn clear_ahead(&mut self, frame_bytes: u64) {
+        let limit = self.shared.options.wal_file_bytes;
+        let Some(wal) = self.wal.as_mut() else { return };
+        if frame_bytes > CLEARED_AHEAD / 2 || wal.end <= wal.cleared_to {
+            return;
+        }
+        let to = (wal.end + CLEARED_AHEAD).min(limit);
+        wal.file.clear(wal.end, to);
+        wal.cleared_to = to;
     }
 
     fn begin_wal(&mut self, room: u64) -> Result<OpenWal, CommitError> {
@@ -316,6 +354,7 @@ impl Journal {
                 Ok(OpenWal {
                     file: Arc::new(file),
                     end: WalFile::first_frame_offset(),
+                    cleared_to: 0,
                     unsynced: false,
                     touched: BTreeSet::new(),
                 })
@@ -459,8 +498,10 @@ struct Patience {
 
 impl GatherPace {
     /// How long after one arrival the next has to come, as a part of a sync.
-    const ARRIVALS_PER_SYNC: u32 = 6;
+    const ARRIVALS_PER_SYNC: u32 = 3;
     const LONGEST: Duration = Duration::from_millis(2);
+    /// For fewer the processor's time is better spent elsewhere.
+    const WORTH_STAYING_AWAKE: usize = 8;
 
     fn patience(&self) -> Patience {
         let now = now();
@@ -475,6 +516,10 @@ impl GatherPace {
 
     fn expects_more(&self, gathered: usize, patience: &Patience) -> bool {
         gathered < self.last_group && now() < patience.end.min(patience.next_arrival)
+    }
+
+    fn looks_out(&self, patience: &Patience) -> bool {
+        self.last_group >= Self::WORTH_STAYING_AWAKE && now() < patience.end
     }
 
     fn answered(&mut self, group: usize, synced: bool) {

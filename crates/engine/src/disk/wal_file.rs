@@ -113,6 +113,20 @@ impl WalFile {
         Ok(())
     }
 
+    /// Writes zeros over room that was taken ahead. It reads as zeros anyway: where this fails,
+    /// nothing is lost but some time.
+    pub(super) fn clear(&self, from: u64, to: u64) {
+        static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
+        let mut offset = from;
+        while offset < to {
+            let bytes = ZEROS.len().min(usize::try_from(to - offset).unwrap_or(ZEROS.len()));
+            if self.file.write_all_at(&ZEROS[..bytes], offset).is_err() {
+                return;
+            }
+            offset += bytes as u64;
+        }
+    }
+
     /// Cuts the file off at `offset`, together with room taken ahead.
     pub(super) fn cut(&self, offset: u64) -> io::Result<()> {
         self.file.set_len(offset)
