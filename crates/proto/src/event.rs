@@ -174,6 +174,9 @@ impl EncodedEvent {
 }
 
 impl Headers {
+    /// None.
+    pub const NONE: Headers = Headers(Vec::new());
+
     /// The headers, if they are not too many.
     #[must_use]
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Option<Self> {

@@ -2,6 +2,7 @@
 //!
 //! | idea | file |
 //! |---|---|
+//! | what a publisher hands in | [`new_event`] |
 //! | the event, and the JSON it becomes once | [`event`] |
 //! | its payload, raw and validated once | [`payload`] |
 //! | its identity, and where new ones come from | [`event_id`], [`id_source`] |
@@ -20,6 +21,7 @@ pub mod id_source;
 pub mod key;
 pub mod limits;
 pub mod name;
+pub mod new_event;
 pub mod payload;
 pub mod seq;
 
@@ -31,5 +33,6 @@ pub use event_id::{EventId, InvalidEventId};
 pub use id_source::IdSource;
 pub use key::{InvalidKey, Key};
 pub use name::{Group, InvalidName, Topic};
+pub use new_event::NewEvent;
 pub use payload::{InvalidPayload, Payload};
 pub use seq::Seq;

@@ -1,0 +1,1 @@
+//! The server behind the binary `prombus`: gateway, auth, configuration.
