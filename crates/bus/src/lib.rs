@@ -1,3 +1,37 @@
 //! The core of the bus: publish, groups, leases, limits. No sockets, no JSON frames.
 //!
-//! Nothing is here yet; the engine underneath is.
+//! The way of a published event: `publish` limits, checks and builds it; `committer` gathers all
+//! that waits into one commit, answers everybody and tells the `feed` of the topic.
+//!
+//! The way of a delivered event: `feed` gives it to the `group`, whose `leases` lend it to one of
+//! its members; it waits in that connection's `outbox`.
+
+mod bus;
+mod committer;
+pub mod cursor;
+mod dead_letter;
+mod error;
+mod feed;
+mod group;
+mod groups;
+mod leases;
+mod limits;
+mod outbox;
+mod publish;
+mod settings;
+mod subscription;
+mod token_bucket;
+mod topics;
+
+pub use bus::{Bus, Connection};
+pub use dead_letter::dead_letter_topic;
+pub use error::Refusal;
+pub use feed::FeedEvent;
+pub use group::{Acked, Description, Nacked, StartAt};
+pub use leases::{MAX_WINDOW, MemberId};
+pub use limits::{Limit, Scope};
+pub use outbox::{Delivery, Outbox};
+pub use publish::{Prepared, Submitted};
+pub use settings::{Settings, SubscriptionDefaults, TopicSettings};
+pub use subscription::{Answer, SubscribeOptions, Subscription};
+pub use token_bucket::{Deficit, Rate, TokenBucket};

@@ -1,5 +1,6 @@
 //! The event, and the JSON it becomes once.
 
+use bytes::Bytes;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -43,14 +44,15 @@ pub struct EventError(#[from] serde_json::Error);
 
 /// An event as it will be stored: its JSON is made, only the [`Seq`] is missing.
 ///
-/// Making it costs the publisher's thread; the log's own thread then only copies.
+/// Making it costs the publisher's thread; the log's own thread then only copies. Clones share
+/// the JSON.
 #[derive(Clone, Debug)]
 pub struct EncodedEvent {
     topic: Topic,
     id: EventId,
     ts: Timestamp,
     key: Option<Key>,
-    json_behind_seq: Vec<u8>,
+    json_behind_seq: Bytes,
 }
 
 const JSON_BEFORE_SEQ: &[u8] = b"{\"seq\":";
@@ -87,7 +89,7 @@ impl Event {
             id: self.id.clone(),
             ts: self.ts,
             key: self.key.clone(),
-            json_behind_seq: json,
+            json_behind_seq: json.into(),
         }
     }
 
@@ -249,7 +251,6 @@ impl<'de> Deserialize<'de> for Headers {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;

@@ -1,0 +1,197 @@
+//! The bus: what gateways and HTTP talk to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use prombus_engine::{Durability, Engine};
+use prombus_proto::{Clock, Group, IdSource, NewEvent, Topic};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::committer::{Committer, Submission};
+use crate::error::Refusal;
+use crate::group::{Actor, Command, Description, Member, Surroundings};
+use crate::groups::Groups;
+use crate::leases::MemberId;
+use crate::limits::Limit;
+use crate::outbox::Outbox;
+use crate::publish::{self, Prepared, Submitted};
+use crate::settings::Settings;
+use crate::subscription::{SubscribeOptions, Subscription};
+use crate::topics::Topics;
+
+/// The bus over one engine.
+pub struct Bus {
+    settings: Arc<Settings>,
+    around: Surroundings,
+    topics: Arc<Topics>,
+    next_member: AtomicU64,
+    is_closing: AtomicBool,
+    committing: JoinHandle<()>,
+}
+
+/// What one connection has at the bus: its limit, and what waits for it.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Shared by its publishes and its deliveries.
+    pub limit: Limit,
+    /// The events that wait to be sent to it.
+    pub outbox: Arc<Outbox>,
+}
+
+impl Bus {
+    /// Starts a bus over `engine`. Needs a runtime.
+    #[must_use]
+    pub fn start(
+        engine: Arc<dyn Engine>,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        ids: Arc<IdSource>,
+    ) -> Self {
+        let settings = Arc::new(settings);
+        let topics = Arc::new(Topics::new(Arc::clone(&settings)));
+        let (committer, committing) = Committer::start(Arc::clone(&engine), Arc::clone(&topics));
+        let groups = Arc::new(Groups::default());
+        Self {
+            settings,
+            around: Surroundings { engine, committer, clock, ids, groups },
+            topics,
+            next_member: AtomicU64::new(1),
+            is_closing: AtomicBool::new(false),
+            committing,
+        }
+    }
+
+    /// A new connection, with a limit and an outbox of its own.
+    #[must_use]
+    pub fn connect(&self) -> Connection {
+        Connection {
+            limit: Limit::new(self.settings.connection_rate, now()),
+            outbox: Arc::new(Outbox::new(self.settings.max_outbox_bytes)),
+        }
+    }
+
+    /// Limits, checks and builds `events` for `topic`; all or none.
+    pub fn prepare(
+        &self,
+        connection: &Connection,
+        topic: &Topic,
+        events: Vec<NewEvent>,
+    ) -> Result<Prepared, Refusal> {
+        self.check_open()?;
+        let now = now();
+        let topic = self.topics.get(topic, now);
+        let Surroundings { ids, clock, .. } = &self.around;
+        publish::prepare(&topic, events, &connection.limit, ids, clock.as_ref(), now)
+    }
+
+    /// Hands `prepared` to the committer, as soon as that has room.
+    pub async fn submit(&self, prepared: Prepared) -> Result<Submitted, Refusal> {
+        prepared.submit(&self.around.committer).await
+    }
+
+    /// Makes `connection` a member of `group` on `topic`; the group is made if it does not exist.
+    pub async fn subscribe(
+        &self,
+        connection: &Connection,
+        topic: &Topic,
+        group: &Group,
+        options: SubscribeOptions,
+    ) -> Result<Subscription, Refusal> {
+        loop {
+            self.check_open()?;
+            let commands =
+                self.around.groups.get_or_start(topic, group, || self.start_group(topic, group))?;
+            let member = MemberId(self.next_member.fetch_add(1, Ordering::Relaxed));
+            let usual = self.settings.subscription;
+            let (reply, joined) = oneshot::channel();
+            let join = Command::Join {
+                member: Member::new(
+                    member,
+                    (Arc::clone(&connection.outbox), connection.limit.clone()),
+                    options.max_in_flight.unwrap_or(usual.max_in_flight),
+                    options.ack_timeout.unwrap_or(usual.ack_timeout),
+                    options.max_attempts.unwrap_or(usual.max_attempts),
+                ),
+                start: options.start.clone(),
+                reply,
+            };
+            // A group that was just about to go is made anew.
+            if commands.send(join).is_err() {
+                continue;
+            }
+            // From here on: who gives up waiting leaves again.
+            let (topic, group) = (topic.clone(), group.clone());
+            let subscription = Subscription { topic, group, member, commands };
+            match joined.await {
+                Ok(Ok(())) => return Ok(subscription),
+                Ok(Err(refusal)) => return Err(refusal),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn start_group(
+        &self,
+        topic: &Topic,
+        group: &Group,
+    ) -> Result<mpsc::UnboundedSender<Command>, Refusal> {
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let topic = self.topics.get(topic, now());
+        let actor = Actor::new(self.around.clone(), topic, group.clone(), inbox)?;
+        tokio::spawn(actor.run());
+        Ok(commands)
+    }
+
+    /// How a group is that somebody subscribes to.
+    pub async fn describe_group(&self, topic: &Topic, group: &Group) -> Option<Description> {
+        let commands = self.around.groups.get(topic, group)?;
+        let (reply, description) = oneshot::channel();
+        commands.send(Command::Describe { reply }).ok()?;
+        description.await.ok()
+    }
+
+    /// Refuses what is new, stops the groups, stores what waits and closes the engine.
+    ///
+    /// Twice: nothing more happens.
+    pub async fn close(&self) -> Result<(), Refusal> {
+        self.is_closing.store(true, Ordering::SeqCst);
+        let mut stopping = Vec::new();
+        for commands in self.around.groups.take_all() {
+            let (reply, stopped) = oneshot::channel();
+            if commands.send(Command::Stop { reply }).is_ok() {
+                stopping.push(stopped);
+            }
+        }
+        for stopped in stopping {
+            // One that is gone has stopped, too.
+            let _ = stopped.await;
+        }
+        // What was handed over before is committed before this.
+        let nothing =
+            Submission { events: vec![], state: vec![], durability: Durability::Buffered };
+        if let Ok(flushed) = self.around.committer.submit(nothing).await {
+            let _ = flushed.await;
+        }
+        Ok(self.around.engine.close().await?)
+    }
+
+    fn check_open(&self) -> Result<(), Refusal> {
+        if self.is_closing.load(Ordering::SeqCst) {
+            return Err(Refusal::shutting_down());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        self.committing.abort();
+    }
+}
+
+/// Through the runtime, so that a test can move the time.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

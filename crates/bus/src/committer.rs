@@ -1,0 +1,238 @@
+//! The one task that commits: it gathers all that waits into one batch, and answers everybody.
+
+use std::sync::Arc;
+
+use prombus_engine::{
+    Batch, CommitError, Committed, Durability, Engine, Position, StateOp, Unavailable,
+};
+use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_BATCH_EVENTS};
+use prombus_proto::{EncodedEvent, Topic};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::topics::Topics;
+
+/// What is to be committed together.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) events: Vec<EncodedEvent>,
+    pub(crate) state: Vec<StateOp>,
+    pub(crate) durability: Durability,
+}
+
+/// Where each event of a submission is.
+pub(crate) type Answer = Result<Vec<Position>, CommitError>;
+
+/// The way to the committer.
+#[derive(Clone, Debug)]
+pub(crate) struct Committer {
+    queue: mpsc::UnboundedSender<Waiting>,
+    /// Bytes that may wait, all connections together.
+    room: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    submission: Submission,
+    bytes: usize,
+    answer: oneshot::Sender<Answer>,
+    _room: OwnedSemaphorePermit,
+}
+
+/// How much may wait to be committed.
+const WAITING_BYTES: usize = 64 << 20;
+/// How much is gathered into one batch, so that one answer does not wait for the whole queue.
+const GATHERED_BYTES: usize = 4 << 20;
+const GATHERED_EVENTS: usize = 20_000;
+const _: () = assert!(GATHERED_BYTES < MAX_BATCH_BYTES && GATHERED_EVENTS < MAX_BATCH_EVENTS);
+const _: () = assert!(WAITING_BYTES > MAX_BATCH_BYTES);
+
+impl Committer {
+    pub(crate) fn start(engine: Arc<dyn Engine>, topics: Arc<Topics>) -> (Self, JoinHandle<()>) {
+        let (queue, waiting) = mpsc::unbounded_channel();
+        let task = tokio::spawn(run(engine, topics, waiting));
+        (Self { queue, room: Arc::new(Semaphore::new(WAITING_BYTES)) }, task)
+    }
+
+    /// Hands `submission` over, as soon as there is room for it. The answer comes by itself.
+    pub(crate) async fn submit(
+        &self,
+        submission: Submission,
+    ) -> Result<oneshot::Receiver<Answer>, CommitError> {
+        let bytes = submission.bytes();
+        let permits = u32::try_from(bytes.min(WAITING_BYTES)).unwrap_or(u32::MAX);
+        let closed = || CommitError::from(Unavailable::Closed);
+        let room = Arc::clone(&self.room).acquire_many_owned(permits).await;
+        let (answer, receiver) = oneshot::channel();
+        let waiting = Waiting { submission, bytes, answer, _room: room.map_err(|_| closed())? };
+        self.queue.send(waiting).map_err(|_| closed())?;
+        Ok(receiver)
+    }
+}
+
+impl Submission {
+    fn bytes(&self) -> usize {
+        let events: usize = self.events.iter().map(EncodedEvent::max_json_bytes).sum();
+        let state: usize = self
+            .state
+            .iter()
+            .map(|op| match op {
+                StateOp::Put { value, .. } => value.len(),
+                StateOp::Delete { .. } => 0,
+            })
+            .sum();
+        events + state
+    }
+
+    fn into_batch(self) -> Batch {
+        Batch {
+            events: self.events,
+            expected_last: Vec::new(),
+            state: self.state,
+            durability: self.durability,
+        }
+    }
+
+    fn merge(&mut self, other: &mut Submission) {
+        self.events.append(&mut other.events);
+        self.state.append(&mut other.state);
+        self.durability = self.durability.max(other.durability);
+    }
+}
+
+async fn run(
+    engine: Arc<dyn Engine>,
+    topics: Arc<Topics>,
+    mut queue: mpsc::UnboundedReceiver<Waiting>,
+) {
+    let mut too_much = None;
+    loop {
+        let first = match too_much.take() {
+            Some(left_over) => left_over,
+            None => match queue.recv().await {
+                Some(first) => first,
+                None => return,
+            },
+        };
+        let (mut bytes, mut events) = (first.bytes, first.submission.events.len());
+        let mut gathered = vec![first];
+        while let Ok(next) = queue.try_recv() {
+            bytes += next.bytes;
+            events += next.submission.events.len();
+            if bytes > GATHERED_BYTES || events > GATHERED_EVENTS {
+                too_much = Some(next);
+                break;
+            }
+            gathered.push(next);
+        }
+        commit(engine.as_ref(), &topics, gathered).await;
+    }
+}
+
+/// Commits all of `gathered` at once. Where one of them makes that impossible, each is tried by
+/// itself: nobody is refused for what another asked.
+async fn commit(engine: &dyn Engine, topics: &Topics, gathered: Vec<Waiting>) {
+    let mut whole = Submission { events: vec![], state: vec![], durability: Durability::Buffered };
+    let mut parts = Vec::with_capacity(gathered.len());
+    for Waiting { mut submission, answer, _room, .. } in gathered {
+        let (events, state) = (submission.events.len(), submission.state.len());
+        parts.push((Part { events, state, durability: submission.durability }, answer, _room));
+        whole.merge(&mut submission);
+    }
+    let told = Told::about(topics, &whole.events);
+    let spare = (parts.len() > 1).then(|| (whole.events.clone(), whole.state.clone()));
+    match engine.commit(whole.into_batch()).await {
+        Ok(committed) => {
+            told.tell(topics, &committed.positions);
+            let mut positions = committed.positions.into_iter();
+            for (part, answer, _room) in parts {
+                // Who is gone does not want the answer.
+                let _ = answer.send(Ok(positions.by_ref().take(part.events).collect()));
+            }
+        }
+        Err(error) => match spare {
+            Some((events, state)) if is_about_one(&error) => {
+                let (mut events, mut state) = (events.into_iter(), state.into_iter());
+                for (part, answer, _room) in parts {
+                    let single = Submission {
+                        events: events.by_ref().take(part.events).collect(),
+                        state: state.by_ref().take(part.state).collect(),
+                        durability: part.durability,
+                    };
+                    let told = Told::about(topics, &single.events);
+                    let result = engine.commit(single.into_batch()).await;
+                    let _ = answer.send(result.map(|Committed { positions, .. }| {
+                        told.tell(topics, &positions);
+                        positions
+                    }));
+                }
+            }
+            _ => {
+                for (_, answer, _room) in parts {
+                    let _ = answer.send(Err(error.clone()));
+                }
+            }
+        },
+    }
+}
+
+/// How much of a batch one submission is.
+struct Part {
+    events: usize,
+    state: usize,
+    durability: Durability,
+}
+
+/// Whether the others of a batch could be stored without the one that has this fault.
+fn is_about_one(error: &CommitError) -> bool {
+    matches!(
+        error,
+        CommitError::Conflict(_) | CommitError::TooLarge { .. } | CommitError::Damaged(_)
+    )
+}
+
+/// What followers are told once a batch is stored.
+struct Told {
+    /// Topics, and how many events in a row each has.
+    runs: Vec<(Topic, usize)>,
+    /// The events, where anybody follows one of the topics already.
+    events: Option<Vec<EncodedEvent>>,
+}
+
+impl Told {
+    fn about(topics: &Topics, events: &[EncodedEvent]) -> Self {
+        let mut runs: Vec<(Topic, usize)> = Vec::new();
+        for event in events {
+            match runs.last_mut() {
+                Some((topic, count)) if topic == event.topic() => *count += 1,
+                _ => runs.push((event.topic().clone(), 1)),
+            }
+        }
+        let followed = runs.iter().any(|(topic, _)| topics.followed(topic).is_some());
+        Self { runs, events: followed.then(|| events.to_vec()) }
+    }
+
+    fn tell(self, topics: &Topics, positions: &[Position]) {
+        let mut events = self.events.map(Vec::into_iter);
+        let mut positions = positions.iter();
+        for (topic, count) in self.runs {
+            let stored = positions.by_ref().take(count);
+            let run = events.as_mut().map(|events| events.by_ref().take(count).collect::<Vec<_>>());
+            let Some(feed) = topics.followed(&topic) else {
+                stored.for_each(drop);
+                continue;
+            };
+            match run {
+                Some(run) => {
+                    let new = stored.zip(run).filter(|(position, _)| !position.duplicate);
+                    feed.append(new.map(|(position, event)| (position.seq, event)));
+                }
+                None => {
+                    if let Some(last) = stored.filter(|position| !position.duplicate).last() {
+                        feed.wake(last.seq);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! A durable consumer group: one task that owns its members, its leases and its cursor.
+
+mod actor;
+mod command;
+mod lending;
+mod members;
+mod reading;
+mod round;
+mod serving;
+mod storing;
+
+pub(crate) use actor::{Actor, Surroundings};
+pub(crate) use command::Command;
+pub use command::{Acked, Description, Nacked, StartAt};
+pub(crate) use members::Member;

@@ -1,0 +1,83 @@
+//! How a group hands out events.
+
+use std::time::Instant;
+
+use super::actor::Actor;
+use super::round::Dying;
+use crate::leases::Lease;
+use crate::outbox::Delivery;
+
+impl Actor {
+    pub(super) fn look_at_clock(&mut self, now: Instant) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+        }
+        let Some(work) = &mut self.work else { return };
+        for (seq, id) in work.leases.look_at_clock(now) {
+            let member = self.members.get_mut(id);
+            let max_attempts = member.as_ref().map_or(u32::MAX, |member| member.max_attempts);
+            let failed = work.leases.fail(seq, max_attempts, None);
+            if let Some(member) = member {
+                member.in_flight -= 1;
+            }
+            work.failed(failed, "not acknowledged before its deadline");
+        }
+    }
+
+    pub(super) async fn lend(&mut self, now: Instant) {
+        if self.work.is_none() || self.retry_at.is_some() {
+            return;
+        }
+        self.members.begin_lending(&self.room);
+        while self.members.can_take() {
+            if !self.fetch().await {
+                break;
+            }
+            let work = self.work.as_mut().expect("there is work while members are");
+            let Some(event) = work.fetched.next(&work.leases) else { break };
+            let (seq, attempts) = (event.seq, work.leases.attempts(event.seq));
+            let Some(member) = self.members.pick(now) else { break };
+            if attempts >= member.max_attempts {
+                member.limit.give_back(1);
+                work.leases.condemn(seq);
+                work.fetched.take(seq);
+                let error = "not acknowledged before the server stopped".to_owned();
+                work.pending.dying.push(Dying { seq: Some(seq), error, attempts });
+                continue;
+            }
+            let event = work.fetched.take(seq).expect("it was just there");
+            let lease = Lease { member: member.id, deadline: now + member.ack_timeout };
+            let attempt = work.leases.lend(seq, &event.id, event.ts, lease);
+            work.pending.changed = true;
+            member.lend(Delivery {
+                member: member.id,
+                topic: self.topic.topic.clone(),
+                group: self.group.clone(),
+                event,
+                attempt,
+                deadline: lease.deadline,
+            });
+        }
+        self.members.finish_lending();
+    }
+
+    /// Fetches until there is something to lend. Answers whether there is.
+    async fn fetch(&mut self) -> bool {
+        let work = self.work.as_mut().expect("there is work while members are");
+        work.fetched.grew_to(*self.growth.borrow_and_update());
+        let (engine, topic) = (&self.around.engine, &self.topic);
+        let found = work.fetched.fetch(&mut work.leases, &mut work.pending, engine, topic).await;
+        for id in work.leases.take_forgotten() {
+            if let Some(member) = self.members.get_mut(id) {
+                member.in_flight -= 1;
+            }
+        }
+        match found {
+            Ok(found) => found,
+            Err(error) => {
+                self.storage_failed("read", &error);
+                false
+            }
+        }
+    }
+}

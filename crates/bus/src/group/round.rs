@@ -1,0 +1,83 @@
+//! One commit of a group: acknowledgements, what was published with them, dead letters, and the
+//! cursor that says it all.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use prombus_engine::Position;
+use prombus_proto::{EncodedEvent, EventId, Seq};
+
+use super::command::{Acked, Nacked, Reply};
+use crate::committer::Answer;
+use crate::error::Refusal;
+
+/// What waits for the next commit.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// Events whose acknowledgement is to be stored.
+    pub(super) ending: Vec<Seq>,
+    pub(super) publish: Vec<EncodedEvent>,
+    pub(super) waiters: Vec<Waiter>,
+    pub(super) dying: Vec<Dying>,
+    /// Something else about the cursor is new.
+    pub(super) changed: bool,
+}
+
+/// An event that has to go to the dead letters.
+#[derive(Clone, Debug)]
+pub(super) struct Dying {
+    /// Nothing where many are gone at once: the letter then stands for all of them.
+    pub(super) seq: Option<Seq>,
+    pub(super) error: String,
+    pub(super) attempts: u32,
+}
+
+/// Who waits for a commit.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    Ack { reply: Reply<Acked>, stale: Vec<EventId>, published: usize },
+    Nack { reply: Reply<Nacked> },
+}
+
+/// A commit on its way.
+pub(super) struct Round {
+    pub(super) answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
+    pub(super) ending: Vec<Seq>,
+    pub(super) waiters: Vec<Waiter>,
+    pub(super) dying: Vec<Dying>,
+}
+
+impl Pending {
+    pub(super) const fn is_empty(&self) -> bool {
+        !self.changed && !self.has_to_be_safe()
+    }
+
+    /// Whether somebody is told that it is stored.
+    pub(super) const fn has_to_be_safe(&self) -> bool {
+        !self.ending.is_empty() || !self.waiters.is_empty() || !self.dying.is_empty()
+    }
+}
+
+impl Waiter {
+    /// Answers that all is stored. `positions` are those of all that the round published for those
+    /// who wait, in order.
+    pub(super) fn stored(self, positions: &mut impl Iterator<Item = Position>) {
+        match self {
+            Waiter::Ack { reply, stale, published } => {
+                let published = positions.take(published).collect();
+                // Who is gone does not want the answer.
+                let _ = reply.send(Ok(Acked { stale, published }));
+            }
+            Waiter::Nack { reply } => {
+                let _ = reply.send(Ok(Nacked { stale: false }));
+            }
+        }
+    }
+
+    pub(super) fn refused(self, refusal: Refusal) {
+        match self {
+            Waiter::Ack { reply, .. } => drop(reply.send(Err(refusal))),
+            Waiter::Nack { reply } => drop(reply.send(Err(refusal))),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What a group does when it is asked.
+
+use std::time::Duration;
+
+use prombus_proto::{EncodedEvent, ErrorCode, EventId, Seq};
+
+use super::actor::{Actor, Work, now};
+use super::command::{Acked, Command, Description, Nacked, Reply, StartAt};
+use super::members::Member;
+use super::reading::Fetched;
+use super::round::{Pending, Waiter};
+use super::storing::submit;
+use crate::committer::Submission;
+use crate::cursor::Cursor;
+use crate::error::Refusal;
+use crate::leases::{Leases, MemberId, back_off};
+
+impl Actor {
+    pub(super) async fn serve(&mut self, command: Command) {
+        match command {
+            Command::Join { member, start, reply } => {
+                let joined = self.join(member, start).await;
+                // Who is gone leaves by itself.
+                let _ = reply.send(joined);
+            }
+            Command::Leave { member, why, reply } => {
+                self.leave(member, why);
+                if let Some(reply) = reply {
+                    let _ = reply.send(Ok(()));
+                }
+            }
+            Command::Ack { member, ids, publish, reply } => self.ack(member, ids, publish, reply),
+            Command::Nack { member, id, reason, rest, reply } => {
+                self.nack(member, &id, reason.as_deref(), rest, reply);
+            }
+            Command::Extend { member, id, time, reply } => {
+                let _ = reply.send(self.extend(member, &id, time));
+            }
+            Command::SetPaused { member, paused, reply } => {
+                if paused {
+                    self.take_back(member);
+                }
+                if let Some(member) = self.members.get_mut(member) {
+                    member.is_paused = paused;
+                }
+                let _ = reply.send(Ok(()));
+            }
+            Command::Describe { reply } => {
+                let _ = reply.send(self.describe());
+            }
+            Command::Stop { .. } => unreachable!("stopping is taken out before"),
+        }
+    }
+
+    async fn join(&mut self, member: Member, start: StartAt) -> Result<(), Refusal> {
+        if self.work.is_none() {
+            let cursor = self.cursor_or_new(start).await?;
+            let last = self.around.engine.bounds(&self.topic.topic).await?.last();
+            self.work = Some(Work {
+                leases: Leases::resume(&cursor),
+                fetched: Fetched::up_to(last),
+                pending: Pending::default(),
+            });
+        }
+        self.members.add(member);
+        Ok(())
+    }
+
+    /// The stored cursor; of a new group, the one that was stored just now.
+    async fn cursor_or_new(&mut self, start: StartAt) -> Result<Cursor, Refusal> {
+        let engine = &self.around.engine;
+        if let Some(stored) = engine.get(&self.key).await? {
+            return Cursor::decode(&stored.value).map_err(|error| {
+                let (topic, group) = (&self.topic.topic, &self.group);
+                let message = format!("the cursor of {group} on {topic} {error}");
+                tracing::error!("{message}");
+                Refusal::new(ErrorCode::Internal, message)
+            });
+        }
+        let topic = &self.topic.topic;
+        let first = match start {
+            StartAt::Latest => engine.bounds(topic).await?.next,
+            StartAt::Earliest => engine.bounds(topic).await?.first,
+            StartAt::Time(ts) => engine.seek_time(topic, ts).await?,
+            StartAt::AfterId(id) => match engine.seek_id(topic, &id).await? {
+                Some(seq) => seq.next(),
+                None => {
+                    let message = format!("{topic} holds no event {id}");
+                    return Err(Refusal::new(ErrorCode::UnknownId, message));
+                }
+            },
+        };
+        let cursor = Cursor::starting_behind(first.previous(), self.around.clock.now());
+        let submission = Submission {
+            events: vec![],
+            state: vec![self.put(&cursor)],
+            durability: self.topic.durability,
+        };
+        submit(self.around.committer.clone(), submission).await?;
+        Ok(cursor)
+    }
+
+    pub(super) fn leave(&mut self, id: MemberId, why: &'static str) {
+        self.take_back(id);
+        let Some(member) = self.members.remove(id) else { return };
+        let Some(work) = &mut self.work else { return };
+        for seq in work.leases.held_by(id) {
+            let failed = work.leases.fail(seq, member.max_attempts, None);
+            work.failed(failed, why);
+        }
+    }
+
+    /// Takes back what has not left yet, as if it had not been lent.
+    fn take_back(&mut self, id: MemberId) {
+        let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else { return };
+        for delivery in member.outbox.take_back(id) {
+            if work.leases.unlend(delivery.event.seq) {
+                work.pending.changed = true;
+                member.in_flight -= 1;
+                member.limit.give_back(1);
+            }
+        }
+    }
+
+    fn ack(
+        &mut self,
+        id: MemberId,
+        ids: Vec<EventId>,
+        publish: Option<Vec<EncodedEvent>>,
+        reply: Reply<Acked>,
+    ) {
+        let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else {
+            let _ = reply.send(Err(not_subscribed()));
+            return;
+        };
+        if publish.is_some()
+            && let Some(lost) = ids.iter().find(|event| work.leases.lent_to(id, event).is_none())
+        {
+            let message = format!("{lost} is not lent to this subscription (any more)");
+            let _ = reply.send(Err(Refusal::new(ErrorCode::LeaseLost, message)));
+            return;
+        }
+        let mut stale = Vec::new();
+        let mut ended = false;
+        for event in ids {
+            match work.leases.lent_to(id, &event) {
+                Some(seq) => {
+                    work.leases.begin_end(seq);
+                    work.pending.ending.push(seq);
+                    member.in_flight -= 1;
+                    ended = true;
+                }
+                None => stale.push(event),
+            }
+        }
+        if !ended && publish.is_none() {
+            let _ = reply.send(Ok(Acked { stale, published: vec![] }));
+            return;
+        }
+        let mut publish = publish.unwrap_or_default();
+        let published = publish.len();
+        work.pending.publish.append(&mut publish);
+        work.pending.waiters.push(Waiter::Ack { reply, stale, published });
+    }
+
+    fn nack(
+        &mut self,
+        id: MemberId,
+        event: &EventId,
+        reason: Option<&str>,
+        rest: Option<Duration>,
+        reply: Reply<Nacked>,
+    ) {
+        let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else {
+            let _ = reply.send(Err(not_subscribed()));
+            return;
+        };
+        let Some(seq) = work.leases.lent_to(id, event) else {
+            let _ = reply.send(Ok(Nacked { stale: true }));
+            return;
+        };
+        let rest = rest.unwrap_or_else(|| back_off(work.leases.attempts(seq)));
+        let failed = work.leases.fail(seq, member.max_attempts, Some(now() + rest));
+        member.in_flight -= 1;
+        work.failed(failed, reason.unwrap_or("not acknowledged: nack without a reason"));
+        work.pending.waiters.push(Waiter::Nack { reply });
+    }
+
+    fn extend(&mut self, id: MemberId, event: &EventId, time: Duration) -> Result<(), Refusal> {
+        let work = self.work.as_mut().ok_or_else(not_subscribed)?;
+        let Some(seq) = work.leases.lent_to(id, event) else {
+            let message = format!("{event} is not lent to this subscription (any more)");
+            return Err(Refusal::new(ErrorCode::LeaseLost, message));
+        };
+        work.leases.extend(seq, now() + time);
+        Ok(())
+    }
+
+    fn describe(&self) -> Description {
+        let work = self.work.as_ref();
+        Description {
+            floor: work.map_or(Seq::ZERO, |work| work.leases.floor()),
+            in_flight: work.map_or(0, |work| work.leases.in_flight()),
+            members: self.members.ids().len(),
+        }
+    }
+}
+
+fn not_subscribed() -> Refusal {
+    Refusal::new(ErrorCode::NotSubscribed, "this connection does not subscribe to that group")
+}

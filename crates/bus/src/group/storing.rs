@@ -1,0 +1,152 @@
+//! How a group keeps what it has done: one commit at a time, with all that gathered meanwhile.
+
+use prombus_engine::{Durability, Expect, ReadError, StateOp, Unavailable};
+use prombus_proto::{EncodedEvent, Group, Seq, Topic};
+
+use super::actor::{Actor, RETRY_TIME, Surroundings, now};
+use super::reading::Fetched;
+use super::round::{Dying, Round};
+use crate::committer::{Answer, Committer, Submission};
+use crate::cursor::Cursor;
+use crate::dead_letter::DeadLetter;
+use crate::error::Refusal;
+use crate::topics::TopicInUse;
+
+/// How many dead letters one commit takes.
+const DEAD_LETTERS_AT_ONCE: usize = 100;
+
+impl Actor {
+    pub(super) async fn start_round(&mut self) {
+        if self.round.is_some() || self.retry_at.is_some() {
+            return;
+        }
+        let Some(work) = self.work.as_mut().filter(|work| !work.pending.is_empty()) else { return };
+        let mut pending = std::mem::take(&mut work.pending);
+        // What does not fit waits for the next round.
+        let most = pending.dying.len().min(DEAD_LETTERS_AT_ONCE);
+        work.pending.dying = pending.dying.split_off(most);
+        let durability =
+            if pending.has_to_be_safe() { self.topic.durability } else { Durability::Buffered };
+        let letters = match dead_letters(
+            &self.around,
+            &self.topic,
+            &self.group,
+            &self.dead_letters,
+            &pending.dying,
+        )
+        .await
+        {
+            Ok(letters) => letters,
+            Err(error) => {
+                self.storage_failed("read what is to become a dead letter", &error);
+                self.undo(pending.ending, pending.dying);
+                let refusal = Refusal::from(error);
+                pending.waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
+                return;
+            }
+        };
+        let work = self.work.as_mut().expect("it was just there");
+        for seq in pending.dying.iter().filter_map(|dying| dying.seq) {
+            work.leases.begin_burial(seq);
+        }
+        let cursor = work.leases.cursor();
+        let mut events = letters;
+        events.append(&mut pending.publish);
+        let submission = Submission { events, state: vec![self.put(&cursor)], durability };
+        let committer = self.around.committer.clone();
+        self.round = Some(Round {
+            answer: Box::pin(submit(committer, submission)),
+            ending: pending.ending,
+            waiters: pending.waiters,
+            dying: pending.dying,
+        });
+    }
+
+    pub(super) fn finish_round(&mut self, answer: Answer) {
+        let Some(round) = self.round.take() else { return };
+        match answer {
+            Ok(positions) => {
+                let work = self.work.as_mut().expect("a round has work");
+                for seq in round.ending.into_iter().chain(round.dying.iter().filter_map(|d| d.seq))
+                {
+                    work.leases.end(seq);
+                }
+                let mut published = positions.into_iter().skip(round.dying.len());
+                round.waiters.into_iter().for_each(|waiter| waiter.stored(&mut published));
+            }
+            Err(error) => {
+                self.storage_failed("store the cursor", &error);
+                self.undo(round.ending, round.dying);
+                let refusal = Refusal::from(error);
+                round.waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
+            }
+        }
+    }
+
+    /// Leases whose end could not be stored go on.
+    fn undo(&mut self, ending: Vec<Seq>, dying: Vec<Dying>) {
+        let Some(work) = self.work.as_mut() else { return };
+        for seq in ending {
+            let Some(id) = work.leases.undo_end(seq) else { continue };
+            match self.members.get_mut(id) {
+                Some(member) => member.in_flight += 1,
+                None => {
+                    let failed = work.leases.fail(seq, u32::MAX, None);
+                    work.failed(failed, "");
+                }
+            }
+        }
+        for seq in dying.iter().filter_map(|dying| dying.seq) {
+            work.leases.undo_burial(seq);
+        }
+        work.pending.dying.extend(dying);
+        work.pending.changed = true;
+    }
+
+    pub(super) fn put(&self, cursor: &Cursor) -> StateOp {
+        StateOp::Put {
+            key: self.key.clone(),
+            value: cursor.encode().into(),
+            expires_at: None,
+            expect: Expect::Any,
+        }
+    }
+
+    pub(super) fn storage_failed(&mut self, what: &str, error: &dyn std::fmt::Display) {
+        let (topic, group) = (&self.topic.topic, &self.group);
+        tracing::error!(%topic, %group, "cannot {what}: {error}; trying again in a second");
+        self.retry_at = Some(now() + RETRY_TIME);
+    }
+}
+
+/// Needs no more than this of a group: its own round is not to be shared between threads.
+async fn dead_letters(
+    around: &Surroundings,
+    topic: &TopicInUse,
+    group: &Group,
+    dead_letters: &Topic,
+    dying: &[Dying],
+) -> Result<Vec<EncodedEvent>, ReadError> {
+    let mut letters = Vec::with_capacity(dying.len());
+    for dying in dying {
+        let original = match dying.seq {
+            Some(seq) => Fetched::one(&around.engine, topic, seq).await?,
+            None => None,
+        };
+        let letter = DeadLetter {
+            topic: &topic.topic,
+            group,
+            original: original.as_ref(),
+            error: &dying.error,
+            attempts: dying.attempts,
+            ts: around.clock.now(),
+        };
+        letters.push(letter.encode(dead_letters.clone(), &around.ids));
+    }
+    Ok(letters)
+}
+
+pub(super) async fn submit(committer: Committer, submission: Submission) -> Answer {
+    let answer = committer.submit(submission).await?;
+    answer.await.unwrap_or_else(|_| Err(Unavailable::Closed.into()))
+}

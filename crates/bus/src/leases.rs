@@ -1,0 +1,424 @@
+//! The events a group is busy with: lent, resting after a failure, done out of order.
+//!
+//! A pure state machine: time comes in as an argument, nothing waits. It keeps one slot for every
+//! event from the oldest that is not done to the newest that was ever lent, so that every step but
+//! a look at the clock costs the same whatever is out.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use prombus_proto::{EventId, Seq, Timestamp};
+
+use crate::cursor::{Cursor, Progress};
+
+/// How far a group runs ahead of its oldest event that is not done. Bounds its memory and its
+/// stored cursor.
+pub const MAX_WINDOW: usize = 65_536;
+
+/// A member of a group: one subscription of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MemberId(pub u64);
+
+#[derive(Debug)]
+pub(crate) struct Leases {
+    floor: Seq,
+    at_floor: Option<Identity>,
+    created: Timestamp,
+    /// The events behind the floor.
+    window: VecDeque<Slot>,
+    lent: HashMap<EventId, Seq>,
+    /// What is to be lent again, now.
+    again: BTreeSet<Seq>,
+    /// No timer of any slot runs out before this.
+    next_timer: Option<Instant>,
+    /// Whose leases ended because their events are no longer kept.
+    forgotten: Vec<MemberId>,
+}
+
+type Identity = (EventId, Timestamp);
+
+#[derive(Debug)]
+struct Slot {
+    /// Unknown until it is lent by this process.
+    identity: Option<Identity>,
+    /// How often it was delivered.
+    attempts: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Lent(Lease),
+    /// Acknowledged; the cursor that says so is not stored yet.
+    Ending(Lease),
+    /// Failed, and not to be tried before a certain time.
+    Resting(Instant),
+    Again,
+    /// Out of attempts, and to become a dead letter.
+    Dying,
+    /// Its dead letter is being stored.
+    Burying,
+    Done,
+}
+
+impl State {
+    /// Whether the group is done with it, in the cursor that is stored next.
+    const fn counts_as_done(self) -> bool {
+        matches!(self, State::Ending(_) | State::Burying | State::Done)
+    }
+}
+
+/// Who has an event, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) member: MemberId,
+    pub(crate) deadline: Instant,
+}
+
+/// What becomes of an event whose lease ended without success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Again,
+    /// It had all its attempts.
+    Dying,
+}
+
+/// A lease that ended without success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub(crate) seq: Seq,
+    pub(crate) member: MemberId,
+    pub(crate) attempts: u32,
+    pub(crate) fate: Fate,
+}
+
+impl Leases {
+    pub(crate) fn resume(cursor: &Cursor) -> Self {
+        let window: VecDeque<_> = cursor
+            .above()
+            .take(MAX_WINDOW)
+            .map(|progress| match progress {
+                Progress::Done => Slot { identity: None, attempts: 0, state: State::Done },
+                Progress::Tried(attempts) => Slot { identity: None, attempts, state: State::Again },
+            })
+            .collect();
+        let mut leases = Self {
+            floor: cursor.floor,
+            at_floor: cursor.last_id.clone().zip(cursor.last_ts),
+            created: cursor.created,
+            again: BTreeSet::new(),
+            window,
+            lent: HashMap::new(),
+            next_timer: None,
+            forgotten: Vec::new(),
+        };
+        leases.again = (0..leases.window.len())
+            .filter(|place| leases.window[*place].state == State::Again)
+            .map(|place| leases.seq_at(place))
+            .collect();
+        leases.raise_floor();
+        leases
+    }
+
+    /// The cursor as it is once all that is ending or being buried has ended.
+    pub(crate) fn cursor(&self) -> Cursor {
+        let passed = self.window.iter().take_while(|slot| slot.state.counts_as_done()).count();
+        let newest = passed.checked_sub(1).and_then(|last| self.window[last].identity.as_ref());
+        let at_floor = if passed == 0 { self.at_floor.as_ref() } else { newest };
+        let mut cursor = Cursor::starting_behind(self.floor.plus(passed as u64), self.created);
+        cursor.last_id = at_floor.map(|(id, _)| id.clone());
+        cursor.last_ts = at_floor.map(|(_, ts)| *ts);
+        cursor.with_above(self.window.range(passed..).map(|slot| {
+            if slot.state.counts_as_done() {
+                Progress::Done
+            } else {
+                Progress::Tried(slot.attempts)
+            }
+        }))
+    }
+
+    /// All up to here are done.
+    pub(crate) const fn floor(&self) -> Seq {
+        self.floor
+    }
+
+    /// The first event that was never lent.
+    pub(crate) fn next_new(&self) -> Seq {
+        self.floor.plus(self.window.len() as u64 + 1)
+    }
+
+    /// Whether one more event may be lent before older ones are done.
+    pub(crate) fn has_room(&self) -> bool {
+        self.window.len() < MAX_WINDOW
+    }
+
+    /// How many are out.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.lent.len()
+    }
+
+    /// The oldest event that is to be lent again.
+    pub(crate) fn first_again(&self) -> Option<Seq> {
+        self.again.first().copied()
+    }
+
+    pub(crate) fn is_again(&self, seq: Seq) -> bool {
+        self.again.contains(&seq)
+    }
+
+    /// How often `seq` was delivered so far.
+    pub(crate) fn attempts(&self, seq: Seq) -> u32 {
+        self.slot(seq).map_or(0, |slot| slot.attempts)
+    }
+
+    /// Lends `seq`, which is the next new one or to be lent again. Answers which attempt it is.
+    pub(crate) fn lend(&mut self, seq: Seq, id: &EventId, ts: Timestamp, lease: Lease) -> u32 {
+        if seq == self.next_new() {
+            self.window.push_back(Slot { identity: None, attempts: 0, state: State::Again });
+        }
+        self.again.remove(&seq);
+        let slot = self.slot_mut(seq).expect("only what is next or to be lent again is lent");
+        debug_assert_eq!(slot.state, State::Again);
+        slot.identity = Some((id.clone(), ts));
+        slot.attempts += 1;
+        slot.state = State::Lent(lease);
+        let attempts = slot.attempts;
+        self.lent.insert(id.clone(), seq);
+        self.set_timer(lease.deadline);
+        attempts
+    }
+
+    /// Which event `id` is, if `member` has it.
+    pub(crate) fn lent_to(&self, member: MemberId, id: &EventId) -> Option<Seq> {
+        let seq = *self.lent.get(id)?;
+        matches!(self.slot(seq)?.state, State::Lent(lease) if lease.member == member).then_some(seq)
+    }
+
+    /// Begins to end the lease of `seq`: it is acknowledged, and done once that is stored.
+    pub(crate) fn begin_end(&mut self, seq: Seq) {
+        if let Some(slot) = self.slot_mut(seq)
+            && let State::Lent(lease) = slot.state
+        {
+            slot.state = State::Ending(lease);
+            self.forget_id(seq);
+        }
+    }
+
+    /// The acknowledgement of `seq` is stored.
+    pub(crate) fn end(&mut self, seq: Seq) {
+        self.again.remove(&seq);
+        if let Some(slot) = self.slot_mut(seq) {
+            slot.state = State::Done;
+        }
+        self.raise_floor();
+    }
+
+    /// The acknowledgement of `seq` could not be stored: the lease goes on. Answers whose it is.
+    pub(crate) fn undo_end(&mut self, seq: Seq) -> Option<MemberId> {
+        let slot = self.slot_mut(seq)?;
+        let State::Ending(lease) = slot.state else { return None };
+        slot.state = State::Lent(lease);
+        let id = slot.identity.as_ref().map(|(id, _)| id.clone())?;
+        self.lent.insert(id, seq);
+        self.set_timer(lease.deadline);
+        Some(lease.member)
+    }
+
+    /// Ends the lease of `seq` without success. It is lent again after `rest`, unless it had
+    /// `max_attempts`.
+    pub(crate) fn fail(
+        &mut self,
+        seq: Seq,
+        max_attempts: u32,
+        rest: Option<Instant>,
+    ) -> Option<Failed> {
+        let slot = self.slot_mut(seq)?;
+        let State::Lent(lease) = slot.state else { return None };
+        let attempts = slot.attempts;
+        let fate = if attempts >= max_attempts { Fate::Dying } else { Fate::Again };
+        slot.state = match (fate, rest) {
+            (Fate::Dying, _) => State::Dying,
+            (Fate::Again, Some(until)) => State::Resting(until),
+            (Fate::Again, None) => State::Again,
+        };
+        match slot.state {
+            State::Again => drop(self.again.insert(seq)),
+            State::Resting(until) => self.set_timer(until),
+            _ => {}
+        }
+        self.forget_id(seq);
+        Some(Failed { seq, member: lease.member, attempts, fate })
+    }
+
+    /// Takes back an event that never left: as if it had not been lent.
+    pub(crate) fn unlend(&mut self, seq: Seq) -> bool {
+        let Some(slot) = self.slot_mut(seq) else { return false };
+        if !matches!(slot.state, State::Lent(_)) {
+            return false;
+        }
+        slot.attempts -= 1;
+        slot.state = State::Again;
+        self.again.insert(seq);
+        self.forget_id(seq);
+        true
+    }
+
+    /// Gives up on an event that waits to be lent again.
+    pub(crate) fn condemn(&mut self, seq: Seq) {
+        if self.again.remove(&seq)
+            && let Some(slot) = self.slot_mut(seq)
+        {
+            slot.state = State::Dying;
+        }
+    }
+
+    /// Begins to store the dead letter of `seq`.
+    pub(crate) fn begin_burial(&mut self, seq: Seq) {
+        if let Some(slot) = self.slot_mut(seq)
+            && slot.state == State::Dying
+        {
+            slot.state = State::Burying;
+        }
+    }
+
+    /// The dead letter of `seq` could not be stored.
+    pub(crate) fn undo_burial(&mut self, seq: Seq) {
+        if let Some(slot) = self.slot_mut(seq)
+            && slot.state == State::Burying
+        {
+            slot.state = State::Dying;
+        }
+    }
+
+    /// Moves the deadline of `seq`.
+    pub(crate) fn extend(&mut self, seq: Seq, deadline: Instant) {
+        if let Some(slot) = self.slot_mut(seq)
+            && let State::Lent(lease) = &mut slot.state
+        {
+            lease.deadline = deadline;
+            self.set_timer(deadline);
+        }
+    }
+
+    /// All that `member` has.
+    pub(crate) fn held_by(&self, member: MemberId) -> Vec<Seq> {
+        self.seqs_where(|state| matches!(state, State::Lent(lease) if lease.member == member))
+    }
+
+    /// The members whose leases have run out, and what they had; what has rested enough is to be
+    /// lent again.
+    pub(crate) fn look_at_clock(&mut self, now: Instant) -> Vec<(Seq, MemberId)> {
+        if self.next_timer.is_none_or(|timer| timer > now) {
+            return Vec::new();
+        }
+        self.next_timer = None;
+        let mut expired = Vec::new();
+        for place in 0..self.window.len() {
+            let seq = self.seq_at(place);
+            match self.window[place].state {
+                State::Lent(lease) if lease.deadline <= now => expired.push((seq, lease.member)),
+                State::Lent(lease) => self.set_timer(lease.deadline),
+                State::Resting(until) if until <= now => {
+                    self.window[place].state = State::Again;
+                    self.again.insert(seq);
+                }
+                State::Resting(until) => self.set_timer(until),
+                _ => {}
+            }
+        }
+        expired
+    }
+
+    /// When to look at the clock next.
+    pub(crate) const fn next_timer(&self) -> Option<Instant> {
+        self.next_timer
+    }
+
+    /// The events up to `last`, which come next and were never lent, cannot be had: they are done,
+    /// as far as there is room for them now.
+    pub(crate) fn pass_over(&mut self, last: Seq) {
+        while self.next_new() <= last && self.has_room() {
+            self.window.push_back(Slot { identity: None, attempts: 0, state: State::Done });
+            self.raise_floor();
+        }
+    }
+
+    /// The topic keeps nothing below `first` any more: all of that is done, lent or not.
+    pub(crate) fn forget_below(&mut self, first: Seq) {
+        while self.floor.next() < first {
+            if let Some(slot) = self.window.pop_front() {
+                if let State::Lent(lease) = slot.state {
+                    self.forgotten.push(lease.member);
+                    if let Some((id, _)) = &slot.identity {
+                        self.lent.remove(id);
+                    }
+                }
+                self.again.remove(&self.floor.next());
+                self.floor = self.floor.next();
+            } else {
+                self.floor = first.previous();
+            }
+            self.at_floor = None;
+        }
+        self.raise_floor();
+    }
+
+    /// Whose leases were forgotten since this was asked last.
+    pub(crate) fn take_forgotten(&mut self) -> Vec<MemberId> {
+        std::mem::take(&mut self.forgotten)
+    }
+
+    fn raise_floor(&mut self) {
+        while self.window.front().is_some_and(|slot| slot.state == State::Done) {
+            let slot = self.window.pop_front().expect("there is a front");
+            self.at_floor = slot.identity;
+            self.floor = self.floor.next();
+        }
+    }
+
+    fn set_timer(&mut self, at: Instant) {
+        self.next_timer = Some(self.next_timer.map_or(at, |timer| timer.min(at)));
+    }
+
+    fn forget_id(&mut self, seq: Seq) {
+        let id = self.slot(seq).and_then(|slot| slot.identity.as_ref()).map(|(id, _)| id);
+        if let Some(id) = id.cloned() {
+            self.lent.remove(&id);
+        }
+    }
+
+    fn seqs_where(&self, wanted: impl Fn(State) -> bool) -> Vec<Seq> {
+        (0..self.window.len())
+            .filter(|place| wanted(self.window[*place].state))
+            .map(|place| self.seq_at(place))
+            .collect()
+    }
+
+    const fn seq_at(&self, place: usize) -> Seq {
+        self.floor.plus(place as u64 + 1)
+    }
+
+    fn place(&self, seq: Seq) -> Option<usize> {
+        usize::try_from(seq.0.checked_sub(self.floor.0 + 1)?).ok()
+    }
+
+    fn slot(&self, seq: Seq) -> Option<&Slot> {
+        self.window.get(self.place(seq)?)
+    }
+
+    fn slot_mut(&mut self, seq: Seq) -> Option<&mut Slot> {
+        let place = self.place(seq)?;
+        self.window.get_mut(place)
+    }
+}
+
+/// How long an event rests after its `attempt`th failure: 100 ms, doubled each time, 30 s at most.
+pub(crate) fn back_off(attempt: u32) -> Duration {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(30);
+    SHORTEST.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST)
+}
+
+#[cfg(test)]
+#[path = "leases_tests.rs"]
+mod tests;

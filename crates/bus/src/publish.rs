@@ -1,0 +1,105 @@
+//! From what a publisher hands in to an event that can be committed: limit, check, build.
+
+use std::time::Instant;
+
+use prombus_engine::{Durability, Position};
+use prombus_proto::limits::MAX_EVENT_BYTES;
+use prombus_proto::{Clock, EncodedEvent, ErrorCode, EventId, IdSource, NewEvent};
+use tokio::sync::oneshot;
+
+use crate::committer::{Answer, Committer, Submission};
+use crate::error::Refusal;
+use crate::limits::{Limit, Scope};
+use crate::topics::TopicInUse;
+
+/// Events that may be committed: limited, checked, encoded.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(crate) events: Vec<EncodedEvent>,
+    pub(crate) durability: Durability,
+}
+
+/// Events on their way into the store.
+#[derive(Debug)]
+pub struct Submitted(oneshot::Receiver<Answer>);
+
+impl Prepared {
+    /// Nothing yet.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { events: Vec::new(), durability: Durability::Buffered }
+    }
+
+    /// Takes the events of `other` behind its own: they are committed together.
+    pub fn append(&mut self, mut other: Prepared) {
+        self.events.append(&mut other.events);
+        self.durability = self.durability.max(other.durability);
+    }
+
+    /// The events' ids, in order.
+    pub fn ids(&self) -> impl Iterator<Item = &EventId> {
+        self.events.iter().map(EncodedEvent::id)
+    }
+
+    /// How many events there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// About how many bytes they have.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.events.iter().map(EncodedEvent::max_json_bytes).sum()
+    }
+
+    pub(crate) async fn submit(self, committer: &Committer) -> Result<Submitted, Refusal> {
+        let Prepared { events, durability } = self;
+        let submission = Submission { events, state: Vec::new(), durability };
+        Ok(Submitted(committer.submit(submission).await?))
+    }
+}
+
+impl Submitted {
+    /// Where the events are, once they are stored.
+    pub async fn stored(&mut self) -> Result<Vec<Position>, Refusal> {
+        match (&mut self.0).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Refusal::shutting_down()),
+        }
+    }
+}
+
+/// Makes `events` ready for `topic`, if both limits let them pass; all or none.
+pub(crate) fn prepare(
+    topic: &TopicInUse,
+    events: Vec<NewEvent>,
+    connection: &Limit,
+    ids: &IdSource,
+    clock: &dyn Clock,
+    now: Instant,
+) -> Result<Prepared, Refusal> {
+    let count = events.len() as u64;
+    connection.try_consume(count, now).map_err(|deficit| Scope::Connection.refusal(deficit))?;
+    if let Err(deficit) = topic.limit.try_consume(count, now) {
+        connection.give_back(count);
+        return Err(Scope::Topic.refusal(deficit));
+    }
+    let ts = clock.now();
+    let encoded: Vec<_> = events
+        .into_iter()
+        .map(|event| event.complete(topic.topic.clone(), || ids.next_id(), ts).encode())
+        .collect();
+    if let Some(large) = encoded.iter().find(|event| event.max_json_bytes() > MAX_EVENT_BYTES) {
+        let bytes = large.max_json_bytes();
+        let message = format!("an event of {bytes} bytes; the limit is {MAX_EVENT_BYTES}");
+        return Err(Refusal::new(ErrorCode::PayloadTooLarge, message));
+    }
+    Ok(Prepared { events: encoded, durability: topic.durability })
+}

@@ -1,0 +1,170 @@
+//! A token bucket: so many at once, so many a second, exact.
+
+use std::time::{Duration, Instant};
+
+/// How many at once, and how many a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// What a full bucket holds.
+    pub capacity: u64,
+    /// What flows in each second.
+    pub refill_per_sec: u64,
+}
+
+/// How far a bucket is from giving what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deficit {
+    /// It will have as many then, if nobody takes any meanwhile.
+    Wait(Duration),
+    /// It never holds as many.
+    Never,
+}
+
+/// Refilled continuously, never above its capacity. Time is handed in.
+///
+/// Counts in billionths of a token: what a nanosecond brings is then a whole number, and nothing
+/// is lost to rounding however often it is asked.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    rate: Rate,
+    level: u128,
+    refilled_at: Instant,
+}
+
+const TOKEN: u128 = 1_000_000_000;
+
+impl TokenBucket {
+    /// A full bucket.
+    #[must_use]
+    pub fn full(rate: Rate, now: Instant) -> Self {
+        Self { rate, level: u128::from(rate.capacity) * TOKEN, refilled_at: now }
+    }
+
+    /// Takes `count` tokens, or none and says how long it would take.
+    pub fn try_consume(&mut self, count: u64, now: Instant) -> Result<(), Deficit> {
+        match self.deficit(count, now) {
+            None => {
+                self.level -= u128::from(count) * TOKEN;
+                Ok(())
+            }
+            Some(deficit) => Err(deficit),
+        }
+    }
+
+    /// How far it is from giving `count`; nothing if it can now.
+    pub fn deficit(&mut self, count: u64, now: Instant) -> Option<Deficit> {
+        self.refill(now);
+        let wanted = u128::from(count) * TOKEN;
+        if wanted <= self.level {
+            return None;
+        }
+        if count > self.rate.capacity || self.rate.refill_per_sec == 0 {
+            return Some(Deficit::Never);
+        }
+        let nanos = (wanted - self.level).div_ceil(u128::from(self.rate.refill_per_sec));
+        Some(Deficit::Wait(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))))
+    }
+
+    /// Puts back tokens that were taken for nothing.
+    pub fn give_back(&mut self, count: u64) {
+        self.level = (self.level + u128::from(count) * TOKEN).min(self.most());
+    }
+
+    /// Whether it is as if nobody ever took from it.
+    pub fn is_full(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.level == self.most()
+    }
+
+    fn most(&self) -> u128 {
+        u128::from(self.rate.capacity) * TOKEN
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let nanos = now.saturating_duration_since(self.refilled_at).as_nanos();
+        self.level = (self.level + nanos * u128::from(self.rate.refill_per_sec)).min(self.most());
+        self.refilled_at = self.refilled_at.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rate(capacity: u64, refill_per_sec: u64) -> Rate {
+        Rate { capacity, refill_per_sec }
+    }
+
+    #[test]
+    fn says_how_long_to_wait_and_then_gives() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::full(rate(200, 200), start);
+        bucket.try_consume(200, start).unwrap();
+        let deficit = bucket.try_consume(1, start).unwrap_err();
+        assert_eq!(deficit, Deficit::Wait(Duration::from_millis(5)));
+        let almost = start + Duration::from_nanos(4_999_999);
+        assert_eq!(bucket.try_consume(1, almost), Err(Deficit::Wait(Duration::from_nanos(1))));
+        bucket.try_consume(1, start + Duration::from_millis(5)).unwrap();
+    }
+
+    #[test]
+    fn never_holds_more_than_its_capacity() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::full(rate(10, 1000), start);
+        assert_eq!(bucket.try_consume(11, start), Err(Deficit::Never));
+        let later = start + Duration::from_secs(3600);
+        bucket.try_consume(10, later).unwrap();
+        assert!(bucket.try_consume(1, later).is_err());
+        bucket.give_back(100);
+        assert!(bucket.is_full(later));
+        assert!(bucket.try_consume(11, later).is_err());
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_gives_nothing_twice() {
+        let start = Instant::now() + Duration::from_secs(10);
+        let mut bucket = TokenBucket::full(rate(1, 1), start);
+        bucket.try_consume(1, start).unwrap();
+        assert!(bucket.try_consume(1, start - Duration::from_secs(5)).is_err());
+        assert!(bucket.try_consume(1, start + Duration::from_millis(999)).is_err());
+        bucket.try_consume(1, start + Duration::from_secs(1)).unwrap();
+    }
+
+    proptest! {
+        /// Ten seconds of steady asking admit the capacity and ten times the rate, whatever the
+        /// rhythm and the sizes.
+        #[test]
+        fn is_exact_over_ten_seconds(
+            capacity in 1..5_000_u64,
+            refill_per_sec in 1..20_000_u64,
+            steps in proptest::collection::vec(1..20_000_000_u64, 1..50),
+        ) {
+            let start = Instant::now();
+            let mut bucket = TokenBucket::full(rate(capacity, refill_per_sec), start);
+            let (mut admitted, mut elapsed, mut step) = (0_u64, 0, 0);
+            let ten_seconds = 10_000_000_000;
+            // Asks so often that no token ever spills over the rim.
+            let longest = (capacity * 1_000_000_000 / refill_per_sec).max(1);
+            loop {
+                let now = start + Duration::from_nanos(elapsed);
+                while bucket.try_consume(1, now).is_ok() {
+                    admitted += 1;
+                }
+                if elapsed == ten_seconds {
+                    break;
+                }
+                elapsed = (elapsed + steps[step % steps.len()].min(longest)).min(ten_seconds);
+                step += 1;
+                if step > 200_000 {
+                    elapsed = ten_seconds;
+                }
+            }
+            if step <= 200_000 {
+                let exact = capacity + 10 * refill_per_sec;
+                prop_assert!(admitted.abs_diff(exact) <= 1, "{} instead of {}", admitted, exact);
+            }
+        }
+    }
+}
