@@ -80,3 +80,44 @@ fn what_it_does_not_know_is_an_error() {
     assert!(help.status.success());
     assert!(String::from_utf8_lossy(&help.stdout).contains("--data <DIR>"));
 }
+
+#[test]
+fn it_prints_the_settings_in_effect_from_all_their_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("own.toml"), "[log]\nlevel = \"warn\"\n").unwrap();
+    let output = prombus()
+        .args(["serve", "--config", "own.toml", "--set", "limits.connection.capacity=500"])
+        .args(["--ws", "0.0.0.0:0", "--insecure", "--print-config"])
+        .env("PROMBUS_AUTH_JWT_SECRET", "hunter2")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "level = \"warn\" # own.toml, line 2",
+        "secret = \"<redacted>\" # environment variable PROMBUS_AUTH_JWT_SECRET",
+        "capacity = 500 # --set limits.connection.capacity",
+        "ws = \"0.0.0.0:0\" # --ws",
+        "insecure = true # --insecure",
+        "http = \"127.0.0.1:8083\"",
+    ] {
+        assert!(printed.lines().any(|printed| printed == line), "{line} is not in\n{printed}");
+    }
+    assert!(!folder.path().join("prombus-data").exists(), "it only prints");
+}
+
+#[test]
+fn a_wrong_setting_keeps_it_from_starting() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, reason) in [
+        (["--ws", "0.0.0.0:0"], "server.ws (--ws) is 0.0.0.0:0, which others can reach"),
+        (["--engine", "mongodb://db"], "server.engine (--engine) asks for the MongoDB engine"),
+        (["--set", "ws=1"], "unknown setting ws (--set ws); did you mean server.ws?"),
+    ] {
+        let output = prombus().args(arguments).current_dir(folder.path()).output().unwrap();
+        assert!(!output.status.success());
+        assert!(text(&output).starts_with(&format!("prombus: {reason}")), "{}", text(&output));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,123 @@
+//! `prombus serve`, and `prombus` alone.
+
+use std::env;
+use std::error::Error;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine};
+use prombus_proto::SystemClock;
+use prombus_server::config::{Config, EngineChoice, Flag, Server, Settings, Sources};
+use prombus_server::logging;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What `serve` takes. Defaults are in the default file alone, so there are none here.
+#[derive(clap::Args)]
+pub(crate) struct ServeArguments {
+    /// Read settings from this file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where events and state are kept (server.data)
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// What keeps them: disk, or memory, where all is gone when the process ends (server.engine)
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<String>,
+    /// Where the WebSocket gateway listens, such as 127.0.0.1:8090 (server.ws)
+    #[arg(long, value_name = "ADDR")]
+    ws: Option<String>,
+    /// Where HTTP listens, such as 127.0.0.1:8083 (server.http)
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// Change one setting, such as limits.connection.capacity=500; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Listen on a public address although nobody has to authenticate (server.insecure)
+    #[arg(long)]
+    insecure: bool,
+    /// Print the settings in effect, with their sources and without secrets, and end
+    #[arg(long)]
+    print_config: bool,
+}
+
+impl ServeArguments {
+    fn sources(self) -> Sources {
+        let text = |name, key, value: Option<String>| {
+            value.map(|text| Flag { name, key, value: text.into() })
+        };
+        let insecure = Flag { name: "--insecure", key: "server.insecure", value: true.into() };
+        let flags = [
+            text("--data", "server.data", self.data),
+            text("--engine", "server.engine", self.engine),
+            text("--ws", "server.ws", self.ws),
+            text("--http", "server.http", self.http),
+            self.insecure.then_some(insecure),
+        ];
+        Sources {
+            file: self.config,
+            environment: env::vars_os().collect(),
+            set: self.set,
+            flags: flags.into_iter().flatten().collect(),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: ServeArguments) -> Result<(), Box<dyn Error>> {
+    let print_config = arguments.print_config;
+    let settings = Settings::gather(&arguments.sources())?;
+    let config = Config::check(&settings)?;
+    if print_config {
+        return Ok(write!(io::stdout(), "{settings}")?);
+    }
+    logging::start(&config.log.level, config.log.format)?;
+    serve(&config)
+}
+
+/// Opens the store, says how it is, and closes it properly when told to stop.
+fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let engine: Arc<dyn Engine> = match config.server.engine {
+            EngineChoice::Disk => {
+                Arc::new(DiskEngine::open(&DiskOptions::at(&config.server.data))?)
+            }
+            EngineChoice::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
+        };
+        describe(engine.as_ref(), &config.server).await?;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        engine.close().await?;
+        writeln!(io::stdout(), "stopped, everything is stored")?;
+        Ok(())
+    })
+}
+
+async fn describe(engine: &dyn Engine, server: &Server) -> Result<(), Box<dyn Error>> {
+    let topics = engine.topics().await?;
+    let (mut events, mut bytes) = (0, 0);
+    for topic in &topics {
+        let bounds = engine.bounds(topic).await?;
+        events += bounds.count();
+        bytes += bounds.bytes;
+    }
+    let mut out = io::stdout().lock();
+    let place = match server.engine {
+        EngineChoice::Disk => format!("the store in {}", server.data.display()),
+        EngineChoice::Memory => "a store in memory".to_owned(),
+    };
+    writeln!(out, "prombus {} has opened {place}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "{} topics, {events} events, {bytes} bytes", topics.len())?;
+    for incident in engine.health().incidents {
+        writeln!(out, "attention: {incident}")?;
+    }
+    writeln!(
+        out,
+        "nothing listens on the network yet: the gateway is the next step; ctrl-c closes the store"
+    )?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,231 @@
+//! All settings by name, each from the source that counts most.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use toml::Value;
+use toml::de::{DeTable, DeValue};
+
+use super::known_keys::{KnownKeys, most_alike};
+use super::{ConfigError, KeyPath, Origin};
+
+/// The default file: every setting, and what it is unless somebody says otherwise.
+pub const DEFAULT_FILE: &str = include_str!("../../prombus.toml");
+
+/// Where settings come from, besides the default file. A later field wins.
+#[derive(Default)]
+pub struct Sources {
+    /// The file of `--config`.
+    pub file: Option<PathBuf>,
+    /// The environment, such as `std::env::vars_os().collect()`.
+    pub environment: Vec<(OsString, OsString)>,
+    /// What was given with `--set`: `key=value` each.
+    pub set: Vec<String>,
+    /// The flags that stand for one setting each.
+    pub flags: Vec<Flag>,
+}
+
+/// A flag of the command line that stands for one setting.
+pub struct Flag {
+    /// The flag, such as `--ws`.
+    pub name: &'static str,
+    /// The setting, such as `server.ws`.
+    pub key: &'static str,
+    /// What it becomes.
+    pub value: Value,
+}
+
+/// All settings by name. They have known names, but their values are not checked yet.
+pub struct Settings {
+    pub(super) known: KnownKeys,
+    pub(super) values: BTreeMap<KeyPath, Setting>,
+}
+
+/// One value, and where it was set.
+pub(super) struct Setting {
+    pub(super) value: Value,
+    pub(super) origin: Origin,
+}
+
+impl Settings {
+    /// Gathers all sources. Unknown names are refused here.
+    pub fn gather(sources: &Sources) -> Result<Self, ConfigError> {
+        let mut settings = Self::defaults()?;
+        if let Some(path) = &sources.file {
+            settings.add_file(path)?;
+        }
+        settings.add_environment(&sources.environment)?;
+        for assignment in &sources.set {
+            settings.add_assignment(assignment)?;
+        }
+        for flag in &sources.flags {
+            let origin = Origin::Flag(flag.name);
+            settings.add(KeyPath::of(flag.key), flag.value.clone(), &|_| origin.clone())?;
+        }
+        Ok(settings)
+    }
+
+    fn defaults() -> Result<Self, ConfigError> {
+        let file = LocatedToml::parse(DEFAULT_FILE, &|line| Origin::Default { line })?;
+        let mut values = BTreeMap::new();
+        flatten(KeyPath::root(), Value::Table(file.table.clone()), &mut |key, value| {
+            let origin = Origin::Default { line: file.line_of(&key) };
+            values.insert(key, Setting { value, origin });
+        });
+        let mut keys: Vec<_> =
+            values.iter().map(|(key, s): (_, &Setting)| (key.clone(), s.value.is_str())).collect();
+        keys.sort_by_cached_key(|(key, _)| file.line_of(key));
+        Ok(Self { known: KnownKeys::new(keys), values })
+    }
+
+    fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        let origin = |line| Origin::File { path: path.to_owned(), line };
+        let file = LocatedToml::parse(&text, &origin)?;
+        let table = Value::Table(file.table.clone());
+        self.add(KeyPath::root(), table, &|key| origin(file.line_of(key)))
+    }
+
+    fn add_environment(&mut self, variables: &[(OsString, OsString)]) -> Result<(), ConfigError> {
+        let known: BTreeMap<String, KeyPath> = self.known.variables().collect();
+        let sections: Vec<String> =
+            known.values().map(|key| key.segments()[0].to_uppercase()).collect();
+        for (name, value) in variables {
+            // Other programs and our tests may have PROMBUS_ variables of their own. Those that begin
+            // with a section's name are meant for us.
+            let Some(name) = name.to_str() else { continue };
+            let Some(rest) = name.strip_prefix("PROMBUS_") else { continue };
+            let first_word = rest.split('_').next().unwrap_or(rest);
+            if !sections.iter().any(|section| section == first_word) {
+                continue;
+            }
+            let Some(key) = known.get(name) else {
+                let suggestion = most_alike(name, known.keys().map(String::as_str));
+                return Err(ConfigError::UnknownVariable {
+                    name: name.to_owned(),
+                    suggestion: suggestion.map(str::to_owned),
+                });
+            };
+            let text = value.to_str().ok_or_else(|| ConfigError::NotUtf8(name.to_owned()))?;
+            let origin = Origin::Variable(name.to_owned());
+            self.add(key.clone(), self.unquoted(key, text), &|_| origin.clone())?;
+        }
+        Ok(())
+    }
+
+    fn add_assignment(&mut self, assignment: &str) -> Result<(), ConfigError> {
+        let split = assignment
+            .split_once('=')
+            .and_then(|(key, value)| Some((key, KeyPath::parse(key)?, value.trim())));
+        let Some((written, key, text)) = split else {
+            // Only what can belong to a key: the rest may be a secret.
+            let in_key = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+            let begins = assignment.chars().take_while(in_key).collect();
+            return Err(ConfigError::NotAnAssignment { begins });
+        };
+        let origin = Origin::Set(written.trim().to_owned());
+        let value = self.unquoted(&key, text);
+        self.add(key, value, &|_| origin.clone())
+    }
+
+    /// A value where quotes are optional: TOML, or JSON, or else plain text.
+    fn unquoted(&self, key: &KeyPath, text: &str) -> Value {
+        let toml = toml::from_str::<toml::Table>(&format!("value = {text}")).ok();
+        let toml = toml.filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
+        let json =
+            || text.starts_with(['[', '{']).then(|| serde_json::from_str(text).ok()).flatten();
+        // A secret of digits is a text nevertheless.
+        let fitting = |value: &Value| value.is_str() || !self.known.is_text(key);
+        let value = toml.or_else(json).filter(fitting);
+        value.unwrap_or_else(|| Value::String(text.to_owned()))
+    }
+
+    fn add(
+        &mut self,
+        key: KeyPath,
+        value: Value,
+        origin: &dyn Fn(&KeyPath) -> Origin,
+    ) -> Result<(), ConfigError> {
+        if self.known.contains(&key) {
+            let origin = origin(&key);
+            self.values.insert(key, Setting { value, origin });
+            return Ok(());
+        }
+        let is_section = self.known.has_section(&key);
+        match value {
+            Value::Table(inner) if is_section || !inner.is_empty() => {
+                for (segment, value) in inner {
+                    self.add(key.join(&segment), value, origin)?;
+                }
+                Ok(())
+            }
+            _ if is_section => Err(ConfigError::BadValue {
+                found: "a single value".to_owned(),
+                allowed: format!("a section with settings of its own, such as {key}.NAME"),
+                origin: origin(&key),
+                key,
+            }),
+            _ => Err(ConfigError::UnknownKey {
+                suggestion: self.known.nearest(&key),
+                origin: origin(&key),
+                key,
+            }),
+        }
+    }
+}
+
+fn flatten(key: KeyPath, value: Value, found: &mut impl FnMut(KeyPath, Value)) {
+    match value {
+        Value::Table(table) => {
+            for (segment, value) in table {
+                flatten(key.join(&segment), value, found);
+            }
+        }
+        value => found(key, value),
+    }
+}
+
+/// A file of TOML that knows the lines of its keys.
+struct LocatedToml<'a> {
+    text: &'a str,
+    table: toml::Table,
+    places: DeTable<'a>,
+}
+
+impl<'a> LocatedToml<'a> {
+    fn parse(text: &'a str, origin: &dyn Fn(usize) -> Origin) -> Result<Self, ConfigError> {
+        // The parser's own rendering quotes the line, which may hold a secret.
+        let refused = |error: toml::de::Error| ConfigError::NotToml {
+            origin: origin(line_at(text, error.span().map_or(0, |span| span.start))),
+            reason: error.message().to_owned(),
+        };
+        let places = DeTable::parse(text).map_err(refused)?.into_inner();
+        Ok(Self { text, table: toml::from_str(text).map_err(refused)?, places })
+    }
+
+    /// The line of a key, or of the innermost section around it that is in the file.
+    fn line_of(&self, key: &KeyPath) -> usize {
+        let mut offset = 0;
+        let mut inner = Some(&self.places);
+        for segment in key.segments() {
+            let Some((name, value)) =
+                inner.and_then(|table| table.iter().find(|(name, _)| name.get_ref() == segment))
+            else {
+                break;
+            };
+            offset = name.span().start;
+            inner = match value.get_ref() {
+                DeValue::Table(table) => Some(table),
+                _ => None,
+            };
+        }
+        line_at(self.text, offset)
+    }
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count()
+}

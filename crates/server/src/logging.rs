@@ -1,0 +1,161 @@
+//! What the server says about itself: lines on stderr, text for people and JSON for programs.
+
+use std::env;
+use std::io::{self, IsTerminal};
+use std::str::FromStr;
+
+use tracing::level_filters::LevelFilter;
+use tracing::{Dispatch, dispatcher};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::Registry;
+
+/// Which lines are written: a level, perhaps with other levels for single modules.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogFilter(Targets);
+
+impl LogFilter {
+    /// Reads `info`, or `info,prombus_server::gateway=debug`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut targets = Targets::new().with_default(LevelFilter::OFF);
+        for part in text.split(',').map(str::trim) {
+            targets = match part.split_once('=') {
+                Some((module, level)) => targets.with_target(module, level_named(level)?),
+                None => targets.with_default(level_named(part)?),
+            };
+        }
+        Some(Self(targets))
+    }
+}
+
+/// Only names: `LevelFilter` itself takes numbers and nothing at all, too.
+fn level_named(text: &str) -> Option<LevelFilter> {
+    let is_name = !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase());
+    is_name.then(|| LevelFilter::from_str(text).ok()).flatten()
+}
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    Auto,
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Whoever has started to log cannot start again.
+pub type AlreadyStarted = dispatcher::SetGlobalDefaultError;
+
+/// Logs to stderr from now on.
+pub fn start(filter: &LogFilter, format: LogFormat) -> Result<(), AlreadyStarted> {
+    let terminal = io::stderr().is_terminal();
+    let json = match format {
+        LogFormat::Auto => !terminal,
+        LogFormat::Text => false,
+        LogFormat::Json => true,
+    };
+    let colourless = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let style = match (json, terminal && !colourless) {
+        (true, _) => Style::Json,
+        (false, true) => Style::Coloured,
+        (false, false) => Style::Plain,
+    };
+    dispatcher::set_global_default(dispatch(filter, style, io::stderr))
+}
+
+#[derive(Clone, Copy)]
+enum Style {
+    Coloured,
+    Plain,
+    Json,
+}
+
+fn dispatch<W>(filter: &LogFilter, style: Style, writer: W) -> Dispatch
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let lines = fmt::layer().with_writer(writer);
+    let layer = match style {
+        Style::Coloured => lines.with_ansi(true).boxed(),
+        Style::Plain => lines.with_ansi(false).boxed(),
+        Style::Json => lines.json().flatten_event(true).boxed(),
+    };
+    Dispatch::new(Registry::default().with(layer.with_filter(filter.0.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(filter: &str, style: Style) -> String {
+        let page = Page::default();
+        let writer = page.clone();
+        let filter = LogFilter::parse(filter).unwrap();
+        let dispatch = dispatch(&filter, style, move || writer.clone());
+        dispatcher::with_default(&dispatch, || {
+            tracing::info!(target: "prombus_server::gateway", connections = 3, "listening");
+            tracing::debug!(target: "prombus_server::gateway", "frame");
+            tracing::debug!(target: "prombus_engine", "checkpoint");
+        });
+        let bytes = page.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn json_is_one_object_a_line() {
+        let page = written("debug", Style::Json);
+        let lines: Vec<serde_json::Value> =
+            page.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[0]["level"], "INFO");
+        assert_eq!(lines[0]["message"], "listening");
+        assert_eq!(lines[0]["connections"], 3);
+        assert_eq!(lines[0]["target"], "prombus_server::gateway");
+        assert!(lines[0]["timestamp"].is_string());
+    }
+
+    #[test]
+    fn text_has_colours_only_where_they_show() {
+        let plain = written("info", Style::Plain);
+        assert!(plain.contains("INFO prombus_server::gateway: listening connections=3"), "{plain}");
+        assert!(!plain.contains('\x1b'), "{plain:?}");
+        assert!(written("info", Style::Coloured).contains('\x1b'));
+    }
+
+    #[test]
+    fn levels_hold_for_all_or_for_a_module() {
+        let lines = |filter| written(filter, Style::Plain).lines().count();
+        assert_eq!(lines("off"), 0);
+        assert_eq!(lines("warn"), 0);
+        assert_eq!(lines("info"), 1);
+        assert_eq!(lines("info,prombus_server=debug"), 2);
+        assert_eq!(lines("trace"), 3);
+        assert_eq!(lines("prombus_engine=debug"), 1);
+    }
+
+    #[test]
+    fn what_is_no_level_is_refused() {
+        for bad in ["", "inof", "INFO", "3", "info,", "a=", "a=loud", "prombus_server"] {
+            assert_eq!(LogFilter::parse(bad), None, "{bad:?}");
+        }
+    }
+}
