@@ -28,8 +28,8 @@ pub enum StartAt {
 /// What became of an acknowledgement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acked {
-    /// The ids that were not lent to this subscription.
-    pub stale: Vec<EventId>,
+    /// Which of the ids, by their places, were not lent to this subscription.
+    pub stale: Vec<usize>,
     /// Where the events published with it are.
     pub published: Vec<Position>,
 }

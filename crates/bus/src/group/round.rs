@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use prombus_engine::Position;
-use prombus_proto::{EncodedEvent, EventId, Seq};
+use prombus_proto::{EncodedEvent, Seq};
 
 use super::command::{Acked, Nacked, Reply};
 use crate::committer::Answer;
@@ -35,7 +35,7 @@ pub(super) struct Dying {
 /// Who waits for a commit.
 #[derive(Debug)]
 pub(super) enum Waiter {
-    Ack { reply: Reply<Acked>, stale: Vec<EventId>, published: usize },
+    Ack { reply: Reply<Acked>, stale: Vec<usize>, published: usize },
     Nack { reply: Reply<Nacked> },
 }
 

@@ -29,7 +29,7 @@ impl Actor {
                     let _ = reply.send(Ok(()));
                 }
             }
-            Command::Ack { member, ids, publish, reply } => self.ack(member, ids, publish, reply),
+            Command::Ack { member, ids, publish, reply } => self.ack(member, &ids, publish, reply),
             Command::Nack { member, id, reason, rest, reply } => {
                 self.nack(member, &id, reason.as_deref(), rest, reply);
             }
@@ -125,7 +125,7 @@ impl Actor {
     fn ack(
         &mut self,
         id: MemberId,
-        ids: Vec<EventId>,
+        ids: &[EventId],
         publish: Option<Vec<EncodedEvent>>,
         reply: Reply<Acked>,
     ) {
@@ -142,15 +142,15 @@ impl Actor {
         }
         let mut stale = Vec::new();
         let mut ended = false;
-        for event in ids {
-            match work.leases.lent_to(id, &event) {
+        for (place, event) in ids.iter().enumerate() {
+            match work.leases.lent_to(id, event) {
                 Some(seq) => {
                     work.leases.begin_end(seq);
                     work.pending.ending.push(seq);
                     member.in_flight -= 1;
                     ended = true;
                 }
-                None => stale.push(event),
+                None => stale.push(place),
             }
         }
         if !ended && publish.is_none() {
