@@ -3,7 +3,7 @@
 ROUNDS ?= 1000
 ONLY ?=
 
-.PHONY: help test lint bench bench-engine crash
+.PHONY: help test lint bench bench-engine bench-frames crash
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -16,10 +16,13 @@ lint: ## formatting, clippy and documentation, warnings are errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 
-bench: bench-engine ## all benchmarks
+bench: bench-engine bench-frames ## all benchmarks
 
 bench-engine: ## the storage engine beside its baselines (ONLY=append, fsync, read, reopen, memory, topics)
 	cargo bench --locked -p prombus-engine --bench engine -- $(ONLY)
+
+bench-frames: ## reading and writing the gateway's frames, beside serde_json
+	cargo bench --locked -p prombus-proto --bench frames
 
 crash: ## the crash test, long: killed ROUNDS times
 	PROMBUS_CRASH_ROUNDS=$(ROUNDS) cargo test --locked -p prombus-engine --test suite -- crash

@@ -20,6 +20,12 @@ macro_rules! error_codes {
                 match self { $(ErrorCode::$variant => $code,)* }
             }
 
+            /// The code that `word` is, if this version knows it.
+            #[must_use]
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word { $($code => Some(ErrorCode::$variant),)* _ => None }
+            }
+
             /// The HTTP status it is answered with.
             #[must_use]
             pub const fn http_status(self) -> u16 {
@@ -103,6 +109,10 @@ mod tests {
              shutting_down internal"
         );
         assert_eq!(words.iter().collect::<HashSet<_>>().len(), words.len());
+        for code in ErrorCode::ALL {
+            assert_eq!(ErrorCode::from_word(code.as_str()), Some(*code));
+        }
+        assert_eq!(ErrorCode::from_word("BAD_JSON"), None);
     }
 
     #[test]

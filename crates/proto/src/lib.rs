@@ -1,4 +1,4 @@
-//! What an event is: its names, sizes, bytes and error codes. No I/O.
+//! What an event is: its names, sizes, bytes and error codes; and the frames it travels in. No I/O.
 //!
 //! | idea | file |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | its place in a topic | [`seq`] |
 //! | topics, groups and keys | [`name`], [`key`] |
 //! | what can go wrong, on every wire | [`error_code`] |
+//! | what the WebSocket gateway and its clients say | [`frame`] |
 //! | how large anything may be | [`limits`] |
 //! | time and chance, handed in | [`clock`], [`chance`] |
 
@@ -17,6 +18,7 @@ pub mod clock;
 pub mod error_code;
 pub mod event;
 pub mod event_id;
+pub mod frame;
 pub mod id_source;
 pub mod key;
 pub mod limits;
@@ -30,6 +32,7 @@ pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use error_code::ErrorCode;
 pub use event::{EncodedEvent, Event, EventError, Headers};
 pub use event_id::{EventId, InvalidEventId};
+pub use frame::{ClientFrame, ClientOp, FrameError, FrameLimits, ServerFrame};
 pub use id_source::IdSource;
 pub use key::{InvalidKey, Key};
 pub use name::{Group, InvalidName, Topic};

@@ -11,6 +11,25 @@ pub const MAX_HEADERS: usize = 64;
 /// A payload unless configured otherwise: what fits the default frame.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 
+/// A frame's `corr`, in bytes.
+pub const MAX_CORR_BYTES: usize = 128;
+/// Objects and arrays within each other in one frame: what every JSON reader can follow.
+pub const MAX_FRAME_NESTING: u32 = 128;
+/// Events in one PUBLISH, and in the `publish` of one ACK.
+pub const MAX_FRAME_EVENTS: usize = 1000;
+/// What a subscription may have out on lease; so also the ids in one ACK.
+pub const MAX_IN_FLIGHT: u32 = 10_000;
+/// The shortest lease that a subscription may ask for.
+pub const MIN_ACK_TIMEOUT_MS: u64 = 100;
+/// The longest lease, whether asked for at subscribing or by MODACK: 12 hours.
+pub const MAX_LEASE_MS: u64 = 12 * 3_600_000;
+/// Deliveries of one event to one group.
+pub const MAX_ATTEMPTS: u32 = 1000;
+/// The longest wait that a NACK may ask for: a day.
+pub const MAX_NACK_DELAY_MS: u64 = 24 * 3_600_000;
+/// The reason of a NACK, in bytes; what is longer is cut.
+pub const MAX_REASON_BYTES: usize = 1024;
+
 /// One event's JSON. The store's hard end, above every configurable limit.
 pub const MAX_EVENT_BYTES: usize = 16 << 20;
 /// All that one commit may carry, events and state together.

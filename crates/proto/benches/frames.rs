@@ -1,0 +1,126 @@
+//! What reading and writing a frame costs, beside the same split done by `serde_json`.
+
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program that prints figures")]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use prombus_proto::frame::{Corr, answer};
+use prombus_proto::{
+    ClientFrame, Event, EventId, FrameLimits, Group, Headers, Payload, Seq, Timestamp, Topic,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The first step of reading as derived code does it: which members there are. Nothing is checked
+/// or converted yet.
+#[derive(Deserialize)]
+struct Derived<'a> {
+    #[serde(borrow)]
+    op: Option<&'a RawValue>,
+    corr: Option<&'a RawValue>,
+    topic: Option<&'a RawValue>,
+    group: Option<&'a RawValue>,
+    payload: Option<&'a RawValue>,
+    opts: Option<&'a RawValue>,
+    events: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    ids: Option<&'a RawValue>,
+}
+
+fn nanos(name: &str, bytes: usize, mut once: impl FnMut()) {
+    let mut best = f64::MAX;
+    for _ in 0..7 {
+        let started = Instant::now();
+        let mut rounds = 0_u32;
+        while started.elapsed() < Duration::from_millis(60) {
+            for _ in 0..200 {
+                once();
+            }
+            rounds += 200;
+        }
+        best = best.min(started.elapsed().as_secs_f64() * 1e9 / f64::from(rounds));
+    }
+    println!("{name:<44} {bytes:>7} bytes {best:>9.0} ns");
+}
+
+fn parsing(name: &str, text: &str) {
+    let limits = FrameLimits::default();
+    ClientFrame::parse(&Bytes::copy_from_slice(text.as_bytes()), &limits).unwrap();
+    nanos(name, text.len(), || {
+        // A buffer of its own for every frame, as the gateway has it.
+        let frame = Bytes::from(text.as_bytes().to_vec());
+        drop(black_box(ClientFrame::parse(black_box(&frame), &limits)));
+    });
+    nanos("  of which the buffer", text.len(), || {
+        drop(black_box(Bytes::from(black_box(text.as_bytes()).to_vec())));
+    });
+    nanos("  serde_json, only finding the members", text.len(), || {
+        let members: Derived<'_> = serde_json::from_slice(black_box(text.as_bytes())).unwrap();
+        black_box((members.op, members.corr, members.topic, members.group, members.payload));
+        black_box((members.opts, members.events, members.id, members.ids));
+    });
+    nanos("  serde_json, checking alone (one RawValue)", text.len(), || {
+        let value: &RawValue = serde_json::from_slice(black_box(text.as_bytes())).unwrap();
+        black_box(value);
+    });
+}
+
+fn main() {
+    let id = "0190f5e4-8d4b-7c3a-9f2e-0123456789ab";
+    let payload = r#"{"pid":4711,"name":"promethean-heartbeat","host":"node-17.example","cpu":12.5,"memory":183500800,"status":"running","started_at":1700000000000}"#;
+    let opts = format!(r#"{{"id":"{id}","key":"node-17"}}"#);
+    let event = Event {
+        id: EventId::new(id).unwrap(),
+        ts: Timestamp(1_700_000_000_000),
+        topic: Topic::new("heartbeat").unwrap(),
+        key: None,
+        headers: Headers::NONE,
+        payload: Payload::parse(&Bytes::from_static(payload.as_bytes())).unwrap(),
+        caused_by: vec![],
+        tags: vec![],
+        sid: None,
+    };
+    let mut event_json = Vec::new();
+    event.encode().write_json(Seq(1234), &mut event_json);
+    println!("one event's JSON has {} bytes\n", event_json.len());
+
+    let single =
+        format!(r#"{{"op":"PUBLISH","corr":"c-12345","topic":"heartbeat","payload":{payload}}}"#);
+    parsing("PUBLISH", &single);
+    parsing("PUBLISH with id and key", &single.replace("}}", &format!("}},\"opts\":{opts}}}")));
+    let element = format!(r#"{{"payload":{payload}}}"#);
+    let batch = vec![element.as_str(); 100].join(",");
+    parsing(
+        "PUBLISH of 100",
+        &format!(r#"{{"op":"PUBLISH","topic":"heartbeat","events":[{batch}]}}"#),
+    );
+    parsing("ACK", &format!(r#"{{"op":"ACK","topic":"heartbeat","group":"workers","id":"{id}"}}"#));
+    let ids = vec![format!("\"{id}\""); 100].join(",");
+    parsing(
+        "ACK of 100",
+        &format!(r#"{{"op":"ACK","topic":"heartbeat","group":"workers","ids":[{ids}]}}"#),
+    );
+
+    println!();
+    let corr = Corr::new("c-12345").unwrap();
+    let (topic, group) = (Topic::new("heartbeat").unwrap(), Group::new("workers").unwrap());
+    let mut out = Vec::with_capacity(4096);
+    let writing = |name: &str, out: &mut Vec<u8>, write: &dyn Fn(&mut Vec<u8>)| {
+        write(out);
+        let bytes = out.len();
+        nanos(name, bytes, || {
+            out.clear();
+            write(black_box(out));
+        });
+        out.clear();
+    };
+    writing("OK with corr", &mut out, &|out| answer::write_ok(out, Some(&corr)));
+    writing("OK with corr, id and seq", &mut out, &|out| {
+        answer::write_published(out, Some(&corr), &event.id, Seq(123_456), false);
+    });
+    writing("EVENT", &mut out, &|out| {
+        answer::write_event(out, &topic, &group, &event_json, 1, 30_000);
+    });
+}

@@ -1,0 +1,150 @@
+//! An event on its way in: `payload` and `opts`, the same in PUBLISH, its `events` and an ACK's `publish`.
+
+use bytes::Bytes;
+
+use super::error::FrameError;
+use super::json::{Cursor, Json, members};
+use super::{FrameLimits, field, write};
+use crate::limits::MAX_HEADERS;
+use crate::{ErrorCode, Headers, Key, NewEvent, Payload, Timestamp};
+
+members! {
+    /// One element of a list of events.
+    EventMembers { topic = "topic", payload = "payload", opts = "opts", }
+}
+
+members! {
+    OptMembers {
+        id = "id",
+        ts = "ts",
+        key = "key",
+        headers = "headers",
+        tags = "tags",
+        caused_by = "caused_by",
+        sid = "sid",
+    }
+}
+
+/// What reading an event takes beside its members.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) frame: &'a Bytes,
+    pub(super) limits: &'a FrameLimits,
+}
+
+impl<'a> EventMembers<'a> {
+    /// The element that `cursor` stands at.
+    pub(super) fn at(
+        cursor: &mut Cursor<'a>,
+        list: &str,
+        index: usize,
+    ) -> Result<Self, FrameError> {
+        if !cursor.is_at_object() {
+            let msg = format_args!("{list}[{index}] must be an object with a payload");
+            return Err(FrameError::bad_frame(msg));
+        }
+        Ok(Self::read(cursor)?)
+    }
+}
+
+impl Source<'_> {
+    pub(super) fn event(
+        self,
+        payload: Option<Json<'_>>,
+        opts: Option<Json<'_>>,
+    ) -> Result<NewEvent, FrameError> {
+        let Some(payload) = payload else {
+            return Err(FrameError::bad_frame("payload is missing"));
+        };
+        let (size, most) = (payload.raw().len(), self.limits.max_payload_bytes);
+        if size > most {
+            let msg = format_args!("payload has {size} bytes, more than the {most} allowed");
+            return Err(FrameError::new(ErrorCode::PayloadTooLarge, msg));
+        }
+        let mut event = NewEvent::of(Payload::within(self.frame, payload.raw()));
+        if let Some(opts) = field::present(opts) {
+            let mut cursor = opts.cursor();
+            if !cursor.is_at_object() {
+                return Err(FrameError::bad_frame("opts must be an object"));
+            }
+            let opts = OptMembers::read(&mut cursor)?;
+            fill(&opts, &mut event).map_err(|error| error.within("opts"))?;
+        }
+        Ok(event)
+    }
+}
+
+fn fill(members: &OptMembers<'_>, event: &mut NewEvent) -> Result<(), FrameError> {
+    if let Some(id) = field::present(members.id) {
+        event.id = Some(field::event_id("id", id)?);
+    }
+    event.ts = field::number("ts", members.ts, 0..=u64::MAX)?.map(Timestamp);
+    if let Some(key) = field::present(members.key) {
+        let wrong = |reason| FrameError::bad_frame(format_args!("key: {reason}"));
+        event.key = Some(Key::new(&field::text("key", key)?).map_err(wrong)?);
+    }
+    if let Some(headers) = field::present(members.headers) {
+        event.headers = read_headers(headers)?;
+    }
+    if let Some(tags) = field::present(members.tags) {
+        event.tags = field::list("tags", "strings", tags, 0..=usize::MAX, |index, cursor| {
+            let tag = cursor.value()?;
+            let wrong = || FrameError::bad_frame(format_args!("tags[{index}] must be a string"));
+            tag.text().map(String::from).ok_or_else(wrong)
+        })?;
+    }
+    if let Some(ids) = field::present(members.caused_by) {
+        event.caused_by =
+            field::list("caused_by", "event ids", ids, 0..=usize::MAX, |index, cursor| {
+                field::event_id_in("caused_by", index, cursor.value()?)
+            })?;
+    }
+    if let Some(sid) = field::present(members.sid) {
+        event.sid = Some(field::text("sid", sid)?.into_owned());
+    }
+    Ok(())
+}
+
+fn read_headers(value: Json<'_>) -> Result<Headers, FrameError> {
+    serde_json::from_str(value.raw()).map_err(|_| {
+        FrameError::bad_frame(format_args!(
+            "headers must be an object of at most {MAX_HEADERS} headers, each a string"
+        ))
+    })
+}
+
+/// Appends `,"payload":…` and `,"opts":…`.
+pub(super) fn write_members(out: &mut Vec<u8>, event: &NewEvent) {
+    write::member(out, "payload");
+    out.extend_from_slice(event.payload.as_bytes());
+    write::object_unless_empty(out, "opts", |out| {
+        if let Some(id) = &event.id {
+            write::member(out, "id");
+            write::event_id(out, id);
+        }
+        if let Some(ts) = event.ts {
+            write::member(out, "ts");
+            write::number(out, ts.0);
+        }
+        if let Some(key) = &event.key {
+            write::member(out, "key");
+            write::text(out, key.as_str());
+        }
+        if !event.headers.is_empty() {
+            write::member(out, "headers");
+            write::value(out, &event.headers);
+        }
+        if !event.tags.is_empty() {
+            write::member(out, "tags");
+            write::value(out, &event.tags);
+        }
+        if !event.caused_by.is_empty() {
+            write::member(out, "caused_by");
+            write::value(out, &event.caused_by);
+        }
+        if let Some(sid) = &event.sid {
+            write::member(out, "sid");
+            write::text(out, sid);
+        }
+    });
+}

@@ -1,0 +1,129 @@
+use proptest::prelude::*;
+use serde_json::value::RawValue;
+
+use super::*;
+
+fn read(text: &str) -> Result<&str, Malformed> {
+    let mut cursor = Cursor::new(text);
+    let value = cursor.value()?;
+    cursor.end()?;
+    Ok(value.raw())
+}
+
+/// The verdict of a reader that many others use.
+fn judge(text: &str) -> Option<&str> {
+    serde_json::from_str::<&RawValue>(text).ok().map(RawValue::get)
+}
+
+#[test]
+fn finds_the_same_as_serde_json() {
+    for text in [
+        "",
+        " ",
+        "0",
+        "-0",
+        "01",
+        "-",
+        "1.",
+        ".5",
+        "1.5",
+        "1e",
+        "1e5",
+        "1E+05",
+        "1e-",
+        "--1",
+        "+1",
+        "true",
+        "tru",
+        "truefalse",
+        "nul",
+        "null",
+        "false ",
+        "\"",
+        "\"a",
+        "\"\\\"",
+        "\"\\x\"",
+        "\"\\u12\"",
+        "\"\\u12g4\"",
+        "\"\\uD800\"",
+        "\"\\u00e9\"",
+        "\"\n\"",
+        "\"\u{7f}\"",
+        "\"é𝄞\"",
+        "[",
+        "[]",
+        "[ ]",
+        "[,]",
+        "[1,]",
+        "[1 2]",
+        "[1,2]",
+        "]",
+        "{",
+        "{}",
+        "{ }",
+        "{,}",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{\"a\":1 \"b\":2}",
+        "{\"a\":1,\"b\":[{}]}",
+        "{a:1}",
+        "{1:1}",
+        "{\"a\"1}",
+        "[}",
+        "{]",
+        "[1}",
+        "\u{feff}1",
+        " \t\r\n[ 1 , 2 ] \n",
+        "1 2",
+        "NaN",
+        "\u{a0}1",
+        "{\"a\" : {\"b\" : \"c\\\\\"}}",
+        "[[[]]",
+        "\"12345678\"",
+        "\"1234567\"",
+        "\"123456789\\n\"",
+    ] {
+        assert_eq!(read(text).ok(), judge(text), "{text:?}");
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused_before_it_hurts() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    assert!(read(&nested(128)).is_ok());
+    assert_eq!(read(&nested(129)), Err(Malformed { at: 129, what: "nested deeper than 128" }));
+    assert!(read(&"{\"a\":".repeat(1_000_000)).is_err());
+    assert!(read(&format!("[{}]", vec!["[[]]"; 1000].join(","))).is_ok(), "wide is not deep");
+}
+
+#[test]
+fn strings_are_borrowed_where_they_can_be() {
+    let text = |raw| Json(raw).text();
+    assert!(matches!(text("\"é\""), Some(Cow::Borrowed("é"))));
+    assert_eq!(text("\"\\u00e9\\n\\ud834\\udd1e\"").as_deref(), Some("é\n𝄞"));
+    assert_eq!(text("\"\\ud834\""), None, "half a pair is no Unicode");
+    assert_eq!(text("5"), None);
+}
+
+#[test]
+fn whole_numbers_are_written_plainly() {
+    assert_eq!(Json("0").whole_number(), Some(0));
+    assert_eq!(Json("18446744073709551615").whole_number(), Some(u64::MAX));
+    for other in ["18446744073709551616", "-1", "1.0", "1e3", "\"1\"", "null"] {
+        assert_eq!(Json(other).whole_number(), None, "{other}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_plain_run_ends_where_a_slow_search_says(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        let stops = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+        prop_assert_eq!(plain_run(&bytes), bytes.iter().position(stops).unwrap_or(bytes.len()));
+    }
+
+    #[test]
+    fn finds_the_same_as_serde_json_in_any_text(text in "[\\[\\]{}\",:0-9eE.+\\\\ \ntrufalsn-]{0,12}|\\PC{0,20}") {
+        prop_assert_eq!(read(&text).ok(), judge(&text));
+    }
+}

@@ -1,0 +1,139 @@
+//! SUBSCRIBE: follow a topic as a member of a group.
+
+use super::error::FrameError;
+use super::json::{Json, members};
+use super::membership::write_members;
+use super::{Members, field, write};
+use crate::limits::{MAX_ATTEMPTS, MAX_IN_FLIGHT, MAX_LEASE_MS, MIN_ACK_TIMEOUT_MS};
+use crate::{EventId, Group, Timestamp, Topic};
+
+/// SUBSCRIBE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscribe {
+    /// What to follow.
+    pub topic: Topic,
+    /// As a member of whom.
+    pub group: Group,
+    /// How.
+    pub opts: SubscribeOptions,
+}
+
+/// How to subscribe. What is absent is the server's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SubscribeOptions {
+    /// Where a group begins that does not exist yet.
+    pub from: StartFrom,
+    /// How many events may be out on lease: 1 to [`MAX_IN_FLIGHT`].
+    pub max_in_flight: Option<u32>,
+    /// How long a lease lasts: [`MIN_ACK_TIMEOUT_MS`] to [`MAX_LEASE_MS`].
+    pub ack_timeout_ms: Option<u64>,
+    /// Deliveries before an event goes to the dead letters: 1 to [`MAX_ATTEMPTS`].
+    pub max_attempts: Option<u32>,
+}
+
+/// Where a new group begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StartFrom {
+    /// With what is published from now on.
+    #[default]
+    Latest,
+    /// With the first event there is.
+    Earliest,
+    /// With the first event of this time or later.
+    Ts(Timestamp),
+    /// With the event behind this one.
+    AfterId(EventId),
+}
+
+members! {
+    OptMembers {
+        from = "from",
+        ts = "ts",
+        after_id = "afterId",
+        max_in_flight = "maxInFlight",
+        ack_timeout_ms = "ackTimeoutMs",
+        max_attempts = "maxAttempts",
+    }
+}
+
+impl Subscribe {
+    pub(super) fn read(members: &Members<'_>) -> Result<Self, FrameError> {
+        let topic = field::topic(members.topic)?;
+        let group = field::group(members.group)?;
+        let opts = match field::present(members.opts) {
+            Some(opts) => SubscribeOptions::read(opts)?,
+            None => SubscribeOptions::default(),
+        };
+        Ok(Self { topic, group, opts })
+    }
+
+    pub(super) fn write_members(&self, out: &mut Vec<u8>) {
+        write_members(out, &self.topic, &self.group);
+        write::object_unless_empty(out, "opts", |out| self.opts.write_members(out));
+    }
+}
+
+impl SubscribeOptions {
+    fn read(opts: Json<'_>) -> Result<Self, FrameError> {
+        let mut cursor = opts.cursor();
+        if !cursor.is_at_object() {
+            return Err(FrameError::bad_frame("opts must be an object"));
+        }
+        let members = OptMembers::read(&mut cursor)?;
+        Self::of_members(&members).map_err(|error| error.within("opts"))
+    }
+
+    fn of_members(members: &OptMembers<'_>) -> Result<Self, FrameError> {
+        let lease = MIN_ACK_TIMEOUT_MS..=MAX_LEASE_MS;
+        Ok(Self {
+            from: StartFrom::read(members)?,
+            max_in_flight: field::count("maxInFlight", members.max_in_flight, MAX_IN_FLIGHT)?,
+            ack_timeout_ms: field::number("ackTimeoutMs", members.ack_timeout_ms, lease)?,
+            max_attempts: field::count("maxAttempts", members.max_attempts, MAX_ATTEMPTS)?,
+        })
+    }
+
+    fn write_members(&self, out: &mut Vec<u8>) {
+        match &self.from {
+            StartFrom::Latest => {}
+            StartFrom::Earliest => write::raw(out, ",\"from\":\"earliest\""),
+            StartFrom::Ts(ts) => {
+                write::raw(out, ",\"from\":\"ts\",\"ts\":");
+                write::number(out, ts.0);
+            }
+            StartFrom::AfterId(id) => {
+                write::raw(out, ",\"from\":\"afterId\",\"afterId\":");
+                write::event_id(out, id);
+            }
+        }
+        let numbers = [
+            ("maxInFlight", self.max_in_flight.map(u64::from)),
+            ("ackTimeoutMs", self.ack_timeout_ms),
+            ("maxAttempts", self.max_attempts.map(u64::from)),
+        ];
+        for (name, number) in numbers {
+            if let Some(number) = number {
+                write::member(out, name);
+                write::number(out, number);
+            }
+        }
+    }
+}
+
+impl StartFrom {
+    fn read(members: &OptMembers<'_>) -> Result<Self, FrameError> {
+        let Some(from) = field::present(members.from) else { return Ok(Self::Latest) };
+        match from.text().as_deref() {
+            Some("latest") => Ok(Self::Latest),
+            Some("earliest") => Ok(Self::Earliest),
+            Some("ts") => {
+                let ts = field::required_number("ts", members.ts, 0..=u64::MAX)?;
+                Ok(Self::Ts(Timestamp(ts)))
+            }
+            Some("afterId") => {
+                Ok(Self::AfterId(field::required_event_id("afterId", members.after_id)?))
+            }
+            _ => Err(FrameError::bad_frame("from must be latest, earliest, ts or afterId")),
+        }
+    }
+}

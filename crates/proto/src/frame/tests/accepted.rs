@@ -1,0 +1,285 @@
+//! Every row of the protocol's table of client frames, and the liberties it allows.
+
+use super::*;
+use crate::{EventId, Group, Headers, Key, NewEvent, Payload, Timestamp, Topic};
+
+const ID: &str = "0190f5e4-8d4b-7c3a-9f2e-0123456789ab";
+
+fn topic(name: &str) -> Topic {
+    Topic::new(name).unwrap()
+}
+
+fn group(name: &str) -> Group {
+    Group::new(name).unwrap()
+}
+
+fn id(text: &str) -> EventId {
+    EventId::new(text).unwrap()
+}
+
+fn event(payload: &'static str) -> NewEvent {
+    NewEvent::of(Payload::parse(&Bytes::from_static(payload.as_bytes())).unwrap())
+}
+
+fn membership() -> Membership {
+    Membership { topic: topic("t"), group: group("g") }
+}
+
+/// The text is this operation, and the operation is written as this text.
+#[track_caller]
+fn reads_and_writes(text: &str, expected: ClientOp) {
+    let frame = parse(text).unwrap();
+    assert_eq!(frame.op, expected);
+    assert_eq!(written(&frame), text);
+}
+
+#[test]
+fn auth() {
+    let token = Token::new("s3cret\"é".into());
+    reads_and_writes(r#"{"op":"AUTH","token":"s3cret\"é"}"#, ClientOp::Auth(Auth { token }));
+}
+
+#[test]
+fn a_token_does_not_show_itself() {
+    let frame = parse(r#"{"op":"AUTH","corr":"1","token":"s3cret"}"#).unwrap();
+    assert!(!format!("{frame:?}").contains("s3cret"), "{frame:?}");
+    let ClientOp::Auth(auth) = frame.op else { panic!() };
+    assert_eq!(auth.token.secret(), "s3cret");
+    for bad in [r#"{"op":"AUTH","token":["s3cret"]}"#, r#"{"op":"AUTH","token":"s3cret""#] {
+        assert!(!parse(bad).unwrap_err().to_string().contains("s3cret"));
+    }
+}
+
+#[test]
+fn publish_one() {
+    let one = |event| {
+        ClientOp::Publish(Publish { topic: topic("a.b"), events: PublishEvents::One(event) })
+    };
+    reads_and_writes(
+        r#"{"op":"PUBLISH","topic":"a.b","payload":{"n": 1}}"#,
+        one(event("{\"n\": 1}")),
+    );
+    reads_and_writes(r#"{"op":"PUBLISH","topic":"a.b","payload":null}"#, one(event("null")));
+    reads_and_writes(
+        r#"{"op":"PUBLISH","topic":"a.b","payload":1e400,"opts":{"id":"x","ts":5,"key":"k","headers":{"h":"v"},"tags":["t","u"],"caused_by":["x","0190f5e4-8d4b-7c3a-9f2e-0123456789ab"],"sid":"s"}}"#,
+        one(NewEvent {
+            id: Some(id("x")),
+            ts: Some(Timestamp(5)),
+            key: Some(Key::new("k").unwrap()),
+            headers: Headers::new([("h".into(), "v".into())]).unwrap(),
+            tags: vec!["t".into(), "u".into()],
+            caused_by: vec![id("x"), id(ID)],
+            sid: Some("s".into()),
+            ..event("1e400")
+        }),
+    );
+}
+
+#[test]
+fn publish_many() {
+    let events = vec![event("1"), NewEvent { id: Some(id("x")), ..event("\"two\"") }, event("[3]")];
+    reads_and_writes(
+        r#"{"op":"PUBLISH","topic":"t","events":[{"payload":1},{"payload":"two","opts":{"id":"x"}},{"payload":[3]}]}"#,
+        ClientOp::Publish(Publish { topic: topic("t"), events: PublishEvents::Many(events) }),
+    );
+    let full = format!(
+        r#"{{"op":"PUBLISH","topic":"t","events":[{}]}}"#,
+        vec![r#"{"payload":0}"#; 1000].join(",")
+    );
+    let ClientOp::Publish(publish) = op(&full) else { panic!() };
+    assert_eq!(publish.events.as_slice().len(), 1000);
+}
+
+#[test]
+fn a_payload_is_a_slice_of_its_frame_on_one_line() {
+    let text = "{\"op\":\"PUBLISH\",\"topic\":\"t\",\"payload\": {\"a\" : \"\\n\"} }";
+    let frame = Bytes::from_static(text.as_bytes());
+    let parsed = ClientFrame::parse(&frame, &FrameLimits::default()).unwrap();
+    let ClientOp::Publish(publish) = parsed.op else { panic!() };
+    let payload = publish.events.as_slice()[0].payload.as_bytes();
+    assert_eq!(payload, b"{\"a\" : \"\\n\"}");
+    assert!(frame.as_ptr_range().contains(&payload.as_ptr()), "no copy");
+
+    let ClientOp::Publish(publish) =
+        op("{\"op\":\"PUBLISH\",\"topic\":\"t\",\"payload\":\n{\r\n\"a\":\n1}\n}")
+    else {
+        panic!()
+    };
+    assert_eq!(publish.events.as_slice()[0].payload.as_bytes(), b"{  \"a\": 1}");
+}
+
+#[test]
+fn subscribe() {
+    let subscribe =
+        |opts| ClientOp::Subscribe(Subscribe { topic: topic("t"), group: group("g"), opts });
+    let from = |from| subscribe(SubscribeOptions { from, ..SubscribeOptions::default() });
+    let with =
+        |opts: &str| format!(r#"{{"op":"SUBSCRIBE","topic":"t","group":"g","opts":{opts}}}"#);
+    reads_and_writes(
+        r#"{"op":"SUBSCRIBE","topic":"t","group":"g"}"#,
+        subscribe(SubscribeOptions::default()),
+    );
+    assert_eq!(op(&with(r#"{"from":"latest","ts":"not looked at"}"#)), from(StartFrom::Latest));
+    reads_and_writes(&with(r#"{"from":"earliest"}"#), from(StartFrom::Earliest));
+    reads_and_writes(&with(r#"{"from":"ts","ts":17}"#), from(StartFrom::Ts(Timestamp(17))));
+    reads_and_writes(
+        &with(r#"{"from":"afterId","afterId":"x"}"#),
+        from(StartFrom::AfterId(id("x"))),
+    );
+    for (in_flight, timeout, attempts) in [(1, 100, 1), (10_000, 43_200_000, 1000)] {
+        reads_and_writes(
+            &with(&format!(
+                r#"{{"maxInFlight":{in_flight},"ackTimeoutMs":{timeout},"maxAttempts":{attempts}}}"#
+            )),
+            subscribe(SubscribeOptions {
+                from: StartFrom::Latest,
+                max_in_flight: Some(in_flight),
+                ack_timeout_ms: Some(timeout),
+                max_attempts: Some(attempts),
+            }),
+        );
+    }
+}
+
+#[test]
+fn unsubscribe_pause_and_resume() {
+    let text = |op: &str| format!(r#"{{"op":"{op}","topic":"t","group":"g"}}"#);
+    reads_and_writes(&text("UNSUBSCRIBE"), ClientOp::Unsubscribe(membership()));
+    reads_and_writes(&text("PAUSE"), ClientOp::Pause(membership()));
+    reads_and_writes(&text("RESUME"), ClientOp::Resume(membership()));
+}
+
+#[test]
+fn ack() {
+    let ack =
+        |ids, publish| ClientOp::Ack(Ack { topic: topic("t"), group: group("g"), ids, publish });
+    let with = |rest: &str| format!(r#"{{"op":"ACK","topic":"t","group":"g",{rest}}}"#);
+    reads_and_writes(&with(&format!(r#""id":"{ID}""#)), ack(AckIds::One(id(ID)), None));
+    let many = AckIds::Many(vec![id("a"), id(ID)]);
+    assert_eq!(many.as_slice().len(), 2);
+    reads_and_writes(&with(&format!(r#""ids":["a","{ID}"]"#)), ack(many, None));
+    reads_and_writes(
+        &with(
+            r#""id":"a","publish":[{"topic":"u","payload":1},{"topic":"v","payload":2,"opts":{"sid":"s"}}]"#,
+        ),
+        ack(
+            AckIds::One(id("a")),
+            Some(vec![
+                (topic("u"), event("1")),
+                (topic("v"), NewEvent { sid: Some("s".into()), ..event("2") }),
+            ]),
+        ),
+    );
+    reads_and_writes(&with(r#""id":"a","publish":[]"#), ack(AckIds::One(id("a")), Some(vec![])));
+}
+
+#[test]
+fn nack() {
+    let nack = |reason: Option<&str>, delay_ms| {
+        let reason = reason.map(str::to_owned);
+        ClientOp::Nack(Nack { topic: topic("t"), group: group("g"), id: id("a"), reason, delay_ms })
+    };
+    let with = |rest: &str| format!(r#"{{"op":"NACK","topic":"t","group":"g","id":"a"{rest}}}"#);
+    reads_and_writes(&with(""), nack(None, None));
+    reads_and_writes(&with(r#","reason":"no\nway","delay_ms":0"#), nack(Some("no\nway"), Some(0)));
+    reads_and_writes(&with(r#","delay_ms":86400000"#), nack(None, Some(86_400_000)));
+    let long = format!("{}é", "x".repeat(1023));
+    let cut = op(&with(&format!(r#","reason":"{long}""#)));
+    assert_eq!(cut, nack(Some(&"x".repeat(1023)), None), "cut between characters");
+}
+
+#[test]
+fn modack() {
+    for extend_ms in [0, 43_200_000] {
+        reads_and_writes(
+            &format!(
+                r#"{{"op":"MODACK","topic":"t","group":"g","id":"a","extend_ms":{extend_ms}}}"#
+            ),
+            ClientOp::ModAck(ModAck {
+                topic: topic("t"),
+                group: group("g"),
+                id: id("a"),
+                extend_ms,
+            }),
+        );
+    }
+}
+
+#[test]
+fn corr_is_kept_as_it_was_written() {
+    for json in [r#""""#, r#""c-1""#, r#""\u00e9\"\\ é𝄞""#, &format!("\"{}\"", "x".repeat(128))]
+    {
+        let text = format!(r#"{{"op":"PAUSE","corr":{json},"topic":"t","group":"g"}}"#);
+        let frame = parse(&text).unwrap();
+        assert_eq!(frame.corr.as_ref().unwrap().as_json(), json.as_bytes());
+        assert_eq!(
+            frame.corr.as_ref().unwrap().text(),
+            serde_json::from_str::<String>(json).unwrap()
+        );
+        assert_eq!(written(&frame), text);
+    }
+    // Its limit counts what it says, not how that is written.
+    let escaped =
+        format!(r#"{{"op":"PAUSE","corr":"{}","topic":"t","group":"g"}}"#, "\\u0078".repeat(128));
+    assert_eq!(parse(&escaped).unwrap().corr.unwrap().text(), "x".repeat(128));
+    assert_eq!(Corr::new("a\"b").unwrap().as_json(), br#""a\"b""#);
+    assert_eq!(Corr::new(&"x".repeat(129)), None);
+}
+
+#[test]
+fn order_space_and_escapes_do_not_matter() {
+    let pause = ClientOp::Pause(membership());
+    for text in [
+        r#"{"group":"g","topic":"t","op":"PAUSE"}"#,
+        " \r\n\t{ \"op\" : \"PAUSE\" , \"topic\" : \"t\",\n\"group\":\"g\" } \n",
+        r#"{"\u006fp":"P\u0041USE","t\u006Fpic":"\u0074","group":"g"}"#,
+    ] {
+        assert_eq!(op(text), pause, "{text}");
+    }
+}
+
+#[test]
+fn what_an_operation_does_not_know_may_be_anything() {
+    for extra in [
+        r#""ids":5"#,
+        r#""payload":[{}]"#,
+        r#""opts":"x""#,
+        r#""extend_ms":"soon""#,
+        r#""events":{}"#,
+        r#""token":[1]"#,
+        r#""publish":1.5"#,
+        r#""colour":{"a":[null,true,-0.5e-7]}"#,
+        r#""\ud800":1"#,
+        r#""":0"#,
+    ] {
+        let text = format!(r#"{{"op":"PAUSE",{extra},"topic":"t","group":"g"}}"#);
+        assert_eq!(op(&text), ClientOp::Pause(membership()), "{text}");
+    }
+    let text = r#"{"op":"PUBLISH","topic":"t","payload":1,"ids":5,"group":7,"opts":{"from":3}}"#;
+    assert!(matches!(op(text), ClientOp::Publish(_)));
+}
+
+#[test]
+fn of_doubled_members_the_last_counts() {
+    let text =
+        r#"{"op":"AUTH","topic":5,"corr":"a","topic":"t","corr":"b","group":"g","op":"PAUSE"}"#;
+    let frame = parse(text).unwrap();
+    assert_eq!((frame.corr.unwrap().text(), frame.op), ("b".into(), ClientOp::Pause(membership())));
+}
+
+#[test]
+fn null_is_absent() {
+    let frame = parse(
+        r#"{"op":"PUBLISH","corr":null,"topic":"t","payload":1,"events":null,"opts":{"id":null,"ts":null,"key":null,"headers":null,"tags":null,"caused_by":null,"sid":null}}"#,
+    )
+    .unwrap();
+    assert_eq!(written(&frame), r#"{"op":"PUBLISH","topic":"t","payload":1}"#);
+    for text in [
+        r#"{"op":"SUBSCRIBE","topic":"t","group":"g","opts":null}"#,
+        r#"{"op":"SUBSCRIBE","topic":"t","group":"g","opts":{"from":null,"maxInFlight":null}}"#,
+    ] {
+        assert_eq!(written(&parse(text).unwrap()), r#"{"op":"SUBSCRIBE","topic":"t","group":"g"}"#);
+    }
+    let text = r#"{"op":"ACK","topic":"t","group":"g","id":"a","ids":null,"publish":null}"#;
+    assert!(matches!(op(text), ClientOp::Ack(Ack { ids: AckIds::One(_), publish: None, .. })));
+}
