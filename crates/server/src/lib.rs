@@ -1,1 +1,3 @@
 //! The server behind the binary `prombus`: gateway, auth, configuration.
+
+pub mod auth;
