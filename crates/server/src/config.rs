@@ -9,7 +9,6 @@
 //! | checks of single values | `reading` |
 //! | checks that make the whole | `checking` |
 //! | who may come in | [`auth`] |
-//! | text that nobody prints | [`secret`] |
 //! | the settings in effect, printed | `printing` |
 
 pub mod auth;
@@ -20,7 +19,6 @@ mod known_keys;
 mod origin;
 mod printing;
 mod reading;
-pub mod secret;
 pub mod settings;
 
 use std::collections::BTreeMap;
@@ -35,7 +33,6 @@ pub use auth::{Auth, Jwt, Token};
 pub use error::ConfigError;
 pub use key_path::KeyPath;
 pub use origin::Origin;
-pub use secret::Secret;
 pub use settings::{DEFAULT_FILE, Flag, Settings, Sources};
 
 use crate::logging::{LogFilter, LogFormat};

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use toml::{Table, Value};
 
 use super::known_keys::most_alike;
-use super::{ConfigError, KeyPath, Secret, Settings};
+use super::{ConfigError, KeyPath, Settings};
+use crate::auth::Secret;
 
 /// What an element of `auth.tokens` has.
 const TOKEN_KEYS: [&str; 2] = ["token", "scopes"];
@@ -76,7 +77,7 @@ impl Jwt {
         let section = KeyPath::of("auth.jwt");
         let text = |name| settings.text_or_none(&section.join(name));
         let jwt = Self {
-            secret: text("secret")?.map(|secret| Secret::new(secret.to_owned())),
+            secret: text("secret")?.map(|secret| Secret::from(secret)),
             public_key_file: text("public_key_file")?.map(PathBuf::from),
             jwks_file: text("jwks_file")?.map(PathBuf::from),
             issuer: text("issuer")?.map(str::to_owned),
@@ -105,7 +106,7 @@ fn read_tokens(settings: &Settings) -> Result<Vec<Token>, ConfigError> {
         let refused =
             |reason: &str| settings.conflict(&key, format!("has element {number} {reason}"));
         let token = token(element).map_err(|reason| refused(&reason))?;
-        if tokens.iter().any(|earlier| earlier.token.expose() == token.token.expose()) {
+        if tokens.iter().any(|earlier| earlier.token == token.token) {
             return Err(refused("with the token of an earlier one"));
         }
         tokens.push(token);
@@ -125,7 +126,7 @@ fn token(element: &Table) -> Result<Token, String> {
     let scopes = element.get("scopes").and_then(Value::as_array);
     let scopes = scopes.and_then(|s| s.iter().map(|s| s.as_str().map(str::to_owned)).collect());
     Ok(Token {
-        token: Secret::new(token.ok_or("whose token is not a text, or empty")?.to_owned()),
+        token: Secret::from(token.ok_or("whose token is not a text, or empty")?),
         scopes: scopes.ok_or("whose scopes are not a list of texts")?,
     })
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use toml::Value;
 
 use super::known_keys::{TOPICS, is_secret};
-use super::secret::REDACTED;
 use super::{KeyPath, Origin, Settings};
+use crate::auth::secret::REDACTED;
 
 /// A file that `--config` takes, with a remark on what does not come from the default file.
 impl fmt::Display for Settings {

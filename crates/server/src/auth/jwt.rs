@@ -1,0 +1,129 @@
+//! Signed tokens.
+
+mod claims;
+mod jwks;
+mod key;
+
+use std::path::Path;
+
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Validation, decode, decode_header};
+use prombus_proto::Timestamp;
+
+use self::claims::Claims;
+use self::key::Key;
+use super::bad_token::BadToken;
+use super::grant::Grant;
+use super::settings::{AuthSetupError, JwtSettings};
+
+pub use self::key::BadKey;
+
+/// Checks signed tokens against the configured keys.
+#[derive(Debug)]
+pub struct JwtVerifier {
+    keys: Vec<Key>,
+    issuer: Option<String>,
+    audience: Option<String>,
+}
+
+impl JwtVerifier {
+    /// Reads the keys. Several sources may be given at once, so that an issuer can move from one
+    /// to another.
+    pub fn new(settings: JwtSettings) -> Result<Self, AuthSetupError> {
+        let mut keys = Vec::new();
+        if let Some(secret) = &settings.secret {
+            if secret.reveal().is_empty() {
+                return Err(AuthSetupError::EmptySecret);
+            }
+            keys.push(Key::shared_secret(secret.reveal().as_bytes()));
+        }
+        if let Some(file) = &settings.public_key_file {
+            keys.push(read_keys("public_key_file", file, Key::from_pem)?);
+        }
+        if let Some(file) = &settings.jwks_file {
+            keys.append(&mut read_keys("jwks_file", file, jwks::usable_keys)?);
+        }
+        if keys.is_empty() {
+            return Err(AuthSetupError::NoKey);
+        }
+        Ok(Self { keys, issuer: settings.issuer, audience: settings.audience })
+    }
+
+    /// What the token gives, if it is signed by a key of ours and valid now.
+    pub fn check(&self, token: &str, now: Timestamp) -> Result<Grant, BadToken> {
+        if token.split('.').count() != 3 {
+            return Err(BadToken::Unknown);
+        }
+        let claims = self.verify_signature(token)?;
+        claims.check_issuer(self.issuer.as_deref())?;
+        claims.check_audience(self.audience.as_deref())?;
+        claims.check_time(now)?;
+        claims.into_grant()
+    }
+
+    fn verify_signature(&self, token: &str) -> Result<Claims, BadToken> {
+        // Not trusted yet: the header only chooses among keys, each of which knows its algorithm.
+        let header = decode_header(token).map_err(|_| BadToken::Unreadable)?;
+        if header.crit.is_some() {
+            // Names extensions that have to be understood. None is.
+            return Err(BadToken::Unreadable);
+        }
+        let mut refused = BadToken::UnknownKey;
+        for key in self.keys_for(header.kid.as_deref()).filter(|key| key.algorithm == header.alg) {
+            match decode(token, &key.decoding, &signature_only(key)) {
+                Ok(token) => return Ok(token.claims),
+                Err(error) => refused = reason_of(&error),
+            }
+        }
+        Err(refused)
+    }
+
+    /// Keys of that name; without one of that name, those that have no name.
+    /// A token that names no key may be of any.
+    fn keys_for<'a>(&'a self, kid: Option<&'a str>) -> impl Iterator<Item = &'a Key> {
+        let is_known = kid.is_some() && self.keys.iter().any(|key| key.kid.as_deref() == kid);
+        self.keys.iter().filter(move |key| match kid {
+            None => true,
+            Some(_) if is_known => key.kid.as_deref() == kid,
+            Some(_) => key.kid.is_none(),
+        })
+    }
+}
+
+fn read_keys<T>(
+    setting: &'static str,
+    file: &Path,
+    parse: impl FnOnce(&[u8]) -> Result<T, BadKey>,
+) -> Result<T, AuthSetupError> {
+    let bytes = std::fs::read(file).map_err(|reason| AuthSetupError::UnreadableFile {
+        setting,
+        file: file.to_owned(),
+        reason,
+    })?;
+    parse(&bytes).map_err(|reason| AuthSetupError::BadKeyFile {
+        setting,
+        file: file.to_owned(),
+        reason,
+    })
+}
+
+/// The library checks the signature; claims are ours, because time is handed in.
+fn signature_only(key: &Key) -> Validation {
+    let mut validation = Validation::new(key.algorithm);
+    validation.required_spec_claims.clear();
+    validation.validate_exp = false;
+    validation.validate_nbf = false;
+    validation.validate_aud = false;
+    validation
+}
+
+fn reason_of(error: &jsonwebtoken::errors::Error) -> BadToken {
+    match error.kind() {
+        ErrorKind::InvalidSignature => BadToken::WrongSignature,
+        _ => BadToken::Unreadable,
+    }
+}
+
+#[cfg(test)]
+#[path = "jwt/tests.rs"]
+mod tests;

@@ -1,0 +1,87 @@
+//! What a signed token says.
+
+use prombus_proto::Timestamp;
+use serde::Deserialize;
+
+use crate::auth::bad_token::BadToken;
+use crate::auth::grant::{CLOCK_TOLERANCE_MS, Grant};
+use crate::auth::scope::{ScopeWords, Scopes};
+
+/// The claims this server reads.
+#[derive(Debug, Deserialize)]
+pub(super) struct Claims {
+    exp: Option<NumericDate>,
+    nbf: Option<NumericDate>,
+    iss: Option<String>,
+    aud: Option<Audience>,
+    sub: Option<String>,
+    scope: Option<ScopeWords>,
+    scopes: Option<ScopeWords>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// Seconds since the epoch, not necessarily whole.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(transparent)]
+struct NumericDate(f64);
+
+impl NumericDate {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a cast from a float saturates: before the epoch is the epoch, and the end of \
+                  time is the end of time"
+    )]
+    fn timestamp(self) -> Timestamp {
+        Timestamp((self.0 * 1000.0).round() as u64)
+    }
+}
+
+impl Claims {
+    pub(super) fn check_issuer(&self, wanted: Option<&str>) -> Result<(), BadToken> {
+        match wanted {
+            Some(_) if self.iss.as_deref() != wanted => Err(BadToken::WrongIssuer),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn check_audience(&self, wanted: Option<&str>) -> Result<(), BadToken> {
+        let Some(wanted) = wanted else {
+            return Ok(());
+        };
+        let is_for_us = match &self.aud {
+            None => false,
+            Some(Audience::One(name)) => name == wanted,
+            Some(Audience::Several(names)) => names.iter().any(|name| name == wanted),
+        };
+        if is_for_us { Ok(()) } else { Err(BadToken::WrongAudience) }
+    }
+
+    pub(super) fn check_time(&self, now: Timestamp) -> Result<(), BadToken> {
+        if self.exp.is_some_and(|exp| now >= exp.timestamp().plus_ms(CLOCK_TOLERANCE_MS)) {
+            return Err(BadToken::Expired);
+        }
+        if self.nbf.is_some_and(|nbf| now.plus_ms(CLOCK_TOLERANCE_MS) < nbf.timestamp()) {
+            return Err(BadToken::NotYetValid);
+        }
+        Ok(())
+    }
+
+    pub(super) fn into_grant(self) -> Result<Grant, BadToken> {
+        let words = match (self.scope, self.scopes) {
+            // The order of rules counts, and there is none between two lists.
+            (Some(_), Some(_)) => return Err(BadToken::BadScopes),
+            (scope, scopes) => scope.or(scopes).unwrap_or_default(),
+        };
+        Ok(Grant {
+            scopes: Scopes::among(&words).map_err(|_| BadToken::BadScopes)?,
+            expires_at: self.exp.map(NumericDate::timestamp),
+            subject: self.sub,
+        })
+    }
+}

@@ -1,0 +1,461 @@
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use prombus_proto::Topic;
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use super::*;
+use crate::auth::scope::{Action, Scopes};
+
+const NOW: Timestamp = Timestamp(1_000_000_000);
+const NOW_SECONDS: u64 = 1_000_000;
+const SECRET: &str = "a shared secret of the tests, long enough";
+
+/// Somebody who signs tokens.
+enum Issuer {
+    Hs256(Vec<u8>),
+    Rs256(RsaKeyPair),
+    EdDsa(Ed25519KeyPair),
+}
+
+/// Making an RSA key takes a while, so there is one.
+static RSA: LazyLock<Issuer> =
+    LazyLock::new(|| Issuer::Rs256(RsaKeyPair::generate(KeySize::Rsa2048).unwrap()));
+
+impl Issuer {
+    fn shared_secret() -> Self {
+        Self::Hs256(SECRET.as_bytes().to_vec())
+    }
+
+    fn ed25519() -> Self {
+        Self::EdDsa(Ed25519KeyPair::generate().unwrap())
+    }
+
+    fn alg(&self) -> &'static str {
+        match self {
+            Self::Hs256(_) => "HS256",
+            Self::Rs256(_) => "RS256",
+            Self::EdDsa(_) => "EdDSA",
+        }
+    }
+
+    fn sign(&self, header: &Value, claims: &Value) -> String {
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let message = format!("{}.{}", part(header), part(claims));
+        let signature = match self {
+            Self::Hs256(secret) => {
+                let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, secret);
+                aws_lc_rs::hmac::sign(&key, message.as_bytes()).as_ref().to_vec()
+            }
+            Self::Rs256(key) => {
+                let mut signature = vec![0; key.public_modulus_len()];
+                let chance = SystemRandom::new();
+                key.sign(&RSA_PKCS1_SHA256, &chance, message.as_bytes(), &mut signature).unwrap();
+                signature
+            }
+            Self::EdDsa(key) => key.sign(message.as_bytes()).as_ref().to_vec(),
+        };
+        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    fn token(&self, claims: &Value) -> String {
+        self.sign(&json!({"alg": self.alg(), "typ": "JWT"}), claims)
+    }
+
+    fn token_with_kid(&self, kid: &str) -> String {
+        self.sign(&json!({"alg": self.alg(), "kid": kid}), &json!({"sub": kid}))
+    }
+
+    fn public_pem(&self) -> String {
+        let der: PublicKeyX509Der<'_> = match self {
+            Self::Hs256(_) => panic!("a shared secret has no public key"),
+            Self::Rs256(key) => key.public_key().as_der().unwrap(),
+            Self::EdDsa(key) => key.public_key().as_der().unwrap(),
+        };
+        pem("PUBLIC KEY", der.as_ref())
+    }
+
+    fn jwk(&self) -> Value {
+        let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        match self {
+            Self::Hs256(secret) => json!({"kty": "oct", "k": text(secret)}),
+            Self::Rs256(key) => {
+                let key = key.public_key();
+                let n = key.modulus().big_endian_without_leading_zero();
+                let e = key.exponent().big_endian_without_leading_zero();
+                json!({"kty": "RSA", "n": text(n), "e": text(e)})
+            }
+            Self::EdDsa(key) => {
+                json!({"kty": "OKP", "crv": "Ed25519", "x": text(key.public_key().as_ref())})
+            }
+        }
+    }
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
+}
+
+fn with(mut object: Value, field: &str, value: &str) -> Value {
+    object[field] = value.into();
+    object
+}
+
+fn file(content: impl AsRef<[u8]>) -> (NamedTempFile, Option<PathBuf>) {
+    let file = NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), content).unwrap();
+    let path = file.path().to_owned();
+    (file, Some(path))
+}
+
+fn by_secret() -> JwtSettings {
+    JwtSettings { secret: Some(SECRET.into()), ..JwtSettings::default() }
+}
+
+fn verifier_by_secret() -> JwtVerifier {
+    JwtVerifier::new(by_secret()).unwrap()
+}
+
+fn verifier_by_pem(pem: &str) -> Result<JwtVerifier, AuthSetupError> {
+    let (_kept, public_key_file) = file(pem);
+    JwtVerifier::new(JwtSettings { public_key_file, ..JwtSettings::default() })
+}
+
+fn verifier_by_jwks(keys: &[Value]) -> Result<JwtVerifier, AuthSetupError> {
+    let (_kept, jwks_file) = file(json!({ "keys": keys }).to_string());
+    JwtVerifier::new(JwtSettings { jwks_file, ..JwtSettings::default() })
+}
+
+fn check(verifier: &JwtVerifier, token: &str) -> Result<(), BadToken> {
+    verifier.check(token, NOW).map(drop)
+}
+
+#[test]
+fn tokens_of_each_algorithm_are_taken_with_their_key_and_no_other() {
+    let (first, second) = (Issuer::ed25519(), Issuer::ed25519());
+    let verifiers = [
+        ("HS256", verifier_by_secret()),
+        ("RS256", verifier_by_pem(&RSA.public_pem()).unwrap()),
+        ("EdDSA", verifier_by_pem(&first.public_pem()).unwrap()),
+    ];
+    for issuer in [&Issuer::shared_secret(), &*RSA, &first] {
+        for (algorithm, verifier) in &verifiers {
+            let expected =
+                if *algorithm == issuer.alg() { Ok(()) } else { Err(BadToken::UnknownKey) };
+            assert_eq!(check(verifier, &issuer.token(&json!({}))), expected, "{algorithm}");
+        }
+    }
+    let strangers = [Issuer::Hs256(b"another".to_vec()), second];
+    for (stranger, verifier) in strangers.iter().zip([&verifiers[0].1, &verifiers[2].1]) {
+        let token = stranger.token(&json!({}));
+        assert_eq!(check(verifier, &token), Err(BadToken::WrongSignature));
+    }
+}
+
+#[test]
+fn gives_what_the_token_says() {
+    let claims = json!({
+        "sub": "sensor-7", "exp": NOW_SECONDS + 60, "scope": "openid publish:heartbeat.* admin",
+    });
+    let grant = verifier_by_secret().check(&Issuer::shared_secret().token(&claims), NOW).unwrap();
+    assert_eq!(grant.subject.as_deref(), Some("sensor-7"));
+    assert_eq!(grant.expires_at, Some(NOW.plus_ms(60_000)));
+    assert_eq!(grant.scopes, Scopes::new(&"publish:heartbeat.* admin".into()).unwrap());
+}
+
+#[test]
+fn scopes_are_a_text_or_a_list_and_not_both() {
+    let topic = Topic::new("a.b").unwrap();
+    let verifier = verifier_by_secret();
+    for (claims, expected) in [
+        (json!({"scope": "publish:a.*"}), Ok(true)),
+        (json!({"scopes": ["publish:a.*"]}), Ok(true)),
+        (json!({"scopes": ["!publish:a.*", "publish:**"]}), Ok(false)),
+        (json!({"scopes": ["publish:**", "!publish:a.*"]}), Ok(true)),
+        (json!({"scopes": []}), Ok(false)),
+        (json!({}), Ok(false)),
+        (json!({"scope": "publish:a.*", "scopes": []}), Err(BadToken::BadScopes)),
+        (json!({"scope": "publish:** !publish:A"}), Err(BadToken::BadScopes)),
+        (json!({"scope": 1}), Err(BadToken::Unreadable)),
+        (json!({"scopes": [1]}), Err(BadToken::Unreadable)),
+    ] {
+        let answer = verifier
+            .check(&Issuer::shared_secret().token(&claims), NOW)
+            .map(|grant| grant.allows(Action::Publish(&topic), NOW).is_ok());
+        assert_eq!(answer, expected, "{claims}");
+    }
+}
+
+#[test]
+fn times_are_kept_with_five_seconds_of_tolerance() {
+    let verifier = verifier_by_secret();
+    let now = NOW_SECONDS;
+    for (claims, expected) in [
+        (json!({"exp": now + 1}), Ok(())),
+        (json!({"exp": now - 4}), Ok(())),
+        (json!({"exp": now as f64 - 4.999}), Ok(())),
+        (json!({"exp": now - 5}), Err(BadToken::Expired)),
+        (json!({"exp": 0}), Err(BadToken::Expired)),
+        (json!({"exp": -1}), Err(BadToken::Expired)),
+        (json!({"exp": 1e300}), Ok(())),
+        (json!({"exp": (now + 1).to_string()}), Err(BadToken::Unreadable)),
+        (json!({"nbf": now}), Ok(())),
+        (json!({"nbf": now + 5}), Ok(())),
+        (json!({"nbf": now as f64 + 5.001}), Err(BadToken::NotYetValid)),
+        (json!({"nbf": now + 6}), Err(BadToken::NotYetValid)),
+        (json!({"nbf": 1e300}), Err(BadToken::NotYetValid)),
+        (json!({"nbf": "soon"}), Err(BadToken::Unreadable)),
+        (json!({"nbf": now - 10, "exp": now + 10}), Ok(())),
+    ] {
+        let token = Issuer::shared_secret().token(&claims);
+        assert_eq!(check(&verifier, &token), expected, "{claims}");
+    }
+}
+
+#[test]
+fn a_grant_lasts_exactly_as_long_as_its_token_is_taken() {
+    let verifier = verifier_by_secret();
+    let token = Issuer::shared_secret().token(&json!({"exp": NOW_SECONDS + 60, "scope": "admin"}));
+    let grant = verifier.check(&token, NOW).unwrap();
+    for (now, valid) in [(NOW.plus_ms(64_999), true), (NOW.plus_ms(65_000), false)] {
+        assert_eq!(verifier.check(&token, now).is_ok(), valid);
+        assert_eq!(grant.allows(Action::Admin, now).is_ok(), valid);
+    }
+}
+
+#[test]
+fn issuer_and_audience_have_to_fit_where_configured() {
+    let strict = JwtVerifier::new(JwtSettings {
+        issuer: Some("https://issuer.example".into()),
+        audience: Some("bus".into()),
+        ..by_secret()
+    })
+    .unwrap();
+    let good = json!({"iss": "https://issuer.example", "aud": "bus"});
+    for (claims, expected) in [
+        (good.clone(), Ok(())),
+        (json!({"iss": "https://issuer.example", "aud": ["x", "bus"]}), Ok(())),
+        (with(good.clone(), "iss", "https://issuer.example/"), Err(BadToken::WrongIssuer)),
+        (json!({"aud": "bus"}), Err(BadToken::WrongIssuer)),
+        (with(good.clone(), "aud", "Bus"), Err(BadToken::WrongAudience)),
+        (json!({"iss": "https://issuer.example", "aud": []}), Err(BadToken::WrongAudience)),
+        (json!({"iss": "https://issuer.example"}), Err(BadToken::WrongAudience)),
+        (json!({"iss": "https://issuer.example", "aud": 1}), Err(BadToken::Unreadable)),
+    ] {
+        let token = Issuer::shared_secret().token(&claims);
+        assert_eq!(check(&strict, &token), expected, "{claims}");
+        if expected != Err(BadToken::Unreadable) {
+            assert_eq!(check(&verifier_by_secret(), &token), Ok(()), "{claims}");
+        }
+    }
+}
+
+#[test]
+fn the_token_does_not_choose_its_algorithm() {
+    let verifier = verifier_by_pem(&RSA.public_pem()).unwrap();
+    let Issuer::Rs256(rsa) = &*RSA else { unreachable!() };
+    let der: PublicKeyX509Der<'_> = rsa.public_key().as_der().unwrap();
+    // Everybody has the public key. It must be no shared secret, in none of its forms.
+    for public in
+        [RSA.public_pem().into_bytes(), der.as_ref().to_vec(), rsa.public_key().as_ref().to_vec()]
+    {
+        let forged = Issuer::Hs256(public).token(&json!({"scope": "admin"}));
+        assert_eq!(check(&verifier, &forged), Err(BadToken::UnknownKey));
+    }
+    // Nor may the header name another algorithm of the same key.
+    for alg in ["RS384", "RS512", "PS256", "HS256", "EdDSA", "ES256"] {
+        let token = RSA.sign(&json!({"alg": alg}), &json!({}));
+        assert_eq!(check(&verifier, &token), Err(BadToken::UnknownKey), "{alg}");
+    }
+}
+
+#[test]
+fn a_token_without_signature_is_refused() {
+    for verifier in [verifier_by_secret(), verifier_by_pem(&RSA.public_pem()).unwrap()] {
+        for alg in ["none", "None", "NONE", "nOnE", ""] {
+            let signed = Issuer::shared_secret().sign(&json!({"alg": alg}), &json!({}));
+            let (message, _) = signed.rsplit_once('.').unwrap();
+            for token in [format!("{message}."), signed.clone()] {
+                assert_eq!(check(&verifier, &token), Err(BadToken::Unreadable), "{alg}");
+            }
+        }
+    }
+    let signed = Issuer::shared_secret().token(&json!({}));
+    let (message, _) = signed.rsplit_once('.').unwrap();
+    let cut = check(&verifier_by_secret(), &format!("{message}."));
+    assert_eq!(cut, Err(BadToken::WrongSignature));
+}
+
+#[test]
+fn a_changed_token_is_refused() {
+    let token = Issuer::shared_secret().token(&json!({"scope": "publish:a"}));
+    let verifier = verifier_by_secret();
+    let [header, _, signature] = token.split('.').collect::<Vec<_>>()[..] else { panic!() };
+    let more = URL_SAFE_NO_PAD.encode(r#"{"scope":"admin"}"#);
+    let changed = check(&verifier, &format!("{header}.{more}.{signature}"));
+    assert_eq!(changed, Err(BadToken::WrongSignature));
+    for (text, expected) in [
+        ("", BadToken::Unknown),
+        ("abc", BadToken::Unknown),
+        ("a.b", BadToken::Unknown),
+        (&*format!("{token}.x"), BadToken::Unknown),
+        ("..", BadToken::Unreadable),
+        ("a.b.c", BadToken::Unreadable),
+        (&*format!(" {token}"), BadToken::Unreadable),
+    ] {
+        assert_eq!(check(&verifier, text), Err(expected), "{text}");
+    }
+}
+
+#[test]
+fn extensions_that_must_be_understood_are_refused() {
+    let header = json!({"alg": "HS256", "crit": ["b64"], "b64": true});
+    let token = Issuer::shared_secret().sign(&header, &json!({}));
+    assert_eq!(check(&verifier_by_secret(), &token), Err(BadToken::Unreadable));
+}
+
+#[test]
+fn a_key_of_the_set_is_chosen_by_its_kid() {
+    let (a, b, unnamed) = (Issuer::ed25519(), Issuer::ed25519(), Issuer::ed25519());
+    let keys = [with(a.jwk(), "kid", "a"), with(b.jwk(), "kid", "b")];
+    let named = verifier_by_jwks(&keys).unwrap();
+    for (issuer, kid, expected) in [
+        (&a, "a", Ok(())),
+        (&b, "b", Ok(())),
+        (&a, "b", Err(BadToken::WrongSignature)),
+        (&a, "c", Err(BadToken::UnknownKey)),
+        (&*RSA, "a", Err(BadToken::UnknownKey)),
+    ] {
+        assert_eq!(check(&named, &issuer.token_with_kid(kid)), expected, "{kid}");
+    }
+    // Without a kid, every key of the algorithm is tried.
+    for issuer in [&a, &b] {
+        assert_eq!(check(&named, &issuer.token(&json!({}))), Ok(()));
+    }
+    assert_eq!(check(&named, &unnamed.token(&json!({}))), Err(BadToken::WrongSignature));
+    // A kid that no key has leaves the keys without one.
+    let mixed = verifier_by_jwks(&[with(a.jwk(), "kid", "a"), unnamed.jwk()]).unwrap();
+    assert_eq!(check(&mixed, &unnamed.token_with_kid("any")), Ok(()));
+    assert_eq!(check(&mixed, &unnamed.token_with_kid("a")), Err(BadToken::WrongSignature));
+}
+
+#[test]
+fn a_key_of_the_set_is_chosen_by_its_algorithm_when_there_is_no_kid() {
+    let (ed, secret) = (Issuer::ed25519(), Issuer::shared_secret());
+    let verifier = verifier_by_jwks(&[
+        with(ed.jwk(), "alg", "EdDSA"),
+        with(RSA.jwk(), "alg", "RS256"),
+        with(secret.jwk(), "alg", "HS256"),
+    ])
+    .unwrap();
+    for issuer in [&ed, &*RSA, &secret] {
+        assert_eq!(check(&verifier, &issuer.token(&json!({}))), Ok(()), "{}", issuer.alg());
+    }
+}
+
+#[test]
+fn keys_for_other_purposes_are_passed_over() {
+    let ed = Issuer::ed25519();
+    let others = [
+        with(RSA.jwk(), "use", "enc"),
+        with(RSA.jwk(), "alg", "RS512"),
+        with(RSA.jwk(), "alg", "RSA-OAEP"),
+        json!({"kty": "EC", "crv": "P-256", "x": "", "y": ""}),
+        json!({"kty": "OKP", "crv": "X25519", "x": ""}),
+        json!({"kty": "AKP", "alg": "ML-DSA-44"}),
+    ];
+    let error = verifier_by_jwks(&others).unwrap_err().to_string();
+    assert!(error.contains("holds no key for RS256, EdDSA or HS256"), "{error}");
+    let verifier = verifier_by_jwks(&[&others[..], &[with(ed.jwk(), "use", "sig")]].concat());
+    let verifier = verifier.unwrap();
+    assert_eq!(check(&verifier, &ed.token(&json!({}))), Ok(()));
+    assert_eq!(check(&verifier, &RSA.token(&json!({}))), Err(BadToken::UnknownKey));
+}
+
+#[test]
+fn broken_keys_of_the_set_are_named() {
+    let rsa = RSA.jwk();
+    for (key, expected) in [
+        (json!({"kty": "RSA", "kid": "k1", "e": "AQAB"}), "kid \"k1\": lacks a field"),
+        (with(rsa.clone(), "n", "AQAB"), "keys[0]: an RSA key has n of 2048 to 8192 bits"),
+        (with(rsa.clone(), "e", ""), "keys[0]: an RSA key"),
+        (with(rsa, "n", "not base64!"), "keys[0]: a field is not base64url"),
+        (json!({"kty": "OKP", "crv": "Ed25519", "x": "AQAB"}), "x of 32 bytes"),
+        (json!({"kty": "oct", "k": ""}), "the secret k is empty"),
+        (json!({"kty": 7, "k": "hidden"}), "is no JSON Web Key Set: not {"),
+    ] {
+        let error = verifier_by_jwks(&[key]).unwrap_err().to_string();
+        assert!(error.starts_with("auth.jwt.jwks_file: "), "{error}");
+        assert!(error.contains(expected) && !error.contains("hidden"), "{error}");
+    }
+    let (_kept, jwks_file) = file("{");
+    let error = JwtVerifier::new(JwtSettings { jwks_file, ..JwtSettings::default() }).unwrap_err();
+    assert!(error.to_string().contains("not JSON, at line 1"), "{error}");
+}
+
+#[test]
+fn files_without_a_public_key_are_refused_by_setting() {
+    let Issuer::Rs256(rsa) = &*RSA else { unreachable!() };
+    let private: Pkcs8V1Der<'_> = rsa.as_der().unwrap();
+    let damaged = RSA.public_pem().replace("MIIB", "MIIC");
+    for content in
+        ["", "not a key", &pem("PRIVATE KEY", private.as_ref()), &damaged, &pem("PUBLIC KEY", b"")]
+    {
+        let error = verifier_by_pem(content).unwrap_err().to_string();
+        assert!(error.starts_with("auth.jwt.public_key_file: "), "{error}");
+        assert!(error.contains("holds no public key in PEM"), "{error}");
+    }
+    let nowhere = Some(PathBuf::from("/nowhere/key.pem"));
+    for (settings, expected) in [
+        (
+            JwtSettings { public_key_file: nowhere.clone(), ..JwtSettings::default() },
+            "auth.jwt.public_key_file: cannot read /nowhere/key.pem: ",
+        ),
+        (
+            JwtSettings { jwks_file: nowhere, ..JwtSettings::default() },
+            "auth.jwt.jwks_file: cannot read /nowhere/key.pem: ",
+        ),
+        (JwtSettings::default(), "auth.jwt needs a key: set secret, public_key_file or jwks_file"),
+        (
+            JwtSettings { secret: Some("".into()), ..JwtSettings::default() },
+            "auth.jwt.secret is empty",
+        ),
+    ] {
+        let error = JwtVerifier::new(settings).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn several_sources_of_keys_work_together() {
+    let ed = Issuer::ed25519();
+    let (_pem, public_key_file) = file(RSA.public_pem());
+    let (_jwks, jwks_file) = file(json!({"keys": [with(ed.jwk(), "kid", "new")]}).to_string());
+    let verifier =
+        JwtVerifier::new(JwtSettings { public_key_file, jwks_file, ..by_secret() }).unwrap();
+    for token in [
+        Issuer::shared_secret().token(&json!({})),
+        RSA.token_with_kid("of the PEM file"),
+        ed.token_with_kid("new"),
+    ] {
+        assert_eq!(check(&verifier, &token), Ok(()));
+    }
+    let forged = Issuer::Hs256(RSA.public_pem().into_bytes()).token(&json!({}));
+    assert_eq!(check(&verifier, &forged), Err(BadToken::WrongSignature));
+}
+
+#[test]
+fn shows_no_secret() {
+    let shown = format!("{:?} {:?}", verifier_by_secret(), by_secret());
+    assert!(!shown.contains(SECRET), "{shown}");
+    assert!(shown.contains("<redacted>") && shown.contains("HS256"), "{shown}");
+    let bytes = format!("{:?}", SECRET.as_bytes());
+    assert!(!shown.contains(&bytes[1..bytes.len() - 1]), "{shown}");
+}
