@@ -92,6 +92,10 @@ fn main() {
     let single =
         format!(r#"{{"op":"PUBLISH","corr":"c-12345","topic":"heartbeat","payload":{payload}}}"#);
     parsing("PUBLISH", &single);
+    // What there is to do beside the members of a PUBLISH is left out here, two names excepted.
+    let ignored =
+        single.replace("PUBLISH", "RESUME").replace("\"payload\"", "\"group\":\"g\",\"payload\"");
+    parsing("RESUME that carries the same payload", &ignored);
     parsing("PUBLISH with id and key", &single.replace("}}", &format!("}},\"opts\":{opts}}}")));
     let element = format!(r#"{{"payload":{payload}}}"#);
     let batch = vec![element.as_str(); 100].join(",");

@@ -2,6 +2,7 @@
 
 /// Whether `wanted` holds for any of `bytes`. Meant for short texts that mostly hold none: it
 /// looks at sixteen at once without an early exit, of which the compiler makes vector code.
+#[inline]
 pub(crate) fn any_byte(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> bool {
     let (blocks, rest) = bytes.as_chunks::<16>();
     let in_block = |block: &[u8; 16]| block.iter().fold(0, |found, &b| found | u8::from(wanted(b)));

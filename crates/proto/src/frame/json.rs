@@ -38,11 +38,20 @@ impl<'a> Json<'a> {
 
     /// The string it is. None as well for escapes that are no Unicode.
     pub(super) fn text(self) -> Option<Cow<'a, str>> {
-        let inner = self.0.strip_prefix('"')?.strip_suffix('"')?;
-        if !any_byte(inner.as_bytes(), |byte| byte == b'\\') {
-            return Some(Cow::Borrowed(inner));
+        if !self.0.starts_with('"') {
+            return None;
         }
-        serde_json::from_str(self.0).ok().map(Cow::Owned)
+        match self.without_escapes() {
+            Some(text) => Some(Cow::Borrowed(text)),
+            None => serde_json::from_str(self.0).ok().map(Cow::Owned),
+        }
+    }
+
+    /// Of a string: its text, if that is what stands between the quotes.
+    #[inline]
+    pub(super) fn without_escapes(self) -> Option<&'a str> {
+        let inner = &self.0[1..self.0.len() - 1];
+        (!any_byte(inner.as_bytes(), |byte| byte == b'\\')).then_some(inner)
     }
 
     /// The whole number it is, written without point or exponent.
@@ -173,9 +182,16 @@ macro_rules! members {
                 cursor: &mut $crate::frame::json::Cursor<'a>,
             ) -> Result<Self, $crate::frame::json::Malformed> {
                 let mut found = Self::default();
-                cursor.members(|name, value| match name.text().as_deref() {
-                    $(Some($name) => found.$field = Some(value),)*
-                    _ => {}
+                cursor.members(|name, value| {
+                    let mut set = |name: &str| match name {
+                        $($name => found.$field = Some(value),)*
+                        _ => {}
+                    };
+                    // A name with an escape in it is none of ours until it is decoded.
+                    match name.without_escapes() {
+                        Some(name) => set(name),
+                        None => set(&name.text().unwrap_or_default()),
+                    }
                 })?;
                 Ok(found)
             }

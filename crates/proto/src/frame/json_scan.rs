@@ -100,7 +100,7 @@ pub(super) fn past_space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn past_string(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
     if text.get(at) != Some(&b'"') {
         return wrong(at, "'\"' expected");
@@ -160,7 +160,7 @@ fn past_word(text: &[u8], at: usize, word: &[u8]) -> Result<usize, Malformed> {
 }
 
 /// How many bytes come before the first quote, backslash or control character: eight at a time.
-#[inline]
+#[inline(always)]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH_BITS: u64 = ONES << 7;
