@@ -3,6 +3,8 @@
 //! Each function takes the place where a piece begins and gives the place behind it. Plain numbers in
 //! and out, and one loop instead of recursion: that is what the processor likes best.
 
+use crate::limits::MAX_FRAME_NESTING;
+
 /// Where text stops being JSON, and what is wrong there.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
@@ -11,6 +13,8 @@ pub(super) struct Malformed {
 }
 
 pub(super) const TOO_DEEP: &str = "nested deeper than 128";
+const _: () =
+    assert!(MAX_FRAME_NESTING == 128, "said in words above, and the bits of a u128 below");
 
 #[cold]
 pub(super) fn wrong<T>(at: usize, what: &'static str) -> Result<T, Malformed> {
