@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 use uuid::Uuid;
 
+use crate::byte_search::any_byte;
 use crate::limits::MAX_ID_BYTES;
 
 /// Why a string is no event id.
@@ -76,7 +77,7 @@ impl EventId {
 
 fn canonical_uuid(text: &str) -> Option<Uuid> {
     let bytes = text.as_bytes();
-    if bytes.len() != 36 || bytes.iter().any(u8::is_ascii_uppercase) {
+    if bytes.len() != 36 || any_byte(bytes, |byte| byte.is_ascii_uppercase()) {
         return None;
     }
     Uuid::try_parse(text).ok()

@@ -9,7 +9,7 @@
 //! | what the server sends, written | [`answer`] |
 //! | the same, read by a client | `server_frame` |
 //! | what a member has to be | `field` |
-//! | JSON read in place, and written | `json`, `write` |
+//! | JSON read in place, and written | `json` on top of `json_scan`, `write` |
 //!
 //! Unknown members are ignored whatever they are, of doubled ones the last counts, and `null`
 //! stands for an absent one, except as a payload.
@@ -22,6 +22,7 @@ mod error;
 mod event_in;
 mod field;
 mod json;
+mod json_scan;
 mod membership;
 mod modack;
 mod nack;

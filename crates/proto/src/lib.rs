@@ -13,6 +13,7 @@
 //! | how large anything may be | [`limits`] |
 //! | time and chance, handed in | [`clock`], [`chance`] |
 
+mod byte_search;
 pub mod chance;
 pub mod clock;
 pub mod error_code;

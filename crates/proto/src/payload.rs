@@ -6,6 +6,8 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::byte_search::any_byte;
+
 /// Why bytes are no payload.
 #[derive(Debug, Error)]
 #[error("the payload is not valid JSON: {0}")]
@@ -46,13 +48,11 @@ impl Payload {
 }
 
 fn on_one_line(json: Bytes) -> Bytes {
-    let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
-    // Whole chunks without an early exit: the compiler makes vector code of that.
-    let has_break = |chunk: &[u8]| chunk.iter().fold(false, |found, byte| found | is_break(byte));
-    if !json.chunks(64).any(has_break) {
+    let is_break = |byte| matches!(byte, b'\n' | b'\r');
+    if !any_byte(&json, is_break) {
         return json;
     }
-    json.iter().map(|byte| if is_break(byte) { b' ' } else { *byte }).collect()
+    json.iter().map(|&byte| if is_break(byte) { b' ' } else { byte }).collect()
 }
 
 impl fmt::Debug for Payload {

@@ -54,7 +54,7 @@ pub fn write_results<'a>(
     write::raw(out, "]}");
 }
 
-/// An ACK, NACK or MODACK of what is not lent.
+/// Nothing was changed: what it names is not lent to this client.
 pub fn write_stale(out: &mut Vec<u8>, corr: Option<&Corr>) {
     open_ok(out, corr);
     write::raw(out, ",\"stale\":true}");

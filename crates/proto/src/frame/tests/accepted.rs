@@ -29,7 +29,7 @@ fn membership() -> Membership {
 #[track_caller]
 fn reads_and_writes(text: &str, expected: ClientOp) {
     let frame = parse(text).unwrap();
-    assert_eq!(frame.op, expected);
+    assert_eq!(frame, ClientFrame { corr: None, op: expected });
     assert_eq!(written(&frame), text);
 }
 

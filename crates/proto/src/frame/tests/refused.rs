@@ -30,8 +30,8 @@ fn what_is_no_json() {
     ] {
         refused(text, BadJson, &format!("the frame is not JSON: {msg}"));
     }
-    let deep = format!(r#"{{"op":"PUBLISH","topic":"t","payload":{}"#, "[".repeat(100_000));
-    refused(&deep, BadJson, "the frame is not JSON: nested deeper than 128 at byte 166");
+    let deep = format!(r#"{{"op":"PUBLISH","topic":"t","payload":{}"#, "[".repeat(300));
+    refused(&deep, BadJson, "the frame is not JSON: nested deeper than 128 at byte 165");
     let frame = Bytes::from_static(b"{\"op\":\"\xff\"}");
     let error = ClientFrame::parse(&frame, &FrameLimits::default()).unwrap_err();
     assert_eq!(error.to_string(), "bad_json: the frame is not JSON: not UTF-8 at byte 7");

@@ -1,0 +1,187 @@
+//! Where the pieces of JSON text end, and whether they are right.
+//!
+//! Each function takes the place where a piece begins and gives the place behind it. Plain numbers in
+//! and out, and one loop instead of recursion: that is what the processor likes best.
+
+use crate::limits::MAX_FRAME_NESTING;
+
+/// Where text stops being JSON, and what is wrong there.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Malformed {
+    pub(super) at: usize,
+    pub(super) what: &'static str,
+}
+
+pub(super) const TOO_DEEP: &str = "nested deeper than 128";
+const _: () =
+    assert!(MAX_FRAME_NESTING == 128, "said in words above, and the bits of a u128 below");
+
+#[cold]
+pub(super) fn wrong<T>(at: usize, what: &'static str) -> Result<T, Malformed> {
+    Err(Malformed { at, what })
+}
+
+/// Behind the value here, in which `room` objects and arrays may be within each other, at most 128.
+pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<usize, Malformed> {
+    // What is open around this place, the innermost in the lowest bit: 1 is an object, 0 an array.
+    let mut open_kinds = 0_u128;
+    let mut depth = 0;
+    let mut at = start;
+    loop {
+        match text.get(at) {
+            Some(b'"') => at = past_string(text, at)?,
+            Some(b'-' | b'0'..=b'9') => at = past_number(text, at)?,
+            Some(&bracket @ (b'{' | b'[')) => {
+                if depth == room {
+                    return wrong(at, TOO_DEEP);
+                }
+                let is_object = bracket == b'{';
+                at = past_space(text, at + 1);
+                if text.get(at) == Some(if is_object { &b'}' } else { &b']' }) {
+                    at += 1;
+                } else {
+                    depth += 1;
+                    open_kinds = open_kinds << 1 | u128::from(is_object);
+                    if is_object {
+                        at = past_name(text, at)?;
+                    }
+                    continue;
+                }
+            }
+            Some(b't') => at = past_word(text, at, b"true")?,
+            Some(b'f') => at = past_word(text, at, b"false")?,
+            Some(b'n') => at = past_word(text, at, b"null")?,
+            _ => return wrong(at, "a value expected"),
+        }
+        // A value lies behind: on to the next one, out of as much as ends here.
+        loop {
+            if depth == 0 {
+                return Ok(at);
+            }
+            let in_object = open_kinds & 1 == 1;
+            at = past_space(text, at);
+            match text.get(at) {
+                Some(b',') => {
+                    at = past_space(text, at + 1);
+                    if in_object {
+                        at = past_name(text, at)?;
+                    }
+                    break;
+                }
+                Some(b'}') if in_object => {}
+                Some(b']') if !in_object => {}
+                _ if in_object => return wrong(at, "',' or '}' expected behind a member"),
+                _ => return wrong(at, "',' or ']' expected behind an element"),
+            }
+            at += 1;
+            depth -= 1;
+            open_kinds >>= 1;
+        }
+    }
+}
+
+/// Behind the name of a member and its colon.
+#[inline]
+fn past_name(text: &[u8], at: usize) -> Result<usize, Malformed> {
+    past_colon(text, past_string(text, at)?)
+}
+
+/// Behind a colon and the white space around it.
+#[inline]
+pub(super) fn past_colon(text: &[u8], at: usize) -> Result<usize, Malformed> {
+    let at = past_space(text, at);
+    if text.get(at) != Some(&b':') {
+        return wrong(at, "':' expected behind a member's name");
+    }
+    Ok(past_space(text, at + 1))
+}
+
+#[inline]
+pub(super) fn past_space(text: &[u8], mut at: usize) -> usize {
+    while matches!(text.get(at), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+        at += 1;
+    }
+    at
+}
+
+#[inline(always)]
+pub(super) fn past_string(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
+    if text.get(at) != Some(&b'"') {
+        return wrong(at, "'\"' expected");
+    }
+    at += 1;
+    loop {
+        at += plain_run(&text[at..]);
+        match text.get(at) {
+            Some(b'"') => return Ok(at + 1),
+            Some(b'\\') => at = past_escape(text, at)?,
+            Some(_) => return wrong(at, "control characters in a string are escaped"),
+            None => return wrong(at, "a string does not end"),
+        }
+    }
+}
+
+fn past_escape(text: &[u8], at: usize) -> Result<usize, Malformed> {
+    match text.get(at + 1) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
+        Some(b'u') => match text.get(at + 2..at + 6) {
+            Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => Ok(at + 6),
+            _ => wrong(at, "four hexadecimal digits expected behind \\u"),
+        },
+        _ => wrong(at, "not an escape"),
+    }
+}
+
+#[inline]
+fn past_number(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
+    at += usize::from(text.get(at) == Some(&b'-'));
+    at = if text.get(at) == Some(&b'0') { at + 1 } else { past_digits(text, at)? };
+    if text.get(at) == Some(&b'.') {
+        at = past_digits(text, at + 1)?;
+    }
+    if matches!(text.get(at), Some(b'e' | b'E')) {
+        at += 1;
+        at += usize::from(matches!(text.get(at), Some(b'+' | b'-')));
+        at = past_digits(text, at)?;
+    }
+    Ok(at)
+}
+
+#[inline]
+fn past_digits(text: &[u8], start: usize) -> Result<usize, Malformed> {
+    let mut at = start;
+    while matches!(text.get(at), Some(b'0'..=b'9')) {
+        at += 1;
+    }
+    if at == start { wrong(at, "a digit expected") } else { Ok(at) }
+}
+
+fn past_word(text: &[u8], at: usize, word: &[u8]) -> Result<usize, Malformed> {
+    match text[at..].starts_with(word) {
+        true => Ok(at + word.len()),
+        false => wrong(at, "true, false or null expected"),
+    }
+}
+
+/// How many bytes come before the first quote, backslash or control character: eight at a time.
+#[inline(always)]
+pub(super) fn plain_run(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH_BITS: u64 = ONES << 7;
+    // Marks the zero bytes of a word. What it marks wrongly lies above a byte it marks rightly.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word;
+
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let controls = word.wrapping_sub(ONES * 0x20) & !word;
+        let quotes = zeros(word ^ (ONES * u64::from(b'"')));
+        let backslashes = zeros(word ^ (ONES * u64::from(b'\\')));
+        let stops = (controls | quotes | backslashes) & HIGH_BITS;
+        if stops != 0 {
+            return index * 8 + stops.trailing_zeros() as usize / 8;
+        }
+    }
+    let stops = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+    words.len() * 8 + rest.iter().position(stops).unwrap_or(rest.len())
+}
