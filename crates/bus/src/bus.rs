@@ -152,11 +152,16 @@ impl Bus {
         description.await.ok()
     }
 
+    /// Refuses what is new from now on. What is there can be finished.
+    pub fn refuse_new_work(&self) {
+        self.is_closing.store(true, Ordering::SeqCst);
+    }
+
     /// Refuses what is new, stops the groups, stores what waits and closes the engine.
     ///
     /// Twice: nothing more happens.
     pub async fn close(&self) -> Result<(), Refusal> {
-        self.is_closing.store(true, Ordering::SeqCst);
+        self.refuse_new_work();
         let mut stopping = Vec::new();
         for commands in self.around.groups.take_all() {
             let (reply, stopped) = oneshot::channel();

@@ -31,6 +31,7 @@ pub use group::{Acked, Description, Nacked, StartAt};
 pub use leases::{MAX_WINDOW, MemberId};
 pub use limits::{Limit, Scope};
 pub use outbox::{Delivery, Outbox};
+pub use prombus_engine::Position;
 pub use publish::{Prepared, Submitted};
 pub use settings::{Settings, SubscriptionDefaults, TopicSettings};
 pub use subscription::{Answer, SubscribeOptions, Subscription};

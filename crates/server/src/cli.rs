@@ -10,7 +10,7 @@ use serve::ServeArguments;
 
 /// A durable event bus that any program can talk to in plain JSON.
 ///
-/// So far it opens, checks and closes its store; nothing listens on the network yet.
+/// Alone it serves. Publish and consume by WebSocket, in any language.
 #[derive(Parser)]
 #[command(name = "prombus", version, args_conflicts_with_subcommands = true)]
 struct Arguments {

@@ -5,7 +5,11 @@
 //! | what the server is told | [`config`] |
 //! | what it says about itself | [`logging`] |
 //! | who may do what | [`auth`] |
+//! | WebSocket connections | [`gateway`] |
+//! | all of it, started and stopped | [`server`] |
 
 pub mod auth;
 pub mod config;
+pub mod gateway;
 pub mod logging;
+pub mod server;

@@ -4,12 +4,10 @@ use std::env;
 use std::error::Error;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine};
-use prombus_proto::SystemClock;
-use prombus_server::config::{Config, EngineChoice, Flag, Server, Settings, Sources};
+use prombus_server::config::{self, Config, EngineChoice, Flag, Settings, Sources};
 use prombus_server::logging;
+use prombus_server::server::Server;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What `serve` takes. Defaults are in the default file alone, so there are none here.
@@ -74,30 +72,28 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Box<dyn Error>> {
     serve(&config)
 }
 
-/// Opens the store, says how it is, and closes it properly when told to stop.
+/// Serves until told to stop.
 fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        let engine: Arc<dyn Engine> = match config.server.engine {
-            EngineChoice::Disk => {
-                Arc::new(DiskEngine::open(&DiskOptions::at(&config.server.data))?)
-            }
-            EngineChoice::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
-        };
-        describe(engine.as_ref(), &config.server).await?;
+        let server = Server::start(config).await?;
+        describe(&server, &config.server).await?;
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        engine.close().await?;
+        tracing::info!("stopping: clients may finish what they have");
+        let stopped = tokio::time::timeout(config.server.shutdown_grace, server.stop()).await;
+        stopped.map_err(|_| "not everything could be stored before the time for it was over")??;
         writeln!(io::stdout(), "stopped, everything is stored")?;
         Ok(())
     })
 }
 
-async fn describe(engine: &dyn Engine, server: &Server) -> Result<(), Box<dyn Error>> {
+async fn describe(server: &Server, settings: &config::Server) -> Result<(), Box<dyn Error>> {
+    let engine = server.engine();
     let topics = engine.topics().await?;
     let (mut events, mut bytes) = (0, 0);
     for topic in &topics {
@@ -105,19 +101,18 @@ async fn describe(engine: &dyn Engine, server: &Server) -> Result<(), Box<dyn Er
         events += bounds.count();
         bytes += bounds.bytes;
     }
-    let mut out = io::stdout().lock();
-    let place = match server.engine {
-        EngineChoice::Disk => format!("the store in {}", server.data.display()),
-        EngineChoice::Memory => "a store in memory".to_owned(),
-    };
-    writeln!(out, "prombus {} has opened {place}", env!("CARGO_PKG_VERSION"))?;
-    writeln!(out, "{} topics, {events} events, {bytes} bytes", topics.len())?;
     for incident in engine.health().incidents {
-        writeln!(out, "attention: {incident}")?;
+        tracing::warn!("{incident}");
     }
-    writeln!(
-        out,
-        "nothing listens on the network yet: the gateway is the next step; ctrl-c closes the store"
-    )?;
+    let mut out = io::stdout().lock();
+    let place = match settings.engine {
+        EngineChoice::Disk => format!("the store in {}", settings.data.display()),
+        EngineChoice::Memory => "a store in memory, gone when this process ends".to_owned(),
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    writeln!(out, "prombus {version} has opened {place}")?;
+    writeln!(out, "{} topics, {events} events, {bytes} bytes", topics.len())?;
+    writeln!(out, "WebSocket gateway: {}", server.ws_url())?;
+    writeln!(out, "ready; ctrl-c stops it")?;
     Ok(out.flush()?)
 }

@@ -57,7 +57,7 @@ fn values_need_no_quotes_where_none_are_usual() {
     assert_eq!(config.server.engine, EngineChoice::Memory);
     assert_eq!(config.server.data.to_str(), Some("a b"));
     let digits = loaded(&environment(&[("PROMBUS_AUTH_JWT_SECRET", "12345678")]));
-    assert_eq!(digits.auth.jwt.secret.unwrap().expose(), "12345678");
+    assert_eq!(digits.auth.jwt.secret.unwrap().reveal(), "12345678");
     assert_eq!(loaded(&set(&["gateway.max_frame_bytes=2_048"])).gateway.max_frame_bytes, 2048);
 }
 
@@ -78,7 +78,7 @@ fn tokens_come_as_toml_or_json() {
     ] {
         let auth = loaded(&sources).auth;
         assert!(auth.is_required());
-        assert_eq!(auth.tokens[0].token.expose(), "t");
+        assert_eq!(auth.tokens[0].token.reveal(), "t");
         assert_eq!(auth.tokens[0].scopes, ["publish:a.*", "admin"]);
     }
 }

@@ -12,8 +12,8 @@ fn they_are_not_printed() {
     sources.environment = vec![("PROMBUS_AUTH_JWT_SECRET".into(), SECRET.into())];
     let settings = Settings::gather(&sources).unwrap();
     let config = Config::check(&settings).unwrap();
-    assert_eq!(config.auth.tokens[0].token.expose(), SECRET);
-    assert_eq!(config.auth.jwt.secret.as_ref().unwrap().expose(), SECRET);
+    assert_eq!(config.auth.tokens[0].token.reveal(), SECRET);
+    assert_eq!(config.auth.jwt.secret.as_ref().unwrap().reveal(), SECRET);
     let printed = settings.to_string();
     for text in [&printed, &format!("{settings:?}"), &format!("{config:?}")] {
         assert!(!text.contains(SECRET), "{text}");

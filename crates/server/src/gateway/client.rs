@@ -1,0 +1,169 @@
+//! What one client has at the gateway, whatever the stream it came by.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prombus_bus::{Connection, Prepared, Refusal, Subscription};
+use prombus_proto::frame::{ClientFrame, ClientOp, Corr, FrameError, FrameLimits};
+use prombus_proto::{ErrorCode, EventId, Group, Timestamp, Topic};
+
+use super::Gateway;
+use super::answers::{AckedFrame, Answers, Due, PublishedFrame, not_subscribed};
+use crate::auth::{Action, Grant};
+
+/// One client: who it is, what it subscribes to, what it waits for.
+pub(super) struct Client {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) connection: Connection,
+    pub(super) answers: Answers,
+    pub(super) subscriptions: HashMap<(Topic, Group), Subscribed>,
+    /// Nobody yet, where tokens are needed.
+    pub(super) grant: Option<Grant>,
+    /// Deliveries wait until this many frames are answered: nobody gets an event before the OK of
+    /// its SUBSCRIBE.
+    pub(super) deliver_after: u64,
+    pub(super) together: Together,
+}
+
+/// A subscription, and whether its client paused it.
+pub(super) struct Subscribed {
+    pub(super) subscription: Subscription,
+    pub(super) is_paused: bool,
+}
+
+/// Frames in a row that are asked together.
+#[derive(Debug, Default)]
+pub(super) enum Together {
+    #[default]
+    Nothing,
+    Publishing {
+        prepared: Prepared,
+        frames: Vec<PublishedFrame>,
+    },
+    Acking {
+        topic: Topic,
+        group: Group,
+        ids: Vec<EventId>,
+        frames: Vec<AckedFrame>,
+    },
+}
+
+impl Client {
+    pub(super) fn new(gateway: Arc<Gateway>) -> Self {
+        let grant = gateway.authenticator.is_open().then(Grant::everything);
+        Self {
+            connection: gateway.bus.connect(),
+            gateway,
+            answers: Answers::default(),
+            subscriptions: HashMap::new(),
+            grant,
+            deliver_after: 0,
+            together: Together::Nothing,
+        }
+    }
+
+    /// Does what a text frame says. What can wait for more of its kind is asked by
+    /// [`Client::ask_together`].
+    pub(super) async fn serve(&mut self, text: &Bytes) {
+        let limits = FrameLimits { max_payload_bytes: self.gateway.settings.max_frame_bytes };
+        match ClientFrame::parse(text, &limits) {
+            Ok(ClientFrame { corr, op }) => {
+                let corr_of_refusal = corr.clone();
+                if let Err(refusal) = self.apply(op, corr).await {
+                    self.ask_together().await;
+                    self.answers.refuse(corr_of_refusal.as_ref(), &refusal);
+                }
+            }
+            Err(FrameError { code, msg, corr }) => {
+                self.ask_together().await;
+                self.answers.refuse(corr.as_ref(), &Refusal::new(code, msg));
+            }
+        }
+    }
+
+    async fn apply(&mut self, op: ClientOp, corr: Option<Corr>) -> Result<(), Refusal> {
+        let waits_for_more = matches!(op, ClientOp::Publish(_) | ClientOp::Ack(_));
+        if !waits_for_more {
+            self.ask_together().await;
+        }
+        match op {
+            ClientOp::Auth(auth) => self.authenticate(&auth, corr.as_ref()),
+            ClientOp::Publish(publish) => self.publish(publish, corr).await,
+            ClientOp::Subscribe(subscribe) => self.subscribe(subscribe, corr.as_ref()).await,
+            ClientOp::Unsubscribe(which) => self.unsubscribe(which, corr),
+            ClientOp::Ack(ack) => self.ack(ack, corr).await,
+            ClientOp::Nack(nack) => self.nack(nack, corr),
+            ClientOp::ModAck(modack) => self.modack(modack, corr),
+            ClientOp::Pause(which) => self.pause(which, corr),
+            ClientOp::Resume(which) => self.resume(which, corr),
+        }
+    }
+
+    /// Asks what was held back to be asked together.
+    pub(super) async fn ask_together(&mut self) {
+        match std::mem::take(&mut self.together) {
+            Together::Nothing => {}
+            Together::Publishing { prepared, frames } => {
+                match self.gateway.bus.submit(prepared).await {
+                    Ok(submitted) => self.answers.push(Due::Published { submitted, frames }),
+                    Err(refusal) => {
+                        for frame in frames {
+                            self.answers.refuse(frame.corr.as_ref(), &refusal);
+                        }
+                    }
+                }
+            }
+            Together::Acking { topic, group, ids, frames } => {
+                match self.subscriptions.get(&(topic, group)) {
+                    Some(known) => {
+                        let answer = known.subscription.ack(ids, None);
+                        self.answers.push(Due::Acked { answer, frames });
+                    }
+                    None => {
+                        for frame in frames {
+                            self.answers.refuse(frame.corr.as_ref(), &not_subscribed());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the client may do this now.
+    pub(super) fn check(&self, action: Action<'_>) -> Result<(), Refusal> {
+        let Some(grant) = &self.grant else {
+            let message = "authenticate first: send AUTH with a token";
+            return Err(Refusal::new(ErrorCode::Unauthorized, message));
+        };
+        grant.allows(action, self.now()).map_err(|denied| {
+            let message = match action {
+                Action::Publish(topic) => format!("publish to {topic}: {denied}"),
+                Action::Subscribe(topic) => format!("subscribe to {topic}: {denied}"),
+                Action::Admin => denied.to_string(),
+            };
+            Refusal::new(denied.code(), message)
+        })
+    }
+
+    pub(super) fn subscribed(
+        &mut self,
+        topic: &Topic,
+        group: &Group,
+    ) -> Result<&mut Subscribed, Refusal> {
+        self.check(Action::Subscribe(topic))?;
+        let key = (topic.clone(), group.clone());
+        self.subscriptions.get_mut(&key).ok_or_else(not_subscribed)
+    }
+
+    /// How long the client's rights last, if they end.
+    pub(super) fn rights_last(&self) -> Option<Duration> {
+        let end = self.grant.as_ref()?.ends_at()?;
+        Some(Duration::from_millis(end.0.saturating_sub(self.now().0)))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.gateway.clock.now()
+    }
+}

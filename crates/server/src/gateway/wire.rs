@@ -1,0 +1,93 @@
+//! The stream under a WebSocket: reads come from the peer, writes wait in [`Outgoing`].
+//!
+//! The library writes its pongs and the answer to a goodbye into the same buffer as everybody
+//! else, so that frames never mix however slowly the peer takes them.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::outgoing::Outgoing;
+
+#[derive(Debug)]
+pub(super) struct Wire<S> {
+    stream: S,
+    /// What was read together with the request, and belongs to the WebSocket.
+    read_ahead: Bytes,
+    pub(super) outgoing: Outgoing,
+}
+
+impl<S> Wire<S> {
+    pub(super) fn new(stream: S, read_ahead: Bytes) -> Self {
+        Self { stream, read_ahead, outgoing: Outgoing::default() }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Wire<S> {
+    /// Writes as much as the peer takes now. Answers how much that was.
+    pub(super) fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut total = 0;
+        while !self.outgoing.is_empty() {
+            let stream = Pin::new(&mut self.stream);
+            match stream.poll_write(context, self.outgoing.to_write()) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => {
+                    self.outgoing.wrote(count);
+                    total += count;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if total > 0 => return Poll::Ready(Ok(total)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        // A stream with a buffer of its own, such as TLS, has to let go of it.
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(total)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Ready(Ok(total)),
+        }
+    }
+
+    /// Ends the stream properly.
+    pub(super) async fn shutdown(&mut self) -> io::Result<()> {
+        tokio::io::AsyncWriteExt::shutdown(&mut self.stream).await
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.read_ahead.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let count = self.read_ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.read_ahead[..count]);
+        self.read_ahead.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Unpin> AsyncWrite for Wire<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.outgoing.frames(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,199 @@
+//! The whole server: a bus, and what listens for it.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use prombus_bus::{Bus, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings};
+use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
+use prombus_proto::{IdSource, SystemClock};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+
+use crate::auth::{
+    AllowedOrigins, AuthSettings, AuthSetupError, Authenticator, InvalidOrigin, JwtSettings,
+    ScopeWords, TokenSettings,
+};
+use crate::config::{Bucket, Config, EngineChoice, Tls};
+use crate::gateway::{self, Gateway, GatewaySettings};
+
+/// Why a server did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The store does not open.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// Tokens or keys cannot be used.
+    #[error(transparent)]
+    Auth(#[from] AuthSetupError),
+    /// An origin is none.
+    #[error("auth.allowed_origins: {0}")]
+    Origin(#[from] InvalidOrigin),
+    /// The certificate or its key cannot be used.
+    #[error("{path}: {reason}")]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+/// A server that runs.
+pub struct Server {
+    ws: SocketAddr,
+    is_encrypted: bool,
+    engine: Arc<dyn Engine>,
+    bus: Arc<Bus>,
+    stopping: watch::Sender<bool>,
+    gateway: JoinHandle<()>,
+}
+
+impl Server {
+    /// Opens the store that `config` names, and starts.
+    pub async fn start(config: &Config) -> Result<Self, StartError> {
+        let engine: Arc<dyn Engine> = match config.server.engine {
+            EngineChoice::Disk => {
+                Arc::new(DiskEngine::open(&DiskOptions::at(&config.server.data))?)
+            }
+            EngineChoice::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
+        };
+        Self::start_over(engine, config).await
+    }
+
+    /// Starts over an engine that is open.
+    pub async fn start_over(engine: Arc<dyn Engine>, config: &Config) -> Result<Self, StartError> {
+        let tls = config.server.tls.as_ref().map(tls_acceptor).transpose()?;
+        let is_encrypted = tls.is_some();
+        let address = config.server.ws;
+        let listen = |source| StartError::Listen { address, source };
+        let authenticator = Authenticator::new(auth_settings(config))?;
+        let origins = AllowedOrigins::new(&config.auth.allowed_origins)?;
+        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let ws = listener.local_addr().map_err(listen)?;
+        let clock = Arc::new(SystemClock);
+        let ids = Arc::new(IdSource::system());
+        let bus =
+            Arc::new(Bus::start(Arc::clone(&engine), bus_settings(config), clock.clone(), ids));
+        let gateway = Arc::new(Gateway {
+            bus: Arc::clone(&bus),
+            authenticator,
+            origins,
+            clock,
+            settings: gateway_settings(config),
+        });
+        let (stopping, stop) = watch::channel(false);
+        let gateway = tokio::spawn(gateway::serve(listener, tls, gateway, stop));
+        Ok(Self { ws, is_encrypted, engine, bus, stopping, gateway })
+    }
+
+    /// Where the gateway listens.
+    #[must_use]
+    pub const fn ws(&self) -> SocketAddr {
+        self.ws
+    }
+
+    /// The gateway's address as clients write it.
+    #[must_use]
+    pub fn ws_url(&self) -> String {
+        format!("{}://{}/", if self.is_encrypted { "wss" } else { "ws" }, self.ws)
+    }
+
+    /// The store underneath.
+    #[must_use]
+    pub const fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    /// Stops: new work is refused, clients may finish what they have, everything is stored.
+    pub async fn stop(self) -> Result<(), Refusal> {
+        self.bus.refuse_new_work();
+        self.stopping.send_replace(true);
+        // A gateway that failed has no connections left.
+        let _ = self.gateway.await;
+        self.bus.close().await
+    }
+}
+
+fn rate(bucket: Bucket) -> Rate {
+    Rate { capacity: bucket.capacity.into(), refill_per_sec: bucket.refill_per_sec.into() }
+}
+
+fn bus_settings(config: &Config) -> Settings {
+    let limits = &config.limits;
+    let topics = config.topics.iter().map(|(topic, own)| {
+        let own = TopicSettings { durability: own.durability, rate: own.limit.map(rate) };
+        (topic.clone(), own)
+    });
+    Settings {
+        connection_rate: limits.enabled.then(|| rate(limits.connection)),
+        topic_rate: limits.enabled.then(|| rate(limits.topic)),
+        topics: topics.collect::<HashMap<_, _>>(),
+        max_outbox_bytes: config.gateway.max_outbox_bytes,
+        subscription: SubscriptionDefaults {
+            max_in_flight: config.subscribe.max_in_flight,
+            ack_timeout: config.subscribe.ack_timeout,
+            max_attempts: config.subscribe.max_attempts,
+        },
+    }
+}
+
+fn gateway_settings(config: &Config) -> GatewaySettings {
+    let gateway = &config.gateway;
+    GatewaySettings {
+        max_frame_bytes: gateway.max_frame_bytes,
+        max_outbox_bytes: gateway.max_outbox_bytes,
+        max_subscriptions: gateway.max_subscriptions,
+        max_connections: gateway.max_connections,
+        ping_interval: gateway.ping_interval,
+        pong_timeout: gateway.pong_timeout,
+        auth_timeout: gateway.auth_timeout,
+        slow_consumer_timeout: gateway.slow_consumer_timeout,
+    }
+}
+
+fn auth_settings(config: &Config) -> AuthSettings {
+    let auth = &config.auth;
+    let tokens = auth.tokens.iter().map(|token| TokenSettings {
+        token: token.token.clone(),
+        scopes: ScopeWords::from(token.scopes.clone()),
+    });
+    let jwt = auth.jwt.has_key().then(|| JwtSettings {
+        secret: auth.jwt.secret.clone(),
+        public_key_file: auth.jwt.public_key_file.clone(),
+        jwks_file: auth.jwt.jwks_file.clone(),
+        issuer: auth.jwt.issuer.clone(),
+        audience: auth.jwt.audience.clone(),
+    });
+    AuthSettings { tokens: tokens.collect(), jwt }
+}
+
+fn tls_acceptor(tls: &Tls) -> Result<TlsAcceptor, StartError> {
+    let wrong = |path: &Path, reason: String| StartError::Tls { path: path.to_owned(), reason };
+    let certificates = CertificateDer::pem_file_iter(&tls.cert_file)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| wrong(&tls.cert_file, error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key_file)
+        .map_err(|error| wrong(&tls.key_file, error.to_string()))?;
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .map_err(|error| wrong(&tls.cert_file, error.to_string()))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
