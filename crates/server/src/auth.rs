@@ -83,5 +83,4 @@ impl Authenticator {
 }
 
 #[cfg(test)]
-#[path = "auth/tests.rs"]
 mod tests;

@@ -125,5 +125,6 @@ fn reason_of(error: &jsonwebtoken::errors::Error) -> BadToken {
 }
 
 #[cfg(test)]
-#[path = "jwt/tests.rs"]
+mod test_issuer;
+#[cfg(test)]
 mod tests;

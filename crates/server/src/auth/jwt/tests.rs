@@ -1,107 +1,19 @@
 use std::path::PathBuf;
-use std::sync::LazyLock;
 
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use aws_lc_rs::signature::KeyPair;
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use prombus_proto::Topic;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
+use super::test_issuer::{Issuer, RSA, SECRET, pem};
 use super::*;
 use crate::auth::scope::{Action, Scopes};
 
 const NOW: Timestamp = Timestamp(1_000_000_000);
 const NOW_SECONDS: u64 = 1_000_000;
-const SECRET: &str = "a shared secret of the tests, long enough";
-
-/// Somebody who signs tokens.
-enum Issuer {
-    Hs256(Vec<u8>),
-    Rs256(RsaKeyPair),
-    EdDsa(Ed25519KeyPair),
-}
-
-/// Making an RSA key takes a while, so there is one.
-static RSA: LazyLock<Issuer> =
-    LazyLock::new(|| Issuer::Rs256(RsaKeyPair::generate(KeySize::Rsa2048).unwrap()));
-
-impl Issuer {
-    fn shared_secret() -> Self {
-        Self::Hs256(SECRET.as_bytes().to_vec())
-    }
-
-    fn ed25519() -> Self {
-        Self::EdDsa(Ed25519KeyPair::generate().unwrap())
-    }
-
-    fn alg(&self) -> &'static str {
-        match self {
-            Self::Hs256(_) => "HS256",
-            Self::Rs256(_) => "RS256",
-            Self::EdDsa(_) => "EdDSA",
-        }
-    }
-
-    fn sign(&self, header: &Value, claims: &Value) -> String {
-        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let message = format!("{}.{}", part(header), part(claims));
-        let signature = match self {
-            Self::Hs256(secret) => {
-                let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, secret);
-                aws_lc_rs::hmac::sign(&key, message.as_bytes()).as_ref().to_vec()
-            }
-            Self::Rs256(key) => {
-                let mut signature = vec![0; key.public_modulus_len()];
-                let chance = SystemRandom::new();
-                key.sign(&RSA_PKCS1_SHA256, &chance, message.as_bytes(), &mut signature).unwrap();
-                signature
-            }
-            Self::EdDsa(key) => key.sign(message.as_bytes()).as_ref().to_vec(),
-        };
-        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
-    }
-
-    fn token(&self, claims: &Value) -> String {
-        self.sign(&json!({"alg": self.alg(), "typ": "JWT"}), claims)
-    }
-
-    fn token_with_kid(&self, kid: &str) -> String {
-        self.sign(&json!({"alg": self.alg(), "kid": kid}), &json!({"sub": kid}))
-    }
-
-    fn public_pem(&self) -> String {
-        let der: PublicKeyX509Der<'_> = match self {
-            Self::Hs256(_) => panic!("a shared secret has no public key"),
-            Self::Rs256(key) => key.public_key().as_der().unwrap(),
-            Self::EdDsa(key) => key.public_key().as_der().unwrap(),
-        };
-        pem("PUBLIC KEY", der.as_ref())
-    }
-
-    fn jwk(&self) -> Value {
-        let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
-        match self {
-            Self::Hs256(secret) => json!({"kty": "oct", "k": text(secret)}),
-            Self::Rs256(key) => {
-                let key = key.public_key();
-                let n = key.modulus().big_endian_without_leading_zero();
-                let e = key.exponent().big_endian_without_leading_zero();
-                json!({"kty": "RSA", "n": text(n), "e": text(e)})
-            }
-            Self::EdDsa(key) => {
-                json!({"kty": "OKP", "crv": "Ed25519", "x": text(key.public_key().as_ref())})
-            }
-        }
-    }
-}
-
-fn pem(label: &str, der: &[u8]) -> String {
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
-}
 
 fn with(mut object: Value, field: &str, value: &str) -> Value {
     object[field] = value.into();
@@ -244,7 +156,7 @@ fn issuer_and_audience_have_to_fit_where_configured() {
         (json!({"iss": "https://issuer.example", "aud": ["x", "bus"]}), Ok(())),
         (with(good.clone(), "iss", "https://issuer.example/"), Err(BadToken::WrongIssuer)),
         (json!({"aud": "bus"}), Err(BadToken::WrongIssuer)),
-        (with(good.clone(), "aud", "Bus"), Err(BadToken::WrongAudience)),
+        (with(good, "aud", "Bus"), Err(BadToken::WrongAudience)),
         (json!({"iss": "https://issuer.example", "aud": []}), Err(BadToken::WrongAudience)),
         (json!({"iss": "https://issuer.example"}), Err(BadToken::WrongAudience)),
         (json!({"iss": "https://issuer.example", "aud": 1}), Err(BadToken::Unreadable)),
