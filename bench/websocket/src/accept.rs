@@ -28,13 +28,18 @@ use tokio_tungstenite::{
 
 use crate::work::MAX_MESSAGE;
 
+const WRITE_BUFFER: usize = 64 * 1024;
+/// Has room for the largest message behind a full buffer.
+pub const MAX_WRITE_BUFFER: usize = WRITE_BUFFER + 2 * MAX_MESSAGE;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// `room` is the size of the read buffer, which every connection has.
 pub fn config(room: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(room)
-        .write_buffer_size(64 * 1024)
+        .write_buffer_size(WRITE_BUFFER)
+        // Without this, pongs for a peer that pings and never reads have no limit.
+        .max_write_buffer_size(MAX_WRITE_BUFFER)
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE))
 }

@@ -59,6 +59,7 @@ impl From<Error> for End {
             Error::Capacity(_) => Self::Close { code: 1009, reason: "frame above the limit" },
             Error::Utf8(_) => Self::Close { code: 1007, reason: "text is not UTF-8" },
             Error::Protocol(_) => Self::Close { code: 1002, reason: "protocol error" },
+            Error::WriteBufferFull(_) => Self::Close { code: 4008, reason: "slow consumer" },
             _ => Self::Gone,
         }
     }
@@ -208,12 +209,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Queues a frame; waits only where the write buffer is full and the peer takes nothing.
     async fn feed(&mut self, text: Bytes) -> Result<(), End> {
+        // The clock is asked only where there is something to wait for.
+        if let Some(ready) = self.ready().now_or_never() {
+            ready?;
+        } else {
+            let within = self.patience.write_within;
+            match timeout(within, self.ready()).await {
+                Ok(ready) => ready?,
+                Err(_) => return Err(End::Close { code: 4008, reason: "slow consumer" }),
+            }
+        }
         // Our own JSON is not checked for being UTF-8 again.
         let frame = Message::Frame(Frame::message(text, OpCode::Data(Data::Text), true));
-        match timeout(self.patience.write_within, self.socket.feed(frame)).await {
-            Ok(fed) => Ok(fed?),
-            Err(_) => Err(End::Close { code: 4008, reason: "slow consumer" }),
-        }
+        Ok(self.socket.start_send_unpin(frame)?)
+    }
+
+    async fn ready(&mut self) -> Result<(), Error> {
+        poll_fn(|context| self.socket.poll_ready_unpin(context)).await
     }
 
     /// Writes what the socket takes now. The rest is written by later turns.

@@ -8,6 +8,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     sync::mpsc,
     task::JoinHandle,
+    time::timeout,
 };
 use tokio_tungstenite::{
     WebSocketStream,
@@ -116,6 +117,22 @@ async fn silence_is_closed_and_a_pong_is_not_silence() {
     }
     assert_eq!(read(&mut peer.io, 2).await, [0x89, 0], "a ping");
     assert_eq!(read_close(&mut peer.io).await, (4001, "no pong".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pongs_that_nobody_reads_are_bounded() {
+    let mut peer = start(512).await;
+    let ping = frame(0x89, &[b'x'; 125]);
+    for _ in 0..2 * accept::MAX_WRITE_BUFFER / 127 {
+        peer.io.write_all(&ping).await.unwrap();
+    }
+    let mut pongs = 0;
+    let mut buffer = [0; 512];
+    while let Ok(read) = timeout(Duration::from_secs(1), peer.io.read(&mut buffer)).await {
+        pongs += read.unwrap();
+    }
+    let most = accept::MAX_WRITE_BUFFER + 2 * 512;
+    assert!((1..most).contains(&pongs), "{pongs} bytes of pongs");
 }
 
 #[tokio::test]

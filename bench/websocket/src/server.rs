@@ -44,7 +44,7 @@ impl Candidate {
     ];
 
     /// One connection. The client hangs up when it has what it wants; every library has its own error for
-    /// that, and none is looked at.
+    /// that, and none is looked at. Futures are boxed so that none has the size of the largest.
     async fn connection(self, io: TcpStream) {
         let room = match self {
             Self::Tungstenite { room } => room,
@@ -52,25 +52,27 @@ impl Candidate {
             // Only the handshake is tungstenite's.
             _ => 0,
         };
-        let Ok(socket) = accept::on_stream(io, accept::config(room)).await else { return };
+        let accepting = Box::pin(accept::on_stream(io, accept::config(room)));
+        let Ok(socket) = accepting.await else { return };
         match self {
             Self::Tungstenite { .. } => {
-                let _ = with_tungstenite::session(socket).await;
+                let _ = Box::pin(with_tungstenite::session(socket)).await;
             }
             Self::TokioWebsockets => {
                 let socket = with_tokio_websockets::serve(socket.into_inner());
-                let _ = with_tokio_websockets::session(socket).await;
+                let _ = Box::pin(with_tokio_websockets::session(socket)).await;
             }
             Self::TokioWebsocketsBuffered => {
                 let io = BufStream::with_capacity(BUFFER, BUFFER, socket.into_inner());
-                let _ = with_tokio_websockets::session(with_tokio_websockets::serve(io)).await;
+                let socket = with_tokio_websockets::serve(io);
+                let _ = Box::pin(with_tokio_websockets::session(socket)).await;
             }
             Self::Fastwebsockets => {
-                let _ = with_fastwebsockets::session(socket.into_inner()).await;
+                let _ = Box::pin(with_fastwebsockets::session(socket.into_inner())).await;
             }
             Self::Gateway => {
                 let (_outbox, deliveries) = mpsc::channel(1);
-                gateway::run(socket, deliveries, gateway::Patience::default()).await;
+                Box::pin(gateway::run(socket, deliveries, gateway::Patience::default())).await;
             }
             Self::Axum { .. } | Self::TungsteniteOverHyper => {
                 unreachable!("hyper accepts for them")

@@ -56,17 +56,18 @@ pub fn run(frames: usize) {
     for (title, seen) in [("inbound", inbound), ("outbound", outbound)] {
         let reference = servers.iter().position(|(name, _)| *name == REFERENCE).expect("is there");
         println!(
-            "\n{title:<26} thousand frames/s, each round    median  ratio   server ns/frame  server busy"
+            "\n{title:<26} thousand frames/s, each round    median  ratio   server ns/frame  ratio  server busy"
         );
-        let middle = median(&seen[reference]).rate;
+        let middle = median(&seen[reference]);
         for ((name, _), seen) in servers.iter().zip(&seen) {
             let rounds: Vec<_> = seen.iter().map(|s| format!("{:7.0}", s.rate / 1e3)).collect();
             let Seen { rate, cpu_ns } = median(seen);
             println!(
-                "{name:<26} {}         {:7.0} {:6.2} {cpu_ns:14.0} {:13.0} %",
+                "{name:<26} {}         {:7.0} {:6.2} {cpu_ns:17.0} {:6.2} {:10.0} %",
                 rounds.join(" "),
                 rate / 1e3,
-                rate / middle,
+                rate / middle.rate,
+                cpu_ns / middle.cpu_ns,
                 cpu_ns * rate / 1e7,
             );
         }
