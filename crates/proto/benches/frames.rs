@@ -128,6 +128,13 @@ fn main() {
         answer::write_published(out, Some(&corr), &event.id, Seq(123_456), false);
     });
     writing("EVENT", &mut out, &|out| {
-        answer::write_event(out, &topic, &group, &event_json, 1, 30_000);
+        answer::write_event(
+            out,
+            &topic,
+            &group,
+            |out| out.extend_from_slice(&event_json),
+            1,
+            30_000,
+        );
     });
 }

@@ -6,8 +6,11 @@ use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+/// On ports of its own: the usual ones may be in use.
 fn prombus() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_prombus"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
+    command.env("PROMBUS_SERVER_WS", "127.0.0.1:0").env("PROMBUS_SERVER_HTTP", "127.0.0.1:0");
+    command
 }
 
 /// Started and ready: it has said its last line before it waits.
@@ -46,7 +49,7 @@ fn alone_it_opens_a_store_says_so_and_closes_it() {
         let (child, out, said) = started(arguments, folder.path());
         assert!(said.contains("has opened the store in ./prombus-data"), "{said}");
         assert!(said.contains("0 topics, 0 events"), "{said}");
-        assert!(said.contains("nothing listens on the network yet"), "{said}");
+        assert!(said.contains("WebSocket gateway: ws://127.0.0.1:"), "{said}");
         assert!(folder.path().join("prombus-data/catalog").exists());
         assert!(stop(child, out, Signal::TERM).contains("everything is stored"));
     }

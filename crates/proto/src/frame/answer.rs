@@ -81,22 +81,21 @@ pub fn write_err(
     out.push(b'}');
 }
 
-/// Delivers an event, by the JSON it has in its log. `ack_deadline_ms` is the time left.
+/// Delivers an event, whose JSON `write_json` appends. `ack_deadline_ms` is the time left.
 pub fn write_event(
     out: &mut Vec<u8>,
     topic: &Topic,
     group: &Group,
-    event_json: &[u8],
+    write_json: impl FnOnce(&mut Vec<u8>),
     attempt: u32,
     ack_deadline_ms: u64,
 ) {
-    out.reserve(160 + topic.as_str().len() + group.as_str().len() + event_json.len());
     write::raw(out, "{\"op\":\"EVENT\",\"topic\":");
     write::name(out, topic.as_str());
     write::raw(out, ",\"group\":");
     write::name(out, group.as_str());
     write::raw(out, ",\"event\":");
-    out.extend_from_slice(event_json);
+    write_json(out);
     write::raw(out, ",\"ctx\":{\"attempt\":");
     write::number(out, u64::from(attempt));
     write::raw(out, ",\"ack_deadline_ms\":");

@@ -1,7 +1,7 @@
 //! JSON text, read in place.
 //!
 //! One pass finds the members of an object and checks their values; nothing is built. Why not
-//! `serde_json`: `docs/decisions/0005-frames-are-read-in-place.md`. A test holds both to the same verdict.
+//! `serde_json`: `docs/decisions/0006-frames-are-read-in-place.md`. A test holds both to the same verdict.
 
 use std::borrow::Cow;
 

@@ -118,7 +118,14 @@ impl ServerFrame {
                 answer::write_err(out, *code, msg, corr.as_ref(), *retry_after_ms);
             }
             Self::Event { topic, group, event, attempt, ack_deadline_ms } => {
-                answer::write_event(out, topic, group, event, *attempt, *ack_deadline_ms);
+                answer::write_event(
+                    out,
+                    topic,
+                    group,
+                    |out| out.extend_from_slice(event),
+                    *attempt,
+                    *ack_deadline_ms,
+                );
             }
         }
     }

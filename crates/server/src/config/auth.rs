@@ -77,7 +77,7 @@ impl Jwt {
         let section = KeyPath::of("auth.jwt");
         let text = |name| settings.text_or_none(&section.join(name));
         let jwt = Self {
-            secret: text("secret")?.map(|secret| Secret::from(secret)),
+            secret: text("secret")?.map(Secret::from),
             public_key_file: text("public_key_file")?.map(PathBuf::from),
             jwks_file: text("jwks_file")?.map(PathBuf::from),
             issuer: text("issuer")?.map(str::to_owned),

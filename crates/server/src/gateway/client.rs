@@ -96,8 +96,8 @@ impl Client {
             ClientOp::Ack(ack) => self.ack(ack, corr).await,
             ClientOp::Nack(nack) => self.nack(nack, corr),
             ClientOp::ModAck(modack) => self.modack(modack, corr),
-            ClientOp::Pause(which) => self.pause(which, corr),
-            ClientOp::Resume(which) => self.resume(which, corr),
+            ClientOp::Pause(which) => self.pause(&which, corr),
+            ClientOp::Resume(which) => self.resume(&which, corr),
         }
     }
 

@@ -45,7 +45,6 @@ pub(super) struct Session<S> {
     /// Since when the peer takes nothing of what waits.
     stuck_since: Option<Instant>,
     rights_end: Option<Instant>,
-    json: Vec<u8>,
     deliveries: Vec<Delivery>,
 }
 
@@ -61,7 +60,7 @@ pub(super) enum End {
 /// Deliveries are added to what waits while that is less than this: enough to fill a write.
 const WRITE_BYTES: usize = 64 << 10;
 /// The size of the read buffer, which every connection has.
-const READ_BYTES: usize = 8 << 10;
+const READ_BYTES: usize = 16 << 10;
 /// Reading stops while so many frames wait for their answers.
 const MOST_FRAMES: usize = 10_000;
 /// How many frames are served before others get their turn.
@@ -106,7 +105,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             pong_by: None,
             stuck_since: None,
             rights_end: None,
-            json: Vec::new(),
             deliveries: Vec::new(),
             client: Client::new(gateway),
         }
@@ -217,13 +215,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         self.client.connection.outbox.take(WRITE_BYTES, &mut self.deliveries);
         let now = Instant::now().into_std();
         for delivery in self.deliveries.drain(..) {
-            self.json.clear();
-            delivery.event.write_json(&mut self.json);
             let left = delivery.deadline.saturating_duration_since(now).as_millis();
             let left = u64::try_from(left).unwrap_or(u64::MAX);
             let (topic, group) = (&delivery.topic, &delivery.group);
             outgoing.text(|text| {
-                answer::write_event(text, topic, group, &self.json, delivery.attempt, left);
+                let event = |out: &mut Vec<u8>| delivery.event.write_json(out);
+                answer::write_event(text, topic, group, event, delivery.attempt, left);
             });
         }
     }

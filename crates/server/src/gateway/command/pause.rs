@@ -9,7 +9,7 @@ use crate::gateway::client::Client;
 impl Client {
     pub(in crate::gateway) fn pause(
         &mut self,
-        which: Membership,
+        which: &Membership,
         corr: Option<Corr>,
     ) -> Result<(), Refusal> {
         let known = self.subscribed(&which.topic, &which.group)?;
