@@ -87,7 +87,7 @@ fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
         tracing::info!("stopping: clients may finish what they have");
         let stopped = tokio::time::timeout(config.server.shutdown_grace, server.stop()).await;
         stopped.map_err(|_| "not everything could be stored before the time for it was over")??;
-        writeln!(io::stdout(), "stopped, everything is stored")?;
+        say("stopped, everything is stored");
         Ok(())
     })
 }
@@ -104,15 +104,24 @@ async fn describe(server: &Server, settings: &config::Server) -> Result<(), Box<
     for incident in engine.health().incidents {
         tracing::warn!("{incident}");
     }
-    let mut out = io::stdout().lock();
     let place = match settings.engine {
         EngineChoice::Disk => format!("the store in {}", settings.data.display()),
         EngineChoice::Memory => "a store in memory, gone when this process ends".to_owned(),
     };
-    let version = env!("CARGO_PKG_VERSION");
-    writeln!(out, "prombus {version} has opened {place}")?;
-    writeln!(out, "{} topics, {events} events, {bytes} bytes", topics.len())?;
-    writeln!(out, "WebSocket gateway: {}", server.ws_url())?;
-    writeln!(out, "ready; ctrl-c stops it")?;
-    Ok(out.flush()?)
+    say(&format!(
+        "prombus {} has opened {place}\n\
+         {} topics, {events} events, {bytes} bytes\n\
+         WebSocket gateway: {}\n\
+         ready; ctrl-c stops it",
+        env!("CARGO_PKG_VERSION"),
+        topics.len(),
+        server.ws_url(),
+    ));
+    Ok(())
+}
+
+/// Tells whoever reads the output. A server goes on when nobody does.
+fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

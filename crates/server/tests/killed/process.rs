@@ -1,0 +1,45 @@
+//! The built binary, started and killed.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+pub(crate) struct Process {
+    child: Mutex<Child>,
+    pub(crate) url: String,
+}
+
+impl Process {
+    pub(crate) fn start(folder: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
+            .args(["serve", "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+            .args(["--set", "limits.enabled=false", "--set", "log.level=error"])
+            .arg("--data")
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let url = lines
+            .by_ref()
+            .map(|line| line.expect("it speaks"))
+            .find_map(|line| line.strip_prefix("WebSocket gateway: ").map(str::to_owned))
+            .expect("it says where it listens");
+        Self { child: Mutex::new(child), url }
+    }
+
+    pub(crate) fn kill(&self) {
+        let mut child = self.child.lock().unwrap();
+        // Child::kill is SIGKILL.
+        child.kill().expect("it runs");
+        child.wait().expect("it is dead");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A test that fails leaves no process behind.
+        let _ = self.child.get_mut().unwrap().kill();
+    }
+}
