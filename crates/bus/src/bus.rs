@@ -17,6 +17,7 @@ use crate::leases::MemberId;
 use crate::limits::Limit;
 use crate::outbox::Outbox;
 use crate::publish::{self, Prepared, Submitted};
+use crate::retention;
 use crate::settings::Settings;
 use crate::subscription::{SubscribeOptions, Subscription};
 use crate::topics::Topics;
@@ -29,6 +30,7 @@ pub struct Bus {
     next_member: AtomicU64,
     is_closing: AtomicBool,
     committing: JoinHandle<()>,
+    forgetting: JoinHandle<()>,
 }
 
 /// What one connection has at the bus: its limit, and what waits for it.
@@ -53,6 +55,10 @@ impl Bus {
         let topics = Arc::new(Topics::new(Arc::clone(&settings)));
         let (committer, committing) = Committer::start(Arc::clone(&engine), Arc::clone(&topics));
         let groups = Arc::new(Groups::default());
+        // Settings are read when a process starts: those of a later one are newer.
+        let revision = clock.now().0;
+        let forgetting =
+            tokio::spawn(retention::run(Arc::clone(&engine), Arc::clone(&settings), revision));
         Self {
             settings,
             around: Surroundings { engine, committer, clock, ids, groups },
@@ -60,6 +66,7 @@ impl Bus {
             next_member: AtomicU64::new(1),
             is_closing: AtomicBool::new(false),
             committing,
+            forgetting,
         }
     }
 
@@ -193,6 +200,7 @@ impl Bus {
 impl Drop for Bus {
     fn drop(&mut self) {
         self.committing.abort();
+        self.forgetting.abort();
     }
 }
 

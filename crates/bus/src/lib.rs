@@ -18,6 +18,7 @@ mod leases;
 mod limits;
 mod outbox;
 mod publish;
+mod retention;
 mod settings;
 mod subscription;
 mod token_bucket;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use prombus_engine::Durability;
+use prombus_engine::{Durability, Retention};
 use prombus_proto::Topic;
 
 use crate::token_bucket::Rate;
@@ -30,6 +30,8 @@ pub struct TopicSettings {
     pub durability: Option<Durability>,
     /// Its own limit.
     pub rate: Option<Rate>,
+    /// What it keeps; everything if nobody says. Its revision is set by the bus.
+    pub retention: Option<Retention>,
 }
 
 /// What a subscription has if it does not say.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prombus_bus::{Bus, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings};
-use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
+use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError, Retention};
 use prombus_proto::{IdSource, SystemClock};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -138,7 +138,13 @@ fn rate(bucket: Bucket) -> Rate {
 fn bus_settings(config: &Config) -> Settings {
     let limits = &config.limits;
     let topics = config.topics.iter().map(|(topic, own)| {
-        let own = TopicSettings { durability: own.durability, rate: own.limit.map(rate) };
+        let retention =
+            Retention { max_age_ms: own.retention_ms, max_bytes: own.retention_bytes, revision: 0 };
+        let own = TopicSettings {
+            durability: own.durability,
+            rate: own.limit.map(rate),
+            retention: (own.retention_ms.or(own.retention_bytes)).map(|_| retention),
+        };
         (topic.clone(), own)
     });
     Settings {
