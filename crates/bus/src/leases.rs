@@ -250,10 +250,12 @@ impl Leases {
         Some(Failed { seq, member: lease.member, attempts, fate })
     }
 
-    /// Takes back an event that never left: as if it had not been lent.
-    pub(crate) fn unlend(&mut self, seq: Seq) -> bool {
+    /// Takes back the delivery `attempt` to `member`, which never left: as if `seq` had not been
+    /// lent. Does nothing where that lease has ended, whoever has the event now.
+    pub(crate) fn unlend(&mut self, seq: Seq, member: MemberId, attempt: u32) -> bool {
         let Some(slot) = self.slot_mut(seq) else { return false };
-        if !matches!(slot.state, State::Lent(_)) {
+        let is_its = matches!(slot.state, State::Lent(lease) if lease.member == member);
+        if !is_its || slot.attempts != attempt {
             return false;
         }
         slot.attempts -= 1;

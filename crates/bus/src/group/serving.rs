@@ -114,7 +114,7 @@ impl Actor {
     fn take_back(&mut self, id: MemberId) {
         let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else { return };
         for delivery in member.outbox.take_back(id) {
-            if work.leases.unlend(delivery.event.seq) {
+            if work.leases.unlend(delivery.event.seq, id, delivery.attempt) {
                 work.pending.changed = true;
                 member.in_flight -= 1;
                 member.limit.give_back(1);
