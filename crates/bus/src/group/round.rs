@@ -5,18 +5,19 @@ use std::future::Future;
 use std::pin::Pin;
 
 use prombus_engine::Position;
-use prombus_proto::{EncodedEvent, EventId, Seq};
+use prombus_proto::{EventId, Seq};
 
 use super::command::{Acked, Nacked, Reply};
 use crate::committer::Answer;
 use crate::error::Refusal;
+use crate::publish::Prepared;
 
 /// What waits for the next commit.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// Events whose acknowledgement is to be stored.
     pub(super) ending: Vec<Seq>,
-    pub(super) publish: Vec<EncodedEvent>,
+    pub(super) publish: Prepared,
     pub(super) waiters: Vec<Waiter>,
     pub(super) dying: Vec<Dying>,
     /// Something else about the cursor is new.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prombus_proto::{EncodedEvent, ErrorCode, EventId, Seq};
+use prombus_proto::{ErrorCode, EventId, Seq};
 
 use super::actor::{Actor, Work, now};
 use super::command::{Acked, Command, Description, Nacked, Reply, StartAt};
@@ -14,6 +14,7 @@ use crate::committer::Submission;
 use crate::cursor::Cursor;
 use crate::error::Refusal;
 use crate::leases::{Leases, MemberId, back_off};
+use crate::publish::Prepared;
 
 impl Actor {
     pub(super) async fn serve(&mut self, command: Command) {
@@ -126,7 +127,7 @@ impl Actor {
         &mut self,
         id: MemberId,
         ids: Vec<EventId>,
-        publish: Option<Vec<EncodedEvent>>,
+        publish: Option<Prepared>,
         reply: Reply<Acked>,
     ) {
         let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else {
@@ -157,9 +158,9 @@ impl Actor {
             let _ = reply.send(Ok(Acked { stale, published: vec![] }));
             return;
         }
-        let mut publish = publish.unwrap_or_default();
+        let publish = publish.unwrap_or_default();
         let published = publish.len();
-        work.pending.publish.append(&mut publish);
+        work.pending.publish.append(publish);
         work.pending.waiters.push(Waiter::Ack { reply, stale, published });
     }
 

@@ -51,7 +51,9 @@ impl Actor {
         }
         let cursor = work.leases.cursor();
         let mut events = letters;
-        events.append(&mut pending.publish);
+        // What is published with an acknowledgement is as safe as its own topic asks for.
+        let durability = durability.max(pending.publish.durability);
+        events.append(&mut pending.publish.events);
         let submission = Submission { events, state: vec![self.put(&cursor)], durability };
         let committer = self.around.committer.clone();
         self.round = Some(Round {
