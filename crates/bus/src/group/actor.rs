@@ -215,8 +215,8 @@ impl Work {
         let Some(failed) = failed else { return };
         self.pending.changed = true;
         if failed.fate == Fate::Dying {
-            let (seq, attempts) = (Some(failed.seq), failed.attempts);
-            self.pending.dying.push(Dying { seq, error: why.to_owned(), attempts });
+            let dying = Dying::new(Some(failed.seq), why.to_owned(), failed.attempts);
+            self.pending.dying.push(dying);
         }
     }
 }

@@ -42,7 +42,7 @@ impl Actor {
                 work.leases.condemn(seq);
                 work.fetched.take(seq);
                 let error = "not acknowledged before the server stopped".to_owned();
-                work.pending.dying.push(Dying { seq: Some(seq), error, attempts });
+                work.pending.dying.push(Dying::new(Some(seq), error, attempts));
                 continue;
             }
             let event = work.fetched.take(seq).expect("it was just there");

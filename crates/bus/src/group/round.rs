@@ -31,6 +31,15 @@ pub(super) struct Dying {
     pub(super) seq: Option<Seq>,
     pub(super) error: String,
     pub(super) attempts: u32,
+    /// The id of its letter, once that was made: a letter whose commit has no answer is stored
+    /// again under the same id, so that it is there once.
+    pub(super) letter: Option<EventId>,
+}
+
+impl Dying {
+    pub(super) const fn new(seq: Option<Seq>, error: String, attempts: u32) -> Self {
+        Self { seq, error, attempts, letter: None }
+    }
 }
 
 /// Who waits for a commit.

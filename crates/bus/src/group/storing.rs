@@ -32,7 +32,7 @@ impl Actor {
             &self.topic,
             &self.group,
             &self.dead_letters,
-            &pending.dying,
+            &mut pending.dying,
         )
         .await
         {
@@ -127,7 +127,7 @@ async fn dead_letters(
     topic: &TopicInUse,
     group: &Group,
     dead_letters: &Topic,
-    dying: &[Dying],
+    dying: &mut [Dying],
 ) -> Result<Vec<EncodedEvent>, ReadError> {
     let mut letters = Vec::with_capacity(dying.len());
     for dying in dying {
@@ -143,7 +143,8 @@ async fn dead_letters(
             attempts: dying.attempts,
             ts: around.clock.now(),
         };
-        letters.push(letter.encode(dead_letters.clone(), &around.ids));
+        let id = dying.letter.get_or_insert_with(|| around.ids.next_id()).clone();
+        letters.push(letter.encode(dead_letters.clone(), id));
     }
     Ok(letters)
 }
