@@ -352,7 +352,7 @@ impl Leases {
                 if let State::Lent(lease) = slot.state {
                     self.forgotten.push(lease.member);
                     if let Some((id, _)) = &slot.identity {
-                        self.lent.remove(id);
+                        self.forget_lent(id, self.floor.next());
                     }
                 }
                 self.again.remove(&self.floor.next());
@@ -383,9 +383,16 @@ impl Leases {
     }
 
     fn forget_id(&mut self, seq: Seq) {
-        let id = self.slot(seq).and_then(|slot| slot.identity.as_ref()).map(|(id, _)| id);
-        if let Some(id) = id.cloned() {
-            self.lent.remove(&id);
+        if let Some((id, _)) = self.slot(seq).and_then(|slot| slot.identity.clone()) {
+            self.forget_lent(&id, seq);
+        }
+    }
+
+    /// Forgets that `id` is lent as `seq`. What was trimmed may be published again while it is
+    /// still lent: then the id means the newer one.
+    fn forget_lent(&mut self, id: &EventId, seq: Seq) {
+        if self.lent.get(id) == Some(&seq) {
+            self.lent.remove(id);
         }
     }
 
