@@ -55,7 +55,8 @@ impl Member {
             limit,
             max_in_flight,
             ack_timeout,
-            max_attempts,
+            // Without any attempt every event would be a dead letter before it was delivered.
+            max_attempts: max_attempts.max(1),
             is_paused: false,
             in_flight: 0,
             lending: Lending::default(),
