@@ -188,6 +188,8 @@ impl Bus {
 impl Drop for Bus {
     fn drop(&mut self) {
         self.committing.abort();
+        // Groups hold the way to each other, and so to themselves: without this they never end.
+        drop(self.around.groups.take_all());
     }
 }
 
