@@ -18,6 +18,7 @@ pub(super) struct Pending {
     /// Events whose acknowledgement is to be stored.
     pub(super) ending: Vec<Seq>,
     pub(super) publish: Prepared,
+    pub(super) publish_bytes: usize,
     pub(super) waiters: Vec<Waiter>,
     pub(super) dying: Vec<Dying>,
     /// Something else about the cursor is new.
@@ -57,7 +58,15 @@ pub(super) struct Round {
     pub(super) dying: Vec<Dying>,
 }
 
+/// How much may wait to be published with acknowledgements; well below what a commit takes.
+const PUBLISH_BYTES: usize = 4 << 20;
+
 impl Pending {
+    /// Whether commands have to wait for the next commit.
+    pub(super) const fn is_full(&self) -> bool {
+        self.publish_bytes >= PUBLISH_BYTES
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
         !self.changed && !self.has_to_be_safe()
     }
