@@ -15,6 +15,9 @@ use crate::cursor::{Cursor, Progress};
 /// stored cursor.
 pub const MAX_WINDOW: usize = 65_536;
 
+/// No lease and no rest lasts longer, so that no time a client asks for is beyond what clocks hold.
+pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// A member of a group: one subscription of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(pub u64);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::leases::MemberId;
+use crate::leases::{LONGEST_TIME, MemberId};
 use crate::limits::Limit;
 use crate::outbox::{Delivery, Outbox};
 use crate::token_bucket::Deficit;
@@ -54,7 +54,7 @@ impl Member {
             outbox,
             limit,
             max_in_flight,
-            ack_timeout,
+            ack_timeout: ack_timeout.min(LONGEST_TIME),
             // Without any attempt every event would be a dead letter before it was delivered.
             max_attempts: max_attempts.max(1),
             is_paused: false,
