@@ -14,6 +14,7 @@ use crate::committer::Submission;
 use crate::cursor::Cursor;
 use crate::error::Refusal;
 use crate::leases::{Leases, MemberId, back_off};
+use crate::outbox::Delivery;
 use crate::publish::Prepared;
 
 impl Actor {
@@ -39,7 +40,7 @@ impl Actor {
             }
             Command::SetPaused { member, paused, reply } => {
                 if paused {
-                    self.take_back(member);
+                    self.take_back(member, |_| true);
                 }
                 if let Some(member) = self.members.get_mut(member) {
                     member.is_paused = paused;
@@ -102,7 +103,7 @@ impl Actor {
     }
 
     pub(super) fn leave(&mut self, id: MemberId, why: &'static str) {
-        self.take_back(id);
+        self.take_back(id, |_| true);
         let Some(member) = self.members.remove(id) else { return };
         let Some(work) = &mut self.work else { return };
         for seq in work.leases.held_by(id) {
@@ -111,10 +112,11 @@ impl Actor {
         }
     }
 
-    /// Takes back what has not left yet, as if it had not been lent.
-    fn take_back(&mut self, id: MemberId) {
+    /// Takes back `which` of what has not left yet, as if it had not been lent.
+    pub(super) fn take_back(&mut self, id: MemberId, which: impl Fn(&Delivery) -> bool) {
         let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else { return };
-        for delivery in member.outbox.take_back(id) {
+        for delivery in member.outbox.take_back(|delivery| delivery.member == id && which(delivery))
+        {
             if work.leases.unlend(delivery.event.seq, id, delivery.attempt) {
                 work.pending.changed = true;
                 member.in_flight -= 1;
