@@ -1,8 +1,10 @@
 //! The members of a group, and who gets the next event.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prombus_proto::Seq;
 use tokio::sync::Notify;
 
 use crate::leases::{LONGEST_TIME, MemberId};
@@ -69,6 +71,17 @@ impl Member {
 
     const fn can_take(&self) -> bool {
         self.credit() > 0 && self.lending.room > 0
+    }
+
+    /// A late answer to an earlier delivery can end the lease of one that still waits in the
+    /// outbox: that one is not to leave any more.
+    pub(super) fn withdraw(&self, answered: &BTreeSet<Seq>) {
+        if !answered.is_empty() {
+            let is_answered = |waiting: &Delivery| {
+                waiting.member == self.id && answered.contains(&waiting.event.seq)
+            };
+            self.limit.give_back(self.outbox.take_back(is_answered).len() as u64);
+        }
     }
 
     pub(super) fn lend(&mut self, delivery: Delivery) {

@@ -1,5 +1,6 @@
 //! What a group does when it is asked.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use prombus_proto::{ErrorCode, EventId, Seq};
@@ -144,10 +145,14 @@ impl Actor {
             return;
         }
         let mut stale = Vec::new();
+        let mut late = BTreeSet::new();
         let mut ended = false;
         for event in ids {
             match work.leases.lent_to(id, &event) {
                 Some(seq) => {
+                    if work.leases.attempts(seq) > 1 {
+                        late.insert(seq);
+                    }
                     work.leases.begin_end(seq);
                     work.pending.ending.push(seq);
                     member.in_flight -= 1;
@@ -156,6 +161,7 @@ impl Actor {
                 None => stale.push(event),
             }
         }
+        member.withdraw(&late);
         if !ended && publish.is_none() {
             let _ = reply.send(Ok(Acked { stale, published: vec![] }));
             return;
@@ -183,7 +189,11 @@ impl Actor {
             let _ = reply.send(Ok(Nacked { stale: true }));
             return;
         };
-        let rest = rest.unwrap_or_else(|| back_off(work.leases.attempts(seq)));
+        let attempts = work.leases.attempts(seq);
+        if attempts > 1 {
+            member.withdraw(&BTreeSet::from([seq]));
+        }
+        let rest = rest.unwrap_or_else(|| back_off(attempts));
         let failed = work.leases.fail(seq, member.max_attempts, Some(now() + rest));
         member.in_flight -= 1;
         work.failed(failed, reason.unwrap_or("not acknowledged: nack without a reason"));

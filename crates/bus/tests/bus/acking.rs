@@ -191,3 +191,19 @@ async fn who_has_left_is_not_subscribed() {
     settle().await;
     assert_eq!(scene.cursor().await.floor, Seq(1));
 }
+
+/// The lease ran out, and the event waits for the same consumer again when its answer comes.
+#[tokio::test(start_paused = true)]
+async fn what_a_late_answer_settles_does_not_come_again() {
+    let scene = Scene::new();
+    scene.publish(&orders(), 2).await;
+    let consumer = scene.consumer(at_most(10)).await;
+    let delivered = consumer.arrived().await;
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert!(!consumer.connection.outbox.is_empty());
+    assert!(consumer.ack(ids(&delivered[..1])).await.stale.is_empty());
+    consumer.nack(&delivered[1], Some(Duration::from_secs(5))).await;
+    assert!(consumer.arrived().await.is_empty());
+    let again = consumer.next_within(Duration::from_secs(6)).await.unwrap();
+    assert_eq!((again.event.seq, again.attempt), (Seq(2), 3));
+}
