@@ -5,6 +5,8 @@ mod acking;
 mod closing;
 mod dead_letters;
 mod following;
+mod group_model;
+mod group_world;
 mod idling;
 mod lease_times;
 mod outbox_limit;

@@ -122,7 +122,11 @@ impl Scene {
     pub(crate) fn over(engine: Arc<dyn Engine>, settings: Settings) -> Self {
         let clock = Arc::new(ManualClock::at(NOW));
         let chance = Arc::new(FixedChance::seeded(1));
-        let ids = Arc::new(IdSource::new(clock.clone(), chance));
+        Self::go_on(engine, settings, Arc::new(IdSource::new(clock, chance)))
+    }
+
+    fn go_on(engine: Arc<dyn Engine>, settings: Settings, ids: Arc<IdSource>) -> Self {
+        let clock = Arc::new(ManualClock::at(NOW));
         let bus = Bus::start(Arc::clone(&engine), settings.clone(), clock, Arc::clone(&ids));
         Self { bus, engine, settings, ids }
     }
@@ -131,9 +135,13 @@ impl Scene {
     pub(crate) fn restart(self) -> Self {
         let Self { bus, engine, settings, ids } = self;
         drop(bus);
-        let clock = Arc::new(ManualClock::at(NOW));
-        let bus = Bus::start(Arc::clone(&engine), settings.clone(), clock, Arc::clone(&ids));
-        Self { bus, engine, settings, ids }
+        Self::go_on(engine, settings, ids)
+    }
+
+    /// Drops the bus as it is, and answers how to start one over another engine.
+    pub(crate) fn stop(self) -> impl FnOnce(Arc<dyn Engine>) -> Self {
+        let Self { settings, ids, .. } = self;
+        |engine| Self::go_on(engine, settings, ids)
     }
 
     pub(crate) async fn try_publish(
