@@ -54,7 +54,7 @@ async fn what_is_not_lent_is_stale_and_the_rest_is_done() {
     let id = consumer.next().await.event.id;
     let acked = consumer.ack(vec![unknown(), id.clone(), id.clone()]).await;
     assert_eq!(acked.stale, [unknown(), id.clone()]);
-    assert_eq!(consumer.ack(vec![id.clone()]).await.stale, [id.clone()]);
+    assert_eq!(consumer.ack(vec![id.clone()]).await.stale, vec![id.clone()]);
     let nacked = consumer.subscription.nack(id, None, None).await.unwrap().unwrap();
     assert!(nacked.stale);
     assert_eq!(scene.cursor().await.floor, Seq(1));
@@ -67,7 +67,7 @@ async fn nobody_ends_somebody_elses_lease() {
     let holder = scene.consumer(at_most(10)).await;
     let id = holder.next().await.event.id;
     let other = scene.consumer(at_most(10)).await;
-    assert_eq!(other.ack(vec![id.clone()]).await.stale, [id.clone()]);
+    assert_eq!(other.ack(vec![id.clone()]).await.stale, vec![id.clone()]);
     let nacked = other.subscription.nack(id.clone(), None, Some(Duration::ZERO));
     assert!(nacked.await.unwrap().unwrap().stale);
     assert!(other.arrived().await.is_empty());

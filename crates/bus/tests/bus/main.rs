@@ -1,6 +1,8 @@
 //! The bus, seen from where gateways stand. Time is tokio's paused clock wherever the engine is in
 //! memory; a disk has its own time, and those tests wait for what happens instead.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod acking;
 mod closing;
 mod dead_letters;
