@@ -201,6 +201,8 @@ impl Drop for Bus {
     fn drop(&mut self) {
         self.committing.abort();
         self.forgetting.abort();
+        // Groups hold the way to each other, and so to themselves: without this they never end.
+        drop(self.around.groups.take_all());
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prombus_proto::limits::MAX_EVENT_BYTES;
 use prombus_proto::{
-    EncodedEvent, Group, IdSource, InvalidName, NewEvent, Payload, Timestamp, Topic,
+    EncodedEvent, EventId, Group, InvalidName, NewEvent, Payload, Timestamp, Topic,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -28,10 +28,10 @@ pub fn dead_letter_topic(topic: &Topic) -> Result<Topic, InvalidName> {
 }
 
 impl DeadLetter<'_> {
-    pub(crate) fn encode(&self, dead_letters: Topic, ids: &IdSource) -> EncodedEvent {
+    pub(crate) fn encode(&self, dead_letters: Topic, id: EventId) -> EncodedEvent {
         let mut event = NewEvent::of(self.payload());
         event.caused_by = self.original.map(|original| original.id.clone()).into_iter().collect();
-        event.complete(dead_letters, || ids.next_id(), self.ts).encode()
+        event.complete(dead_letters, || id, self.ts).encode()
     }
 
     fn payload(&self) -> Payload {

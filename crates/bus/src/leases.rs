@@ -15,6 +15,9 @@ use crate::cursor::{Cursor, Progress};
 /// stored cursor.
 pub const MAX_WINDOW: usize = 65_536;
 
+/// No lease and no rest lasts longer, so that no time a client asks for is beyond what clocks hold.
+pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// A member of a group: one subscription of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(pub u64);
@@ -250,10 +253,12 @@ impl Leases {
         Some(Failed { seq, member: lease.member, attempts, fate })
     }
 
-    /// Takes back an event that never left: as if it had not been lent.
-    pub(crate) fn unlend(&mut self, seq: Seq) -> bool {
+    /// Takes back the delivery `attempt` to `member`, which never left: as if `seq` had not been
+    /// lent. Does nothing where that lease has ended, whoever has the event now.
+    pub(crate) fn unlend(&mut self, seq: Seq, member: MemberId, attempt: u32) -> bool {
         let Some(slot) = self.slot_mut(seq) else { return false };
-        if !matches!(slot.state, State::Lent(_)) {
+        let is_its = matches!(slot.state, State::Lent(lease) if lease.member == member);
+        if !is_its || slot.attempts != attempt {
             return false;
         }
         slot.attempts -= 1;
@@ -350,7 +355,7 @@ impl Leases {
                 if let State::Lent(lease) = slot.state {
                     self.forgotten.push(lease.member);
                     if let Some((id, _)) = &slot.identity {
-                        self.lent.remove(id);
+                        self.forget_lent(id, self.floor.next());
                     }
                 }
                 self.again.remove(&self.floor.next());
@@ -381,9 +386,16 @@ impl Leases {
     }
 
     fn forget_id(&mut self, seq: Seq) {
-        let id = self.slot(seq).and_then(|slot| slot.identity.as_ref()).map(|(id, _)| id);
-        if let Some(id) = id.cloned() {
-            self.lent.remove(&id);
+        if let Some((id, _)) = self.slot(seq).and_then(|slot| slot.identity.clone()) {
+            self.forget_lent(&id, seq);
+        }
+    }
+
+    /// Forgets that `id` is lent as `seq`. What was trimmed may be published again while it is
+    /// still lent: then the id means the newer one.
+    fn forget_lent(&mut self, id: &EventId, seq: Seq) {
+        if self.lent.get(id) == Some(&seq) {
+            self.lent.remove(id);
         }
     }
 

@@ -97,12 +97,11 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Takes out what waits for `member`: it has not left.
-    pub(crate) fn take_back(&self, member: MemberId) -> Vec<Delivery> {
+    /// Takes out what is `wanted` back: it has not left.
+    pub(crate) fn take_back(&self, wanted: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
         let mut waiting = self.waiting();
-        let (back, stay) = std::mem::take(&mut waiting.deliveries)
-            .into_iter()
-            .partition::<Vec<_>, _>(|delivery| delivery.member == member);
+        let (back, stay) =
+            std::mem::take(&mut waiting.deliveries).into_iter().partition::<Vec<_>, _>(wanted);
         waiting.deliveries = stay.into();
         waiting.bytes -= back.iter().map(|delivery| delivery.event.json_bytes()).sum::<usize>();
         self.tell_blocked(&mut waiting);

@@ -66,6 +66,12 @@ impl Prepared {
     }
 }
 
+impl Default for Prepared {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
 impl Submitted {
     /// Where the events are, once they are stored.
     pub async fn stored(&mut self) -> Result<Vec<Position>, Refusal> {

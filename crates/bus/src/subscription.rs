@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::error::Refusal;
 use crate::group::{Acked, Command, Nacked, StartAt};
-use crate::leases::MemberId;
+use crate::leases::{LONGEST_TIME, MemberId};
 use crate::publish::Prepared;
 
 /// What a subscription asks for.
@@ -55,7 +55,7 @@ impl Subscription {
     /// The events of these ids are done. With `publish`, those are stored in the same commit, and
     /// every id has to be lent to this subscription.
     pub fn ack(&self, ids: Vec<EventId>, publish: Option<Prepared>) -> Answer<Acked> {
-        let (member, publish) = (self.member, publish.map(|prepared| prepared.events));
+        let member = self.member;
         self.ask(|reply| Command::Ack { member, ids, publish, reply })
     }
 
@@ -68,14 +68,14 @@ impl Subscription {
         reason: Option<String>,
         rest: Option<Duration>,
     ) -> Answer<Nacked> {
-        let member = self.member;
+        let (member, rest) = (self.member, rest.map(|rest| rest.min(LONGEST_TIME)));
         self.ask(|reply| Command::Nack { member, id, reason, rest, reply })
     }
 
     /// The lease of this id now ends so long from now, at least a second.
     #[must_use]
     pub fn extend(&self, id: EventId, time: Duration) -> Answer<()> {
-        let (member, time) = (self.member, time.max(SHORTEST_EXTENSION));
+        let (member, time) = (self.member, time.clamp(SHORTEST_EXTENSION, LONGEST_TIME));
         self.ask(|reply| Command::Extend { member, id, time, reply })
     }
 

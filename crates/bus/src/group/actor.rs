@@ -134,6 +134,7 @@ impl Actor {
 
     async fn next_event(&mut self) -> Event {
         let wake_at = self.wake_at();
+        let is_full = self.is_full();
         let round = async {
             match &mut self.round {
                 Some(round) => round.answer.as_mut().await,
@@ -147,13 +148,17 @@ impl Actor {
             }
         };
         tokio::select! {
-            command = self.commands.recv() => Event::Command(command),
+            command = self.commands.recv(), if !is_full => Event::Command(command),
             answer = round => Event::Stored(answer),
             // An error would mean that the feed is gone, and we hold it.
             _ = self.growth.changed() => Event::Other,
             () = self.room.notified() => Event::Other,
             () = timer => Event::Other,
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.pending.is_full())
     }
 
     fn wake_at(&self) -> Option<Instant> {
@@ -173,7 +178,7 @@ impl Actor {
             }
             self.serve(command).await;
             served += 1;
-            if served == COMMANDS_AT_ONCE {
+            if served == COMMANDS_AT_ONCE || self.is_full() {
                 return None;
             }
             command = self.commands.try_recv().ok()?;
@@ -215,8 +220,8 @@ impl Work {
         let Some(failed) = failed else { return };
         self.pending.changed = true;
         if failed.fate == Fate::Dying {
-            let (seq, attempts) = (Some(failed.seq), failed.attempts);
-            self.pending.dying.push(Dying { seq, error: why.to_owned(), attempts });
+            let dying = Dying::new(Some(failed.seq), why.to_owned(), failed.attempts);
+            self.pending.dying.push(dying);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How a group hands out events.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use super::actor::Actor;
@@ -13,11 +14,18 @@ impl Actor {
             self.retry_at = None;
         }
         let Some(work) = &mut self.work else { return };
-        for (seq, id) in work.leases.look_at_clock(now) {
+        let expired = work.leases.look_at_clock(now);
+        // What never left was no attempt, and is not to leave when somebody else has it.
+        let late: BTreeSet<_> = expired.iter().map(|(_, id)| *id).collect();
+        for id in late {
+            self.take_back(id, |delivery| delivery.deadline <= now);
+        }
+        let Some(work) = &mut self.work else { return };
+        for (seq, id) in expired {
             let member = self.members.get_mut(id);
             let max_attempts = member.as_ref().map_or(u32::MAX, |member| member.max_attempts);
             let failed = work.leases.fail(seq, max_attempts, None);
-            if let Some(member) = member {
+            if let (Some(member), Some(_)) = (member, failed) {
                 member.in_flight -= 1;
             }
             work.failed(failed, "not acknowledged before its deadline");
@@ -42,7 +50,7 @@ impl Actor {
                 work.leases.condemn(seq);
                 work.fetched.take(seq);
                 let error = "not acknowledged before the server stopped".to_owned();
-                work.pending.dying.push(Dying { seq: Some(seq), error, attempts });
+                work.pending.dying.push(Dying::new(Some(seq), error, attempts));
                 continue;
             }
             let event = work.fetched.take(seq).expect("it was just there");

@@ -1,11 +1,13 @@
 //! The members of a group, and who gets the next event.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prombus_proto::Seq;
 use tokio::sync::Notify;
 
-use crate::leases::MemberId;
+use crate::leases::{LONGEST_TIME, MemberId};
 use crate::limits::Limit;
 use crate::outbox::{Delivery, Outbox};
 use crate::token_bucket::Deficit;
@@ -54,8 +56,9 @@ impl Member {
             outbox,
             limit,
             max_in_flight,
-            ack_timeout,
-            max_attempts,
+            ack_timeout: ack_timeout.min(LONGEST_TIME),
+            // Without any attempt every event would be a dead letter before it was delivered.
+            max_attempts: max_attempts.max(1),
             is_paused: false,
             in_flight: 0,
             lending: Lending::default(),
@@ -68,6 +71,17 @@ impl Member {
 
     const fn can_take(&self) -> bool {
         self.credit() > 0 && self.lending.room > 0
+    }
+
+    /// A late answer to an earlier delivery can end the lease of one that still waits in the
+    /// outbox: that one is not to leave any more.
+    pub(super) fn withdraw(&self, answered: &BTreeSet<Seq>) {
+        if !answered.is_empty() {
+            let is_answered = |waiting: &Delivery| {
+                waiting.member == self.id && answered.contains(&waiting.event.seq)
+            };
+            self.limit.give_back(self.outbox.take_back(is_answered).len() as u64);
+        }
     }
 
     pub(super) fn lend(&mut self, delivery: Delivery) {

@@ -123,15 +123,15 @@ fn pass_over(leases: &mut Leases, again: Option<Seq>, damaged: &Damaged) -> Dyin
         (Some(seq), _) => {
             let attempts = leases.attempts(seq);
             leases.condemn(seq);
-            Dying { seq: Some(seq), error, attempts }
+            Dying::new(Some(seq), error, attempts)
         }
         (None, Damaged::Events { last, .. }) => {
             leases.pass_over(*last);
-            Dying { seq: None, error, attempts: 0 }
+            Dying::new(None, error, 0)
         }
         (None, Damaged::State(_)) => {
             leases.pass_over(leases.next_new());
-            Dying { seq: None, error, attempts: 0 }
+            Dying::new(None, error, 0)
         }
     }
 }

@@ -5,18 +5,20 @@ use std::future::Future;
 use std::pin::Pin;
 
 use prombus_engine::Position;
-use prombus_proto::{EncodedEvent, Seq};
+use prombus_proto::{EventId, Seq};
 
 use super::command::{Acked, Nacked, Reply};
 use crate::committer::Answer;
 use crate::error::Refusal;
+use crate::publish::Prepared;
 
 /// What waits for the next commit.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// Events whose acknowledgement is to be stored.
     pub(super) ending: Vec<Seq>,
-    pub(super) publish: Vec<EncodedEvent>,
+    pub(super) publish: Prepared,
+    pub(super) publish_bytes: usize,
     pub(super) waiters: Vec<Waiter>,
     pub(super) dying: Vec<Dying>,
     /// Something else about the cursor is new.
@@ -30,6 +32,15 @@ pub(super) struct Dying {
     pub(super) seq: Option<Seq>,
     pub(super) error: String,
     pub(super) attempts: u32,
+    /// The id of its letter, once that was made: a letter whose commit has no answer is stored
+    /// again under the same id, so that it is there once.
+    pub(super) letter: Option<EventId>,
+}
+
+impl Dying {
+    pub(super) const fn new(seq: Option<Seq>, error: String, attempts: u32) -> Self {
+        Self { seq, error, attempts, letter: None }
+    }
 }
 
 /// Who waits for a commit.
@@ -47,7 +58,15 @@ pub(super) struct Round {
     pub(super) dying: Vec<Dying>,
 }
 
+/// How much may wait to be published with acknowledgements; well below what a commit takes.
+const PUBLISH_BYTES: usize = 4 << 20;
+
 impl Pending {
+    /// Whether commands have to wait for the next commit.
+    pub(super) const fn is_full(&self) -> bool {
+        self.publish_bytes >= PUBLISH_BYTES
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
         !self.changed && !self.has_to_be_safe()
     }

@@ -1,8 +1,9 @@
 //! What a group does when it is asked.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use prombus_proto::{EncodedEvent, ErrorCode, EventId, Seq};
+use prombus_proto::{ErrorCode, EventId, Seq};
 
 use super::actor::{Actor, Work, now};
 use super::command::{Acked, Command, Description, Nacked, Reply, StartAt};
@@ -14,6 +15,8 @@ use crate::committer::Submission;
 use crate::cursor::Cursor;
 use crate::error::Refusal;
 use crate::leases::{Leases, MemberId, back_off};
+use crate::outbox::Delivery;
+use crate::publish::Prepared;
 
 impl Actor {
     pub(super) async fn serve(&mut self, command: Command) {
@@ -38,7 +41,7 @@ impl Actor {
             }
             Command::SetPaused { member, paused, reply } => {
                 if paused {
-                    self.take_back(member);
+                    self.take_back(member, |_| true);
                 }
                 if let Some(member) = self.members.get_mut(member) {
                     member.is_paused = paused;
@@ -101,7 +104,7 @@ impl Actor {
     }
 
     pub(super) fn leave(&mut self, id: MemberId, why: &'static str) {
-        self.take_back(id);
+        self.take_back(id, |_| true);
         let Some(member) = self.members.remove(id) else { return };
         let Some(work) = &mut self.work else { return };
         for seq in work.leases.held_by(id) {
@@ -110,11 +113,12 @@ impl Actor {
         }
     }
 
-    /// Takes back what has not left yet, as if it had not been lent.
-    fn take_back(&mut self, id: MemberId) {
+    /// Takes back `which` of what has not left yet, as if it had not been lent.
+    pub(super) fn take_back(&mut self, id: MemberId, which: impl Fn(&Delivery) -> bool) {
         let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else { return };
-        for delivery in member.outbox.take_back(id) {
-            if work.leases.unlend(delivery.event.seq) {
+        for delivery in member.outbox.take_back(|delivery| delivery.member == id && which(delivery))
+        {
+            if work.leases.unlend(delivery.event.seq, id, delivery.attempt) {
                 work.pending.changed = true;
                 member.in_flight -= 1;
                 member.limit.give_back(1);
@@ -126,7 +130,7 @@ impl Actor {
         &mut self,
         id: MemberId,
         ids: &[EventId],
-        publish: Option<Vec<EncodedEvent>>,
+        publish: Option<Prepared>,
         reply: Reply<Acked>,
     ) {
         let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else {
@@ -141,10 +145,14 @@ impl Actor {
             return;
         }
         let mut stale = Vec::new();
+        let mut late = BTreeSet::new();
         let mut ended = false;
         for (place, event) in ids.iter().enumerate() {
             match work.leases.lent_to(id, event) {
                 Some(seq) => {
+                    if work.leases.attempts(seq) > 1 {
+                        late.insert(seq);
+                    }
                     work.leases.begin_end(seq);
                     work.pending.ending.push(seq);
                     member.in_flight -= 1;
@@ -153,13 +161,15 @@ impl Actor {
                 None => stale.push(place),
             }
         }
+        member.withdraw(&late);
         if !ended && publish.is_none() {
             let _ = reply.send(Ok(Acked { stale, published: vec![] }));
             return;
         }
-        let mut publish = publish.unwrap_or_default();
+        let publish = publish.unwrap_or_default();
         let published = publish.len();
-        work.pending.publish.append(&mut publish);
+        work.pending.publish_bytes += publish.bytes();
+        work.pending.publish.append(publish);
         work.pending.waiters.push(Waiter::Ack { reply, stale, published });
     }
 
@@ -179,7 +189,11 @@ impl Actor {
             let _ = reply.send(Ok(Nacked { stale: true }));
             return;
         };
-        let rest = rest.unwrap_or_else(|| back_off(work.leases.attempts(seq)));
+        let attempts = work.leases.attempts(seq);
+        if attempts > 1 {
+            member.withdraw(&BTreeSet::from([seq]));
+        }
+        let rest = rest.unwrap_or_else(|| back_off(attempts));
         let failed = work.leases.fail(seq, member.max_attempts, Some(now() + rest));
         member.in_flight -= 1;
         work.failed(failed, reason.unwrap_or("not acknowledged: nack without a reason"));

@@ -1,6 +1,7 @@
 //! How a group keeps what it has done: one commit at a time, with all that gathered meanwhile.
 
 use prombus_engine::{Durability, Expect, ReadError, StateOp, Unavailable};
+use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_EVENT_BYTES};
 use prombus_proto::{EncodedEvent, Group, Seq, Topic};
 
 use super::actor::{Actor, RETRY_TIME, Surroundings, now};
@@ -14,6 +15,9 @@ use crate::topics::TopicInUse;
 
 /// How many dead letters one commit takes.
 const DEAD_LETTERS_AT_ONCE: usize = 100;
+/// About how many bytes of them: each holds its original, and a commit has its limit.
+const DEAD_LETTER_BYTES: usize = 4 << 20;
+const _: () = assert!(DEAD_LETTER_BYTES + MAX_EVENT_BYTES < MAX_BATCH_BYTES);
 
 impl Actor {
     pub(super) async fn start_round(&mut self) {
@@ -32,7 +36,7 @@ impl Actor {
             &self.topic,
             &self.group,
             &self.dead_letters,
-            &pending.dying,
+            &mut pending.dying,
         )
         .await
         {
@@ -46,12 +50,17 @@ impl Actor {
             }
         };
         let work = self.work.as_mut().expect("it was just there");
+        let mut left_over = pending.dying.split_off(letters.len());
+        left_over.append(&mut work.pending.dying);
+        work.pending.dying = left_over;
         for seq in pending.dying.iter().filter_map(|dying| dying.seq) {
             work.leases.begin_burial(seq);
         }
         let cursor = work.leases.cursor();
         let mut events = letters;
-        events.append(&mut pending.publish);
+        // What is published with an acknowledgement is as safe as its own topic asks for.
+        let durability = durability.max(pending.publish.durability);
+        events.append(&mut pending.publish.events);
         let submission = Submission { events, state: vec![self.put(&cursor)], durability };
         let committer = self.around.committer.clone();
         self.round = Some(Round {
@@ -119,16 +128,22 @@ impl Actor {
     }
 }
 
+/// The letters of the first of `dying`, as many as one commit takes and at least one.
+///
 /// Needs no more than this of a group: its own round is not to be shared between threads.
 async fn dead_letters(
     around: &Surroundings,
     topic: &TopicInUse,
     group: &Group,
     dead_letters: &Topic,
-    dying: &[Dying],
+    dying: &mut [Dying],
 ) -> Result<Vec<EncodedEvent>, ReadError> {
     let mut letters = Vec::with_capacity(dying.len());
+    let mut bytes = 0;
     for dying in dying {
+        if bytes >= DEAD_LETTER_BYTES {
+            break;
+        }
         let original = match dying.seq {
             Some(seq) => Fetched::one(&around.engine, topic, seq).await?,
             None => None,
@@ -141,7 +156,10 @@ async fn dead_letters(
             attempts: dying.attempts,
             ts: around.clock.now(),
         };
-        letters.push(letter.encode(dead_letters.clone(), &around.ids));
+        let id = dying.letter.get_or_insert_with(|| around.ids.next_id()).clone();
+        let encoded = letter.encode(dead_letters.clone(), id);
+        bytes += encoded.max_json_bytes();
+        letters.push(encoded);
     }
     Ok(letters)
 }

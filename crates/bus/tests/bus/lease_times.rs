@@ -1,0 +1,104 @@
+//! How long a lease lasts, and how long a failed event rests.
+
+use std::time::Duration;
+
+use prombus_bus::{StartAt, SubscribeOptions};
+use prombus_proto::{ErrorCode, EventId};
+use tokio::time::{Instant, sleep};
+
+use crate::scene::{Scene, at_most, from, orders, settle};
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_says_when_its_lease_ends() {
+    let scene = Scene::new();
+    let ack_timeout = Some(Duration::from_secs(7));
+    let options = SubscribeOptions { ack_timeout, ..from(StartAt::Earliest) };
+    let consumer = scene.consumer(options).await;
+    let start = Instant::now();
+    scene.publish(&orders(), 1).await;
+    let delivery = consumer.next().await;
+    assert_eq!(delivery.deadline, (start + Duration::from_secs(7)).into_std());
+    let again = consumer.next().await;
+    assert_eq!(again.attempt, 2);
+    let waited = start.elapsed();
+    assert!(waited >= Duration::from_secs(7) && waited < Duration::from_millis(7010));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extended_lease_outlives_its_deadline() {
+    let scene = Scene::new();
+    scene.publish(&orders(), 1).await;
+    let consumer = scene.consumer(at_most(10)).await;
+    let delivery = consumer.next().await;
+    for _ in 0..5 {
+        sleep(Duration::from_secs(25)).await;
+        let id = delivery.event.id.clone();
+        consumer.subscription.extend(id, Duration::from_secs(30)).await.unwrap().unwrap();
+    }
+    assert!(consumer.arrived().await.is_empty());
+    assert!(consumer.ack(vec![delivery.event.id]).await.stale.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_can_shorten_a_lease_to_a_second() {
+    let scene = Scene::new();
+    scene.publish(&orders(), 1).await;
+    let consumer = scene.consumer(at_most(10)).await;
+    let delivery = consumer.next().await;
+    let extended = consumer.subscription.extend(delivery.event.id, Duration::ZERO);
+    extended.await.unwrap().unwrap();
+    assert!(consumer.next_within(Duration::from_millis(990)).await.is_none());
+    assert_eq!(consumer.next_within(Duration::from_millis(20)).await.unwrap().attempt, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_no_lease_extends_none() {
+    let scene = Scene::new();
+    scene.publish(&orders(), 1).await;
+    let consumer = scene.consumer(at_most(10)).await;
+    let delivery = consumer.next().await;
+    let other = scene.consumer(at_most(10)).await;
+    for id in [delivery.event.id.clone(), EventId::new("nothing").unwrap()] {
+        let refusal =
+            other.subscription.extend(id, Duration::from_secs(9)).await.unwrap().unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::LeaseLost);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_event_rests_longer_each_time() {
+    let scene = Scene::new();
+    scene.publish(&orders(), 1).await;
+    let options = SubscribeOptions { max_attempts: Some(100), ..from(StartAt::Earliest) };
+    let consumer = scene.consumer(options).await;
+    let mut rests = Vec::new();
+    for attempt in 1..=12 {
+        let delivery = consumer.next().await;
+        assert_eq!(delivery.attempt, attempt);
+        let start = Instant::now();
+        consumer.nack(&delivery, None).await;
+        settle().await;
+        if attempt < 12 {
+            while consumer.connection.outbox.is_empty() {
+                consumer.connection.outbox.filled().await;
+            }
+            rests.push(start.elapsed().as_millis());
+        }
+    }
+    assert_eq!(rests, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_event_rests_as_long_as_its_consumer_says() {
+    let scene = Scene::new();
+    scene.publish(&orders(), 2).await;
+    let consumer = scene.consumer(at_most(10)).await;
+    let delivered = consumer.arrived().await;
+    consumer.nack(&delivered[0], Some(Duration::from_secs(90))).await;
+    consumer.nack(&delivered[1], Some(Duration::ZERO)).await;
+    let at_once = consumer.next_within(Duration::from_millis(5)).await.unwrap();
+    assert_eq!(at_once.event.seq.0, 2);
+    consumer.ack(vec![at_once.event.id]).await;
+    assert!(consumer.next_within(Duration::from_secs(89)).await.is_none());
+    assert_eq!(consumer.next_within(Duration::from_secs(2)).await.unwrap().event.seq.0, 1);
+}

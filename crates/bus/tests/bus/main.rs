@@ -1,0 +1,23 @@
+//! The bus, seen from where gateways stand. Time is tokio's paused clock wherever the engine is in
+//! memory; a disk has its own time, and those tests wait for what happens instead.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod acking;
+mod closing;
+mod dead_letters;
+mod following;
+mod group_model;
+mod group_world;
+mod idling;
+mod lease_times;
+mod outbox_limit;
+mod pausing;
+mod publishing;
+mod rate_limits;
+mod restarting;
+mod scene;
+mod sharing;
+mod storage_faults;
+mod trimmed_and_damaged;
+mod watched_engine;

@@ -1,0 +1,142 @@
+//! From a publisher's events to their places in the topic.
+
+use std::collections::{HashMap, HashSet};
+
+use prombus_bus::{StartAt, TopicSettings};
+use prombus_engine::Durability;
+use prombus_proto::limits::MAX_EVENT_BYTES;
+use prombus_proto::{ErrorCode, Event, EventId, NewEvent, Seq, Timestamp};
+
+use crate::scene::{
+    NOW, Scene, disk, event, from, large_event, memory, named, orders, seqs, stored, unlimited,
+};
+use crate::watched_engine::WatchedEngine;
+
+fn with_id(id: &str) -> NewEvent {
+    NewEvent { id: Some(EventId::new(id).unwrap()), ..event("1") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn positions_count_on_per_topic() {
+    let scene = Scene::new();
+    let connection = scene.bus.connect();
+    for (topic, expected) in [("orders", 1), ("orders", 2), ("payments", 1), ("orders", 3)] {
+        let events = vec![event("{}")];
+        let positions = scene.try_publish(&connection, &named(topic), events).await.unwrap();
+        assert_eq!((positions[0].seq, positions[0].duplicate), (Seq(expected), false));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bus_adds_what_the_publisher_left_out() {
+    let scene = Scene::new();
+    let own = NewEvent { ts: Some(Timestamp(5)), ..with_id("mine") };
+    let events = vec![event("{\"a\": 1}"), own];
+    scene.try_publish(&scene.bus.connect(), &orders(), events).await.unwrap();
+    let stored = stored(scene.engine.as_ref(), &orders()).await;
+    let (seq, first) = Event::decode(&stored[0].json).unwrap();
+    assert_eq!((seq, first.ts, first.topic), (Seq(1), NOW, orders()));
+    assert_eq!(first.payload.as_bytes(), b"{\"a\": 1}", "the payload is carried as it came");
+    assert!(first.id.as_uuid().is_some_and(|uuid| uuid.get_version_num() == 7));
+    let (_, second) = Event::decode(&stored[1].json).unwrap();
+    assert_eq!((second.ts, second.id), (Timestamp(5), EventId::new("mine").unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_id_is_stored_once() {
+    let scene = Scene::new();
+    let connection = scene.bus.connect();
+    let consumer = scene.consumer(from(StartAt::Earliest)).await;
+    let mut answers = Vec::new();
+    for events in [vec![with_id("a"), with_id("b"), with_id("a")], vec![with_id("b"), with_id("c")]]
+    {
+        let positions = scene.try_publish(&connection, &orders(), events).await.unwrap();
+        answers.extend(positions.into_iter().map(|position| (position.seq.0, position.duplicate)));
+    }
+    assert_eq!(answers, [(1, false), (2, false), (1, true), (2, true), (3, false)]);
+    assert_eq!(seqs(&consumer.arrived().await), [1, 2, 3], "duplicates are not delivered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_with_one_bad_event_stores_nothing() {
+    let scene = Scene::new();
+    let events = vec![event("1"), large_event(MAX_EVENT_BYTES), event("2")];
+    let refusal = scene.try_publish(&scene.bus.connect(), &orders(), events).await.unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::PayloadTooLarge);
+    assert!(refusal.message.contains("the limit is 16777216"), "{refusal}");
+    assert!(stored(scene.engine.as_ref(), &orders()).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_larger_than_a_commit_is_refused_and_others_are_not() {
+    let scene = Scene::new();
+    let connection = scene.bus.connect();
+    let too_much = (0..3).map(|_| large_event(12 << 20)).collect();
+    let too_much = scene.bus.prepare(&connection, &orders(), too_much).unwrap();
+    let small = scene.bus.prepare(&connection, &orders(), vec![event("1")]).unwrap();
+    let mut too_much = scene.bus.submit(too_much).await.unwrap();
+    let mut small = scene.bus.submit(small).await.unwrap();
+    assert_eq!(too_much.stored().await.unwrap_err().code, ErrorCode::PayloadTooLarge);
+    assert_eq!(small.stored().await.unwrap()[0].seq, Seq(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_waits_is_one_commit_and_each_gets_its_own_places() {
+    let engine = WatchedEngine::over(memory());
+    let scene = Scene::over(engine.clone(), unlimited());
+    let connection = scene.bus.connect();
+    let mut submitted = Vec::new();
+    for (topic, count) in [("orders", 2), ("payments", 1), ("orders", 3)] {
+        let events = (0..count).map(|_| event("1")).collect();
+        let prepared = scene.bus.prepare(&connection, &named(topic), events).unwrap();
+        submitted.push(scene.bus.submit(prepared).await.unwrap());
+    }
+    let mut answers = Vec::new();
+    for submitted in &mut submitted {
+        let positions = submitted.stored().await.unwrap();
+        answers.push(positions.into_iter().map(|position| position.seq.0).collect::<Vec<_>>());
+    }
+    assert_eq!(answers, [vec![1, 2], vec![1], vec![3, 4, 5]]);
+    assert_eq!(engine.take_commits().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_is_as_durable_as_the_most_careful_topic_in_it() {
+    let buffered =
+        TopicSettings { durability: Some(Durability::Buffered), rate: None, retention: None };
+    let engine = WatchedEngine::over(memory());
+    let topics = HashMap::from([(orders(), buffered)]);
+    let scene = Scene::over(engine.clone(), prombus_bus::Settings { topics, ..unlimited() });
+    let mut seen = Vec::new();
+    for topics in [vec!["orders"], vec!["payments"], vec!["orders", "payments"]] {
+        let mut submitted = Vec::new();
+        for topic in topics {
+            let connection = scene.bus.connect();
+            let prepared = scene.bus.prepare(&connection, &named(topic), vec![event("1")]);
+            submitted.push(scene.bus.submit(prepared.unwrap()).await.unwrap());
+        }
+        for submitted in &mut submitted {
+            submitted.stored().await.unwrap();
+        }
+        seen.extend(engine.take_commits().into_iter().map(|commit| commit.durability));
+    }
+    assert_eq!(seen, [Durability::Buffered, Durability::Fsync, Durability::Fsync]);
+}
+
+#[tokio::test]
+async fn many_publishers_on_a_disk_leave_no_hole() {
+    let folder = tempfile::tempdir().unwrap();
+    let scene = Scene::over(disk(folder.path()), unlimited());
+    let topic = orders();
+    let published = || scene.publish(&topic, 500);
+    let (a, b, c) = tokio::join!(published(), published(), published());
+    let all: HashSet<_> = a.into_iter().chain(b).chain(c).collect();
+    scene.bus.close().await.unwrap();
+    let engine = disk(folder.path());
+    let stored = stored(engine.as_ref(), &orders()).await;
+    assert_eq!(stored.len(), 1500);
+    assert!(stored.iter().zip(1..).all(|(event, seq)| event.seq == Seq(seq)));
+    let known: HashSet<_> = stored.into_iter().map(|event| event.id).collect();
+    assert_eq!(known, all);
+    engine.close().await.unwrap();
+}

@@ -1,0 +1,165 @@
+//! Publishes are refused, deliveries wait.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use prombus_bus::{Rate, Refusal, Settings, StartAt, TopicSettings};
+use prombus_proto::ErrorCode;
+use tokio::time::{Instant, advance};
+
+use crate::scene::{Scene, event, from, ids, named, orders, seqs, stored, unlimited};
+
+const fn rate(capacity: u64, refill_per_sec: u64) -> Rate {
+    Rate { capacity, refill_per_sec }
+}
+
+fn usual() -> Settings {
+    Settings {
+        connection_rate: Some(rate(200, 200)),
+        topic_rate: Some(rate(1000, 1000)),
+        ..unlimited()
+    }
+}
+
+fn some(count: usize) -> Vec<prombus_proto::NewEvent> {
+    (0..count).map(|_| event("1")).collect()
+}
+
+fn refused(message: &str, retry_after: Option<Duration>) -> Refusal {
+    Refusal { code: ErrorCode::RateLimited, message: message.to_owned(), retry_after }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_beyond_its_rate_is_told_when_to_come_again() {
+    let scene = Scene::with(usual());
+    let connection = scene.bus.connect();
+    scene.try_publish(&connection, &orders(), some(200)).await.unwrap();
+    let refusal = scene.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
+    let wait = Duration::from_millis(5);
+    assert_eq!(refusal, refused("conn publish rate exceeded", Some(wait)));
+    let refusal = scene.try_publish(&connection, &orders(), some(100)).await.unwrap_err();
+    assert_eq!(refusal.retry_after, Some(Duration::from_millis(500)));
+    scene.try_publish(&scene.bus.connect(), &orders(), some(1)).await.unwrap();
+    advance(wait).await;
+    scene.try_publish(&connection, &orders(), some(1)).await.unwrap();
+    scene.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_beyond_its_rate_refuses_every_connection_and_takes_none_of_its_tokens() {
+    let scene = Scene::with(usual());
+    for _ in 0..5 {
+        scene.try_publish(&scene.bus.connect(), &orders(), some(200)).await.unwrap();
+    }
+    let connection = scene.bus.connect();
+    let refusal = scene.try_publish(&connection, &orders(), some(200)).await.unwrap_err();
+    let wait = Duration::from_millis(200);
+    assert_eq!(refusal, refused("topic publish rate exceeded", Some(wait)));
+    // All of the connection's tokens are still there for another topic.
+    scene.try_publish(&connection, &named("payments"), some(200)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_the_capacity_at_once_never_passes() {
+    let settings = Settings { topic_rate: Some(rate(50, 1000)), ..usual() };
+    let scene = Scene::with(settings);
+    let connection = scene.bus.connect();
+    let refusal = scene.try_publish(&connection, &orders(), some(201)).await.unwrap_err();
+    assert_eq!(refusal, refused("conn publish rate exceeded", None));
+    let refusal = scene.try_publish(&connection, &orders(), some(51)).await.unwrap_err();
+    assert_eq!(refusal, refused("topic publish rate exceeded", None));
+    assert!(stored(scene.engine.as_ref(), &orders()).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_can_have_its_own_rate() {
+    let own = TopicSettings { durability: None, rate: Some(rate(3, 1)), retention: None };
+    let scene = Scene::with(Settings { topics: HashMap::from([(orders(), own)]), ..usual() });
+    let connection = scene.bus.connect();
+    scene.try_publish(&connection, &orders(), some(3)).await.unwrap();
+    let refusal = scene.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
+    assert_eq!(refusal.retry_after, Some(Duration::from_secs(1)));
+    scene.try_publish(&connection, &named("payments"), some(100)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn switched_off_means_off_for_all() {
+    let own = TopicSettings { durability: None, rate: Some(rate(3, 1)), retention: None };
+    let scene = Scene::with(Settings { topics: HashMap::from([(orders(), own)]), ..unlimited() });
+    let connection = scene.bus.connect();
+    for _ in 0..10 {
+        scene.try_publish(&connection, &orders(), some(1000)).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_seconds_of_publishing_admit_the_capacity_and_ten_times_the_rate() {
+    let scene = Scene::with(usual());
+    let connection = scene.bus.connect();
+    let start = Instant::now();
+    let mut admitted = 0_u64;
+    let mut step = 0_u64;
+    loop {
+        while scene.try_publish(&connection, &orders(), some(1)).await.is_ok() {
+            admitted += 1;
+        }
+        if start.elapsed() == Duration::from_secs(10) {
+            break;
+        }
+        step = (step * 7 + 3) % 19;
+        let left = Duration::from_secs(10) - start.elapsed();
+        advance(Duration::from_micros(1000 + step * 731).min(left)).await;
+    }
+    assert!(admitted.abs_diff(200 + 10 * 200) <= 1, "{admitted}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_seconds_of_deliveries_are_as_many_and_need_nobody_to_ask() {
+    let scene = Scene::with(Settings { connection_rate: Some(rate(20, 50)), ..unlimited() });
+    for _ in 0..100 {
+        scene.try_publish(&scene.bus.connect(), &orders(), some(10)).await.unwrap();
+    }
+    let start = Instant::now();
+    let consumer = scene.consumer(from(StartAt::Earliest)).await;
+    let mut delivered = Vec::new();
+    while start.elapsed() < Duration::from_secs(10) {
+        let left = Duration::from_secs(10) - start.elapsed();
+        let Some(delivery) = consumer.next_within(left).await else { break };
+        // Not waited for, so that nothing but time wakes the group.
+        drop(consumer.subscription.ack(vec![delivery.event.id.clone()], None));
+        delivered.push(delivery);
+    }
+    let count = delivered.len() as u64;
+    assert!(count.abs_diff(20 + 10 * 50) <= 1, "{count}");
+    assert_eq!(seqs(&delivered), (1..=count).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn publishes_and_deliveries_share_the_connections_bucket() {
+    let scene = Scene::with(Settings { connection_rate: Some(rate(10, 1)), ..unlimited() });
+    scene.try_publish(&scene.bus.connect(), &orders(), some(7)).await.unwrap();
+    let consumer = scene.consumer(from(StartAt::Earliest)).await;
+    assert_eq!(consumer.arrived().await.len(), 7);
+    let payments = named("payments");
+    scene.try_publish(&consumer.connection, &payments, some(3)).await.unwrap();
+    let refusal = scene.try_publish(&consumer.connection, &payments, some(1)).await.unwrap_err();
+    assert_eq!(refusal.message, "conn publish rate exceeded");
+    // Nothing is left for a delivery, until time brings it.
+    scene.try_publish(&scene.bus.connect(), &orders(), some(1)).await.unwrap();
+    assert_eq!(consumer.arrived().await.len(), 0);
+    assert!(consumer.next_within(Duration::from_millis(900)).await.is_none());
+    assert!(consumer.next_within(Duration::from_millis(200)).await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_that_is_taken_back_gives_its_token_back() {
+    let scene = Scene::with(Settings { connection_rate: Some(rate(10, 1)), ..unlimited() });
+    scene.try_publish(&scene.bus.connect(), &orders(), some(10)).await.unwrap();
+    let consumer = scene.consumer(from(StartAt::Earliest)).await;
+    crate::scene::settle().await;
+    let payments = named("payments");
+    scene.try_publish(&consumer.connection, &payments, some(1)).await.unwrap_err();
+    consumer.subscription.pause().await.unwrap().unwrap();
+    scene.try_publish(&consumer.connection, &payments, some(10)).await.unwrap();
+    assert!(ids(&consumer.arrived().await).is_empty());
+}

@@ -1,0 +1,191 @@
+//! The members of a group share its events.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use prombus_bus::{StartAt, SubscribeOptions};
+use prombus_proto::ErrorCode;
+
+use crate::scene::{
+    Consumer, Scene, at_most, attempts, billing, from, ids, named, orders, seqs, settle,
+};
+
+/// Takes and acknowledges until nothing comes for a second.
+async fn consume_all(consumer: &Consumer) -> Vec<u64> {
+    let mut seen = Vec::new();
+    while let Some(delivery) = consumer.next_within(Duration::from_secs(1)).await {
+        assert_eq!(delivery.attempt, 1);
+        seen.push(delivery.event.seq.0);
+        drop(consumer.subscription.ack(vec![delivery.event.id], None));
+    }
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_share_ten_thousand_with_none_lost_and_none_double() {
+    let scene = Scene::new();
+    let (ann, ben) = (scene.consumer(at_most(100)).await, scene.consumer(at_most(100)).await);
+    let topic = orders();
+    let (ann_had, ben_had, _) =
+        tokio::join!(consume_all(&ann), consume_all(&ben), scene.publish(&topic, 10_000));
+    assert_eq!(ann_had.len() + ben_had.len(), 10_000);
+    let all: BTreeSet<_> = ann_had.iter().chain(&ben_had).copied().collect();
+    assert_eq!(all, (1..=10_000).collect());
+    assert!(ann_had.is_sorted() && ben_had.is_sorted());
+    assert!(ann_had.len().min(ben_had.len()) > 2000, "{} {}", ann_had.len(), ben_had.len());
+    settle().await;
+    let cursor = scene.cursor().await;
+    assert_eq!((cursor.floor.0, cursor.above().count()), (10_000, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_more_free_credit_gets_more() {
+    let scene = Scene::new();
+    let (ann, ben) = (scene.consumer(at_most(30)).await, scene.consumer(at_most(10)).await);
+    scene.publish(&orders(), 30).await;
+    let (ann_has, ben_has) = (ann.arrived().await, ben.arrived().await);
+    assert_eq!((ann_has.len(), ben_has.len()), (25, 5), "five are free at both");
+    // All that Ben acknowledges makes him the freer one.
+    ben.ack(ids(&ben_has)).await;
+    scene.publish(&orders(), 5).await;
+    assert_eq!((ann.arrived().await.len(), ben.arrived().await.len()), (0, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn equals_take_turns() {
+    let scene = Scene::new();
+    let mut consumers = Vec::new();
+    for _ in 0..3 {
+        consumers.push(scene.consumer(at_most(100)).await);
+    }
+    for _ in 0..30 {
+        scene.publish(&orders(), 1).await;
+        settle().await;
+    }
+    for consumer in &consumers {
+        assert_eq!(consumer.arrived().await.len(), 10);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_are_out_than_asked_for() {
+    let scene = Scene::new();
+    scene.publish(&orders(), 50).await;
+    let consumer = scene.consumer(at_most(3)).await;
+    let mut out = consumer.arrived().await;
+    for _ in 0..10 {
+        assert_eq!(out.len(), 3);
+        let first = out.remove(0);
+        consumer.ack(vec![first.event.id]).await;
+        out.extend(consumer.arrived().await);
+    }
+    // A failed one frees its place, too, and comes back into it.
+    consumer.nack(&out[0], Some(Duration::ZERO)).await;
+    let again = consumer.arrived().await;
+    assert_eq!((seqs(&again), attempts(&again)), (vec![out[0].event.seq.0], vec![2]));
+    let description = scene.bus.describe_group(&orders(), &billing()).await.unwrap();
+    assert_eq!((description.in_flight, description.members), (3, 1));
+    assert_eq!(description.floor.0, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stalled_member_has_moves_to_the_other_at_the_deadline() {
+    let scene = Scene::new();
+    let stalled = scene.consumer(at_most(5)).await;
+    scene.publish(&orders(), 5).await;
+    assert_eq!(stalled.arrived().await.len(), 5);
+    // The stalled one is paused, so that it takes none of them again.
+    stalled.subscription.pause().await.unwrap().unwrap();
+    let other = scene.consumer(at_most(100)).await;
+    assert!(other.next_within(Duration::from_millis(29_990)).await.is_none());
+    let first = other.next_within(Duration::from_millis(20)).await.unwrap();
+    assert_eq!((first.event.seq.0, first.attempt), (1, 2));
+    let rest = other.arrived().await;
+    assert_eq!((seqs(&rest), attempts(&rest)), (vec![2, 3, 4, 5], vec![2; 4]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_left_a_stalled_outbox_moves_and_was_no_attempt() {
+    let scene = Scene::new();
+    let stalled = scene.consumer(at_most(5)).await;
+    scene.publish(&orders(), 5).await;
+    settle().await;
+    let other = scene.consumer(at_most(100)).await;
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let moved = other.arrived().await;
+    assert!(!moved.is_empty() && attempts(&moved).iter().all(|attempt| *attempt == 1));
+    // Nobody has what the other has, whatever the stalled one does now.
+    let left = stalled.arrived().await;
+    let mut all = seqs(&moved);
+    all.extend(seqs(&left));
+    all.sort_unstable();
+    assert_eq!(all, [1, 2, 3, 4, 5]);
+    drop(stalled);
+    let acked = other.ack(ids(&moved)).await;
+    assert!(acked.stale.is_empty(), "{acked:?}");
+    let again = other.arrived().await;
+    assert_eq!((seqs(&again), attempts(&again)), (seqs(&left), vec![2; left.len()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_gives_back_at_once() {
+    let scene = Scene::new();
+    let (ann, ben) = (scene.consumer(at_most(2)).await, scene.consumer(at_most(100)).await);
+    ben.subscription.pause().await.unwrap().unwrap();
+    scene.publish(&orders(), 2).await;
+    let delivered = ann.arrived().await;
+    assert_eq!(delivered.len(), 2);
+    ben.subscription.resume().await.unwrap().unwrap();
+    ann.subscription.end().await.unwrap().unwrap();
+    let moved = ben.next_within(Duration::from_millis(10)).await.unwrap();
+    assert_eq!((moved.event.seq.0, moved.attempt), (1, 2));
+    assert_eq!(seqs(&ben.arrived().await), [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waited_for_one_who_leaves_was_no_attempt() {
+    let scene = Scene::new();
+    let ann = scene.consumer(at_most(2)).await;
+    scene.publish(&orders(), 2).await;
+    settle().await;
+    let outbox = ann.connection.outbox.clone();
+    drop(ann);
+    let ben = scene.consumer(at_most(100)).await;
+    let moved = ben.arrived().await;
+    assert_eq!((seqs(&moved), attempts(&moved)), (vec![1, 2], vec![1, 1]));
+    assert!(outbox.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_and_topics_do_not_mix() {
+    let scene = Scene::new();
+    let orders_consumer = scene.consumer(from(StartAt::Earliest)).await;
+    let payments = scene.try_subscribe(&named("payments"), from(StartAt::Earliest)).await.unwrap();
+    scene.publish(&named("payments"), 2).await;
+    assert!(orders_consumer.arrived().await.is_empty());
+    let delivered = payments.arrived().await;
+    let acked = orders_consumer.ack(ids(&delivered)).await;
+    assert_eq!(acked.stale.len(), delivered.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_without_room_for_its_dead_letters_has_no_groups() {
+    let scene = Scene::new();
+    let long = named(&"a".repeat(198));
+    let refusal = scene.try_subscribe(&long, from(StartAt::Earliest)).await.err().unwrap();
+    assert_eq!(refusal.code, ErrorCode::BadTopic);
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_beyond_every_clock_do_no_harm() {
+    let scene = Scene::new();
+    let ack_timeout = Some(Duration::MAX);
+    let options = SubscribeOptions { ack_timeout, ..from(StartAt::Earliest) };
+    let consumer = scene.consumer(options).await;
+    scene.publish(&orders(), 2).await;
+    let delivered = consumer.arrived().await;
+    let extended = consumer.subscription.extend(delivered[0].event.id.clone(), Duration::MAX);
+    extended.await.unwrap().unwrap();
+    consumer.nack(&delivered[1], Some(Duration::MAX)).await;
+    assert!(consumer.ack(vec![delivered[0].event.id.clone()]).await.stale.is_empty());
+}

@@ -1,0 +1,125 @@
+//! An engine that remembers what it was asked to commit, and some of whose events are damaged.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use prombus_engine::{
+    Batch, Bounds, Capabilities, CommitError, Committed, Damaged, Durability, Engine, Health, Page,
+    ReadBudget, ReadError, Retention, StateEntry, StateKey,
+};
+use prombus_proto::{EventId, Seq, Timestamp, Topic};
+use tokio::sync::watch;
+
+pub(crate) struct WatchedEngine {
+    inner: Arc<dyn Engine>,
+    commits: Mutex<Vec<SeenCommit>>,
+    damaged: Mutex<Option<(Topic, Seq, Seq)>>,
+}
+
+/// What was seen of a commit.
+#[derive(Clone, Debug)]
+pub(crate) struct SeenCommit {
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) bytes: usize,
+    pub(crate) changes_state: bool,
+    pub(crate) durability: Durability,
+}
+
+impl WatchedEngine {
+    pub(crate) fn over(inner: Arc<dyn Engine>) -> Arc<Self> {
+        Arc::new(Self { inner, commits: Mutex::default(), damaged: Mutex::default() })
+    }
+
+    /// What was committed since this was asked last.
+    pub(crate) fn take_commits(&self) -> Vec<SeenCommit> {
+        std::mem::take(&mut self.commits.lock().unwrap())
+    }
+
+    /// From now on these events cannot be read back.
+    pub(crate) fn damage(&self, topic: &Topic, first: u64, last: u64) {
+        *self.damaged.lock().unwrap() = Some((topic.clone(), Seq(first), Seq(last)));
+    }
+}
+
+#[async_trait]
+impl Engine for WatchedEngine {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        self.commits.lock().unwrap().push(SeenCommit {
+            topics: batch.events.iter().map(|event| event.topic().clone()).collect(),
+            bytes: batch.events.iter().map(|event| event.max_json_bytes()).sum(),
+            changes_state: !batch.state.is_empty(),
+            durability: batch.durability,
+        });
+        self.inner.commit(batch).await
+    }
+
+    async fn read(&self, topic: &Topic, from: Seq, budget: ReadBudget) -> Result<Page, ReadError> {
+        let mut page = self.inner.read(topic, from, budget).await?;
+        let damaged = self.damaged.lock().unwrap().clone();
+        if let Some((damaged, first, last)) = damaged
+            && damaged == *topic
+            && page.events.iter().any(|event| event.seq >= first && event.seq <= last)
+        {
+            page.events.retain(|event| event.seq < first);
+            if page.events.is_empty() {
+                let detail = "a flipped bit".to_owned();
+                let topic = topic.clone();
+                return Err(Damaged::Events { topic, first, last, detail }.into());
+            }
+        }
+        Ok(page)
+    }
+
+    async fn bounds(&self, topic: &Topic) -> Result<Bounds, ReadError> {
+        self.inner.bounds(topic).await
+    }
+
+    async fn topics(&self) -> Result<Vec<Topic>, ReadError> {
+        self.inner.topics().await
+    }
+
+    async fn seek_time(&self, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
+        self.inner.seek_time(topic, ts).await
+    }
+
+    async fn seek_id(&self, topic: &Topic, id: &EventId) -> Result<Option<Seq>, ReadError> {
+        self.inner.seek_id(topic, id).await
+    }
+
+    async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
+        self.inner.trim(topic, below).await
+    }
+
+    async fn retain(&self, topic: &Topic, rule: &Retention) -> Result<Bounds, CommitError> {
+        self.inner.retain(topic, rule).await
+    }
+
+    async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
+        self.inner.get(key).await
+    }
+
+    async fn scan(
+        &self,
+        prefix: &[u8],
+        after: Option<&StateKey>,
+        limit: usize,
+    ) -> Result<Vec<StateEntry>, ReadError> {
+        self.inner.scan(prefix, after, limit).await
+    }
+
+    fn watch(&self, topic: &Topic) -> watch::Receiver<Seq> {
+        self.inner.watch(topic)
+    }
+
+    fn health(&self) -> Health {
+        self.inner.health()
+    }
+
+    async fn close(&self) -> Result<(), CommitError> {
+        self.inner.close().await
+    }
+}
