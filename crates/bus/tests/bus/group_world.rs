@@ -40,9 +40,9 @@ pub(crate) struct World {
     acked: BTreeSet<u64>,
     /// Acknowledged, and the answer was that storing failed: both may be.
     unsure: BTreeSet<u64>,
-    /// Failed by an answer to an earlier delivery while the next one may have waited: that one
-    /// counts, and was not seen.
-    nacked_late: BTreeSet<u64>,
+    /// Answered, without being done, for an earlier delivery while the next one may have waited:
+    /// that one counts, and was not seen.
+    answered_late: BTreeSet<u64>,
     /// First deliveries may be out of order: one was taken back from an outbox.
     is_disordered: bool,
 }
@@ -85,7 +85,7 @@ impl World {
             attempts: BTreeMap::new(),
             acked: BTreeSet::new(),
             unsure: BTreeSet::new(),
-            nacked_late: BTreeSet::new(),
+            answered_late: BTreeSet::new(),
             is_disordered: false,
         }
     }
@@ -159,6 +159,7 @@ impl World {
         let end = (start + count).min(member.held.len());
         let picked: Vec<_> = member.held.drain(start..end).collect();
         let ids = crate::scene::ids(&picked);
+        let waits = !member.consumer.connection.outbox.is_empty();
         match member.consumer.subscription.ack(ids, None).await.unwrap() {
             Ok(acked) => {
                 for (place, delivery) in picked.iter().enumerate() {
@@ -170,7 +171,11 @@ impl World {
             }
             Err(refusal) => {
                 assert_eq!(refusal.code, ErrorCode::StorageUnavailable);
-                self.unsure.extend(picked.iter().map(|delivery| delivery.event.seq.0));
+                let refused = picked.iter().map(|delivery| delivery.event.seq.0);
+                if waits {
+                    self.answered_late.extend(refused.clone());
+                }
+                self.unsure.extend(refused);
                 member.held.extend(picked);
             }
         }
@@ -182,7 +187,7 @@ impl World {
         if pick < member.held.len() {
             let FeedEvent { seq, id, .. } = member.held.remove(pick).event;
             if !member.consumer.connection.outbox.is_empty() {
-                self.nacked_late.insert(seq.0);
+                self.answered_late.insert(seq.0);
             }
             let rest = rest_ms.map(|ms| self.pace.of(Duration::from_millis(ms)));
             match member.consumer.subscription.nack(id, None, rest).await.unwrap() {
@@ -251,7 +256,7 @@ impl World {
                 assert!(!self.acked.contains(&seq), "{seq} came after it was acknowledged");
                 assert!(!dead.contains(&seq), "{seq} came after it was a dead letter");
                 let before = self.attempts.insert(seq, attempt).unwrap_or(0);
-                let unseen = u32::from(self.nacked_late.remove(&seq));
+                let unseen = u32::from(self.answered_late.remove(&seq));
                 assert!(
                     attempt == before + 1 || attempt == before + 1 + unseen,
                     "attempt {attempt} of {seq} behind {before}"
