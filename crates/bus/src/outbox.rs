@@ -62,7 +62,7 @@ impl Outbox {
         self.waiting().deliveries.is_empty()
     }
 
-    /// Takes deliveries, oldest first, up to about `bytes`, and at least one if there is one.
+    /// Takes deliveries, oldest first, until they have `bytes` together.
     pub fn take(&self, bytes: usize, out: &mut Vec<Delivery>) {
         let mut waiting = self.waiting();
         let mut taken = 0;

@@ -103,6 +103,8 @@ pub(crate) fn prepare(
         .map(|event| event.complete(topic.topic.clone(), || ids.next_id(), ts).encode())
         .collect();
     if let Some(large) = encoded.iter().find(|event| event.max_json_bytes() > MAX_EVENT_BYTES) {
+        connection.give_back(count);
+        topic.limit.give_back(count);
         let bytes = large.max_json_bytes();
         let message = format!("an event of {bytes} bytes; the limit is {MAX_EVENT_BYTES}");
         return Err(Refusal::new(ErrorCode::PayloadTooLarge, message));

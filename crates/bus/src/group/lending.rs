@@ -49,7 +49,7 @@ impl Actor {
                 member.limit.give_back(1);
                 work.leases.condemn(seq);
                 work.fetched.take(seq);
-                let error = "not acknowledged before the server stopped".to_owned();
+                let error = "not acknowledged in the attempts it had".to_owned();
                 work.pending.dying.push(Dying::new(Some(seq), error, attempts));
                 continue;
             }

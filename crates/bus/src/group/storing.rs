@@ -27,6 +27,8 @@ impl Actor {
         let Some(work) = self.work.as_mut().filter(|work| !work.pending.is_empty()) else { return };
         let mut pending = std::mem::take(&mut work.pending);
         // What does not fit waits for the next round.
+        // Letters for events that the cursor passes over already come first: they go with it.
+        pending.dying.sort_by_key(|dying| dying.seq.is_some());
         let most = pending.dying.len().min(DEAD_LETTERS_AT_ONCE);
         work.pending.dying = pending.dying.split_off(most);
         let durability =
