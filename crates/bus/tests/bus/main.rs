@@ -16,6 +16,7 @@ mod pausing;
 mod publishing;
 mod rate_limits;
 mod restarting;
+mod retention;
 mod scene;
 mod sharing;
 mod storage_faults;

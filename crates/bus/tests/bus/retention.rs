@@ -1,0 +1,25 @@
+//! Topics forget what they are told to, and nothing else.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use prombus_bus::{Settings, TopicSettings};
+use prombus_engine::Retention;
+
+use crate::scene::{Scene, named, orders, unlimited};
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_with_a_rule_forgets_and_others_do_not() {
+    let rule = Retention { max_bytes: Some(1000), ..Retention::default() };
+    let own = TopicSettings { durability: None, rate: None, retention: Some(rule) };
+    let topics = HashMap::from([(orders(), own)]);
+    let scene = Scene::with(Settings { topics, ..unlimited() });
+    for topic in [orders(), named("payments")] {
+        scene.publish(&topic, 100).await;
+    }
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let kept = scene.engine.bounds(&orders()).await.unwrap();
+    assert!(kept.count() < 100 && kept.bytes <= 1000, "{kept:?}");
+    assert_eq!(kept.last().0, 100, "positions go on");
+    assert_eq!(scene.engine.bounds(&named("payments")).await.unwrap().count(), 100);
+}
