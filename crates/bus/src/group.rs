@@ -11,5 +11,5 @@ mod storing;
 
 pub(crate) use actor::{Actor, Surroundings};
 pub(crate) use command::Command;
-pub use command::{Acked, Description, Nacked, StartAt};
+pub use command::{Acked, Description, Nacked};
 pub(crate) use members::Member;

@@ -24,7 +24,8 @@ impl Groups {
     ) -> Result<UnboundedSender<Command>, E> {
         let mut groups = self.groups();
         let name = (topic.clone(), group.clone());
-        if let Some(known) = groups.get(&name) {
+        // One that failed is closed, and made anew.
+        if let Some(known) = groups.get(&name).filter(|known| !known.is_closed()) {
             return Ok(known.clone());
         }
         let started = start()?;

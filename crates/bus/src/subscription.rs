@@ -7,9 +7,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::error::Refusal;
-use crate::group::{Acked, Command, Nacked, StartAt};
+use crate::group::{Acked, Command, Nacked};
 use crate::leases::{LONGEST_TIME, MemberId};
 use crate::publish::Prepared;
+use crate::start::StartAt;
 
 /// What a subscription asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

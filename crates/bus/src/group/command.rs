@@ -3,28 +3,16 @@
 use std::time::Duration;
 
 use prombus_engine::Position;
-use prombus_proto::{EventId, Seq, Timestamp};
+use prombus_proto::{EventId, Seq};
 use tokio::sync::oneshot;
 
 use super::members::Member;
 use crate::error::Refusal;
 use crate::leases::MemberId;
 use crate::publish::Prepared;
+use crate::start::StartAt;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
-
-/// Where a group that does not exist yet begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StartAt {
-    /// With what is published from now on.
-    Latest,
-    /// With the oldest event kept.
-    Earliest,
-    /// With the first event of this time or later.
-    Time(Timestamp),
-    /// Behind the event of this id.
-    AfterId(EventId),
-}
 
 /// What became of an acknowledgement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

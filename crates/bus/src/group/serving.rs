@@ -6,7 +6,7 @@ use std::time::Duration;
 use prombus_proto::{ErrorCode, EventId, Seq};
 
 use super::actor::{Actor, Work, now};
-use super::command::{Acked, Command, Description, Nacked, Reply, StartAt};
+use super::command::{Acked, Command, Description, Nacked, Reply};
 use super::members::Member;
 use super::reading::Fetched;
 use super::round::{Pending, Waiter};
@@ -17,6 +17,7 @@ use crate::error::Refusal;
 use crate::leases::{Leases, MemberId, back_off};
 use crate::outbox::Delivery;
 use crate::publish::Prepared;
+use crate::start::StartAt;
 
 impl Actor {
     pub(super) async fn serve(&mut self, command: Command) {
@@ -57,7 +58,7 @@ impl Actor {
 
     async fn join(&mut self, member: Member, start: StartAt) -> Result<(), Refusal> {
         if self.work.is_none() {
-            let cursor = self.cursor_or_new(start).await?;
+            let cursor = self.cursor_or_new(&start).await?;
             let last = self.around.engine.bounds(&self.topic.topic).await?.last();
             self.work = Some(Work {
                 leases: Leases::resume(&cursor),
@@ -70,7 +71,7 @@ impl Actor {
     }
 
     /// The stored cursor; of a new group, the one that was stored just now.
-    async fn cursor_or_new(&mut self, start: StartAt) -> Result<Cursor, Refusal> {
+    async fn cursor_or_new(&mut self, start: &StartAt) -> Result<Cursor, Refusal> {
         let engine = &self.around.engine;
         if let Some(stored) = engine.get(&self.key).await? {
             return Cursor::decode(&stored.value).map_err(|error| {
@@ -80,19 +81,7 @@ impl Actor {
                 Refusal::new(ErrorCode::Internal, message)
             });
         }
-        let topic = &self.topic.topic;
-        let first = match start {
-            StartAt::Latest => engine.bounds(topic).await?.next,
-            StartAt::Earliest => engine.bounds(topic).await?.first,
-            StartAt::Time(ts) => engine.seek_time(topic, ts).await?,
-            StartAt::AfterId(id) => match engine.seek_id(topic, &id).await? {
-                Some(seq) => seq.next(),
-                None => {
-                    let message = format!("{topic} holds no event {id}");
-                    return Err(Refusal::new(ErrorCode::UnknownId, message));
-                }
-            },
-        };
+        let first = start.first(engine.as_ref(), &self.topic.topic).await?;
         let cursor = Cursor::starting_behind(first.previous(), self.around.clock.now());
         let submission = Submission {
             events: vec![],
