@@ -11,6 +11,7 @@ pub struct AllowedOrigins {
     all: bool,
     null: bool,
     listed: Vec<Origin>,
+    distrusts_names: bool,
 }
 
 /// A listed origin that no browser would send.
@@ -42,6 +43,14 @@ impl AllowedOrigins {
         Ok(allowed)
     }
 
+    /// For servers that ask for no token: pages of their own host have to name it by an address or
+    /// as `localhost`. Any other name may be one that its owner makes point here (DNS rebinding).
+    #[must_use]
+    pub fn distrusting_names(mut self) -> Self {
+        self.distrusts_names = true;
+        self
+    }
+
     /// Decides by the request's headers. Whoever sends no `Origin` is no browser, and may connect.
     pub fn check(&self, origin: Option<&str>, host: Option<&str>) -> Result<(), OriginRefused> {
         let allowed = match origin {
@@ -49,7 +58,9 @@ impl AllowedOrigins {
             Some(_) if self.all => true,
             Some("null") => self.null,
             Some(text) => Origin::parse(text).is_some_and(|origin| {
-                self.listed.contains(&origin) || host.is_some_and(|host| origin.is_of_host(host))
+                let is_own = host.is_some_and(|host| origin.is_of_host(host))
+                    && (!self.distrusts_names || origin.names_an_address());
+                is_own || self.listed.contains(&origin)
             }),
         };
         if allowed { Ok(()) } else { Err(OriginRefused) }
@@ -75,6 +86,14 @@ impl Origin {
         let (host, port) = host_and_port(authority)?;
         let port = port.or(usual_port(&scheme));
         Some(Self { scheme, host, port })
+    }
+
+    /// Whether nobody else can make this host point to another machine.
+    fn names_an_address(&self) -> bool {
+        let host = self.host.trim_matches(['[', ']']);
+        host == "localhost"
+            || host.ends_with(".localhost")
+            || host.parse::<std::net::IpAddr>().is_ok()
     }
 
     /// Whether a page of this origin talks to the host it came from.
@@ -214,5 +233,23 @@ mod tests {
             let error = AllowedOrigins::new(&[bad]).unwrap_err();
             assert_eq!(error, InvalidOrigin(bad.to_owned()));
         }
+    }
+
+    #[test]
+    fn without_tokens_a_name_that_others_own_is_not_enough() {
+        let open = AllowedOrigins::new(&["http://app.example"]).unwrap().distrusting_names();
+        for (origin, host, allowed) in [
+            ("http://evil.example:8090", "evil.example:8090", false),
+            ("http://127.0.0.1:8090", "127.0.0.1:8090", true),
+            ("http://[::1]:8090", "[::1]:8090", true),
+            ("http://localhost:8090", "localhost:8090", true),
+            ("http://app.localhost", "app.localhost", true),
+            ("http://app.example", "app.example", true),
+            ("http://127.0.0.1:8090", "evil.example:8090", false),
+        ] {
+            assert_eq!(open.check(Some(origin), Some(host)).is_ok(), allowed, "{origin} {host}");
+        }
+        let with_tokens = AllowedOrigins::default();
+        assert!(with_tokens.check(Some("http://bus.example"), Some("bus.example")).is_ok());
     }
 }
