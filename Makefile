@@ -1,15 +1,23 @@
 # The front door. `make` alone lists what there is.
 
 ROUNDS ?= 1000
+SECONDS ?= 60
 ONLY ?=
 
-.PHONY: help test lint bench bench-engine bench-frames crash
+.PHONY: help test test-long fuzz lint bench bench-engine bench-frames crash
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 test: lint ## everything that has to pass, lints included
 	cargo test --locked --workspace
+
+test-long: test fuzz crash ## the same and more: fuzzing, and many more kills
+	PROMBUS_KILL_ROUNDS=100 cargo test --locked -p prombus-server -- killed
+
+fuzz: ## both fuzz targets, SECONDS each
+	scripts/fuzz.sh frame $(SECONDS)
+	scripts/fuzz.sh token_and_pattern $(SECONDS)
 
 lint: ## formatting, clippy and documentation, warnings are errors
 	cargo fmt --all --check
