@@ -48,6 +48,6 @@ PROMBUS_URL=$(sed -n 's/^WebSocket gateway: //p' "$data/said")
 export PROMBUS_URL PROMBUS_BINARY=$binary
 
 status=0
-(cd "$node" && node --test) || status=1
+(cd "$node" && node --test --test-reporter=spec) || status=1
 (cd "$here/python" && "$python/bin/python" -B -m unittest) || status=1
 exit "$status"

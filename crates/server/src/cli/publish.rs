@@ -80,18 +80,18 @@ struct Publisher {
 impl Publisher {
     async fn publish_all(&mut self) -> Result<(), Box<dyn Error>> {
         loop {
-            let bad = self.gather().await?;
+            let gathered = self.gather().await?;
             if !self.waiting.is_empty() {
                 self.publish_some().await?;
             }
             // A bad line ends it, but not before all lines above are published.
             if self.waiting.is_empty() {
-                match bad {
+                match gathered {
                     Gathered::Bad(bad) => return Err(bad.into()),
                     Gathered::All => return Ok(()),
                     Gathered::Some => {}
                 }
-            } else if let Gathered::Bad(bad) = bad {
+            } else if let Gathered::Bad(bad) = gathered {
                 self.input.put_back(bad);
             }
         }
@@ -143,7 +143,8 @@ impl Publisher {
                 Ok(self.answered(&results)?)
             }
             ServerFrame::Err { code: ErrorCode::RateLimited, retry_after_ms: Some(ms), .. } => {
-                Ok(self.progress.wait_out_the_limit(ms).await)
+                self.progress.wait_out_the_limit(ms).await;
+                Ok(())
             }
             // More at once than the limit ever allows.
             ServerFrame::Err { code: ErrorCode::RateLimited, .. } if count > 1 => {

@@ -1,6 +1,6 @@
 //! What is to be published: arguments, or lines of standard input.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, IsTerminal};
 
 use bytes::Bytes;
 use prombus_proto::{EventId, Headers, Key, NewEvent, Payload, Timestamp};
@@ -98,6 +98,9 @@ impl Input {
         };
         let (sender, receiver) = mpsc::channel(LINES_AHEAD);
         let kind = if payloads.is_empty() { Kind::Lines } else { Kind::Arguments };
+        if matches!(kind, Kind::Lines) && io::stdin().is_terminal() {
+            eprintln!("prombus: type JSON, one event a line; ctrl-d ends");
+        }
         let numbered = move |number: u64, text: Bytes| match read(text) {
             Ok(event) => Ok(Numbered { number, event }),
             Err(reason) => Err(format!("{} {number}: {reason}", kind.one())),
