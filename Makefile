@@ -4,13 +4,18 @@ ROUNDS ?= 1000
 SECONDS ?= 60
 ONLY ?=
 
-.PHONY: help test test-long fuzz lint bench bench-engine bench-frames crash
+.PHONY: help test test-long foreign fuzz lint bench bench-engine bench-frames crash
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 test: lint ## everything that has to pass, lints included
 	cargo test --locked --workspace
+	$(MAKE) foreign
+
+foreign: ## the built binary, driven by npm's ws and Python's websockets (needs node 20, npm, python 3.11)
+	cargo build --locked -p prombus-server
+	tests/foreign/run.sh $(or $(CARGO_TARGET_DIR),target)/debug/prombus
 
 test-long: test fuzz crash ## the same and more: fuzzing, and many more kills
 	PROMBUS_KILL_ROUNDS=100 cargo test --locked -p prombus-server -- killed

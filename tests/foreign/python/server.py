@@ -1,0 +1,44 @@
+"""A server of a test's own, from the built binary."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+
+from bus import PATIENCE
+
+
+class Server:
+    def __init__(self, *settings):
+        self.settings = [word for setting in ("log.level=warn", *settings) for word in ("--set", setting)]
+        self.folder = tempfile.mkdtemp(prefix="prombus-python-")
+
+    async def __aenter__(self):
+        await self.run()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.kill()
+        shutil.rmtree(self.folder)
+
+    async def run(self):
+        places = ["--data", self.folder, "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        self.process = await asyncio.create_subprocess_exec(
+            os.environ["PROMBUS_BINARY"], "serve", *places, *self.settings,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        await asyncio.wait_for(self._ready(), PATIENCE)
+
+    async def _ready(self):
+        while line := (await self.process.stdout.readline()).decode():
+            if line.startswith("WebSocket gateway: "):
+                self.url = line.split(": ", 1)[1].strip()
+            if line.startswith("ready"):
+                return
+        raise AssertionError("the server ended before it was ready")
+
+    async def kill(self):
+        """Ends it without a chance to do anything about it."""
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
