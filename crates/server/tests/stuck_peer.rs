@@ -54,11 +54,13 @@ fn subscribe(opts: &str) -> Message {
 }
 
 async fn connect(address: SocketAddr) -> WebSocketStream<TcpStream> {
-    let stream = TcpStream::connect(address).await.unwrap();
-    tokio_tungstenite::client_async(format!("ws://{address}/"), stream).await.unwrap().0
+    let stream = TcpStream::connect(address).await.expect("it listens");
+    let socket = tokio_tungstenite::client_async(format!("ws://{address}/"), stream).await;
+    socket.expect("it becomes a WebSocket").0
 }
 
 async fn text(socket: &mut WebSocketStream<TcpStream>) -> String {
     let message = timeout(PATIENCE, socket.next()).await.expect("something comes");
-    message.unwrap().unwrap().into_text().unwrap().to_string()
+    let message = message.expect("it is open").expect("it is a WebSocket");
+    message.into_text().expect("it is text").to_string()
 }

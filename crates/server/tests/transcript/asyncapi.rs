@@ -10,13 +10,13 @@ use yaml_rust2::{Yaml, YamlLoader};
 use crate::ASYNCAPI;
 
 fn document() -> Value {
-    let documents = YamlLoader::load_from_str(ASYNCAPI).unwrap();
+    let documents = YamlLoader::load_from_str(ASYNCAPI).expect("it is YAML");
     to_json(&documents[0])
 }
 
 fn to_json(yaml: &Yaml) -> Value {
     match yaml {
-        Yaml::Real(text) => Value::from(text.parse::<f64>().unwrap()),
+        Yaml::Real(text) => Value::from(text.parse::<f64>().expect("a number")),
         Yaml::Integer(number) => Value::from(*number),
         Yaml::String(text) => Value::from(text.as_str()),
         Yaml::Boolean(truth) => Value::from(*truth),
@@ -33,7 +33,7 @@ fn to_json(yaml: &Yaml) -> Value {
 
 /// Names and examples of all messages.
 fn examples(document: &Value) -> Vec<(&str, &Value)> {
-    let messages = document["components"]["messages"].as_object().unwrap().values();
+    let messages = document["components"]["messages"].as_object().expect("an object").values();
     messages
         .flat_map(|message| {
             let examples = message["examples"].as_array().expect("a message has examples");

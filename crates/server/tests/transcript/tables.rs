@@ -89,5 +89,5 @@ fn defaults_of_a_subscription() {
 }
 
 fn defaults() -> Config {
-    Config::load(&Sources::default()).unwrap()
+    Config::load(&Sources::default()).expect("the default file is right")
 }
