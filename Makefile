@@ -3,13 +3,14 @@
 ROUNDS ?= 1000
 SECONDS ?= 60
 ONLY ?=
+N ?= 5000
 
-.PHONY: help test test-long foreign fuzz lint bench bench-engine bench-frames crash
+.PHONY: help test test-long foreign fuzz lint docs-check bench bench-engine bench-frames bench-connections crash
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-test: lint ## everything that has to pass, lints included
+test: lint docs-check ## everything that has to pass, lints included
 	cargo test --locked --workspace
 	$(MAKE) foreign
 
@@ -29,13 +30,19 @@ lint: ## formatting, clippy and documentation, warnings are errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 
-bench: bench-engine bench-frames ## all benchmarks
+docs-check: ## docs/asyncapi.yaml, by the AsyncAPI project's parser (needs node and npm)
+	scripts/check-asyncapi.sh
+
+bench: bench-engine bench-frames bench-connections ## all benchmarks
 
 bench-engine: ## the storage engine beside its baselines (ONLY=append, fsync, read, reopen, memory, topics)
 	cargo bench --locked -p prombus-engine --bench engine -- $(ONLY)
 
 bench-frames: ## reading and writing the gateway's frames, beside serde_json
 	cargo bench --locked -p prombus-proto --bench frames
+
+bench-connections: ## memory of N idle connections, half of them with a subscription
+	cargo bench --locked -p prombus-server --bench connections -- $(N)
 
 crash: ## the crash test, long: killed ROUNDS times
 	PROMBUS_CRASH_ROUNDS=$(ROUNDS) cargo test --locked -p prombus-engine --test suite -- crash

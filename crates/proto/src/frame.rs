@@ -138,6 +138,19 @@ impl ClientFrame {
 }
 
 impl ClientOp {
+    /// The words for all of them on the wire.
+    pub const NAMES: &'static [&'static str] = &[
+        "AUTH",
+        "PUBLISH",
+        "SUBSCRIBE",
+        "UNSUBSCRIBE",
+        "ACK",
+        "NACK",
+        "MODACK",
+        "PAUSE",
+        "RESUME",
+    ];
+
     /// The word for it on the wire.
     #[must_use]
     pub const fn name(&self) -> &'static str {

@@ -96,6 +96,9 @@ members! {
 }
 
 impl ServerFrame {
+    /// The words for all of them on the wire.
+    pub const NAMES: &'static [&'static str] = &["OK", "ERR", "EVENT"];
+
     /// Reads a frame. An event stays a slice of it.
     pub fn parse(frame: &Bytes) -> Result<Self, FrameError> {
         let mut cursor = cursor_at_object(frame)?;

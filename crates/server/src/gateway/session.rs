@@ -188,6 +188,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             if self.closes_at.is_none() && self.stopping.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Turn::Stopping);
             }
+            // Whether the peer is stuck is only known now.
+            if let Some(until) = self.stuck_until().filter(|until| *until < self.timer.deadline()) {
+                self.timer.as_mut().reset(until);
+            }
             if self.timer.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Turn::Time);
             }

@@ -22,6 +22,8 @@ pub(super) struct Wire<S> {
 
 impl<S> Wire<S> {
     pub(super) fn new(stream: S, read_ahead: Bytes) -> Self {
+        // Even an empty one may hold on to the whole buffer that the request was read into.
+        let read_ahead = if read_ahead.is_empty() { Bytes::new() } else { read_ahead };
         Self { stream, read_ahead, outgoing: Outgoing::default() }
     }
 }
@@ -69,6 +71,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         let count = self.read_ahead.len().min(buffer.remaining());
         buffer.put_slice(&self.read_ahead[..count]);
         self.read_ahead.advance(count);
+        if self.read_ahead.is_empty() {
+            self.read_ahead = Bytes::new();
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -162,6 +162,7 @@ proptest! {
         let text = written(&frame);
         prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{}", text);
         prop_assert!(!text.contains('\n'));
+        prop_assert!(ClientOp::NAMES.contains(&frame.op.name()));
         prop_assert_eq!(parse(&text).unwrap(), frame);
     }
 
@@ -169,7 +170,8 @@ proptest! {
     fn a_server_frame_is_read_as_it_was_written(frame in server_frame()) {
         let mut out = Vec::new();
         frame.write(&mut out);
-        prop_assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok());
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        prop_assert!(ServerFrame::NAMES.contains(&json["op"].as_str().unwrap()));
         prop_assert_eq!(ServerFrame::parse(&out.into()).unwrap(), frame);
     }
 

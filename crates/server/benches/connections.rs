@@ -1,0 +1,205 @@
+//! What a connection costs while nothing happens: `make bench-connections`.
+//!
+//! Starts the binary, opens connections, half of them with one subscription in a group of its own,
+//! and prints what the server's resident memory grew by. All have to be alive in the end.
+
+#![allow(clippy::print_stdout)] // A bench talks to whoever runs it.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures_util::{SinkExt, StreamExt};
+use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+
+type Failure = Box<dyn Error + Send + Sync>;
+type Socket = WebSocketStream<TcpStream>;
+
+const USUAL_COUNT: usize = 5000;
+/// How many are opened, asked and closed at the same time.
+const AT_ONCE: usize = 64;
+/// Files that are no connections.
+const OTHER_FILES: u64 = 100;
+/// Only a server that hangs takes so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn main() -> Result<(), Failure> {
+    // `cargo bench` adds words of its own, such as --bench.
+    let count = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(USUAL_COUNT);
+    allow_files(count as u64 + OTHER_FILES)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(measure(count))
+}
+
+/// Raises the limit of open files, which the server inherits, as far as that is allowed.
+fn allow_files(wanted: u64) -> Result<(), Failure> {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return Ok(());
+    }
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit)?;
+    match limit.maximum {
+        Some(most) if most < wanted => Err(format!(
+            "{wanted} open files are needed and {most} allowed: raise the hard limit or open fewer"
+        )
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+async fn measure(count: usize) -> Result<(), Failure> {
+    let server = Server::start(count)?;
+    // One of each, so that what all share is there before.
+    let mut sockets = open(&server, 0..2, true).await?;
+    let (idle, subscribed) = (count / 2, count - count / 2);
+    let empty = server.resident_bytes().await?;
+    let began = Instant::now();
+    sockets.extend(open(&server, 0..idle, false).await?);
+    let with_idle = server.resident_bytes().await?;
+    sockets.extend(open(&server, idle..count, true).await?);
+    let with_all = server.resident_bytes().await?;
+    let took = began.elapsed();
+    let mut alive = 0;
+    let mut open_still = Vec::new();
+    for some in chunks(sockets) {
+        for socket in futures_util::future::join_all(some.into_iter().map(ping)).await {
+            open_still.push(socket?);
+            alive += 1;
+        }
+    }
+    println!("{count} connections in {:.1} s, all alive ({alive} pongs)", took.as_secs_f64());
+    let each = |bytes: u64, many: usize| bytes as f64 / many.max(1) as f64 / 1024.0;
+    println!("server before     {:8.1} MiB", empty as f64 / 1_048_576.0);
+    println!(
+        "idle              {:8.1} KiB a connection",
+        each(with_idle.saturating_sub(empty), idle)
+    );
+    let more = with_all.saturating_sub(with_idle);
+    println!("with subscription {:8.1} KiB a connection", each(more, subscribed));
+    println!("server with all   {:8.1} MiB", with_all as f64 / 1_048_576.0);
+    for some in chunks(open_still) {
+        for closed in futures_util::future::join_all(some.into_iter().map(close)).await {
+            closed?;
+        }
+    }
+    println!("after closing all {:8.1} MiB", server.resident_bytes().await? as f64 / 1_048_576.0);
+    server.stop()
+}
+
+fn chunks(mut sockets: Vec<Socket>) -> impl Iterator<Item = Vec<Socket>> {
+    std::iter::from_fn(move || {
+        let rest = sockets.len().saturating_sub(AT_ONCE);
+        (!sockets.is_empty()).then(|| sockets.split_off(rest))
+    })
+}
+
+async fn open(
+    server: &Server,
+    numbers: std::ops::Range<usize>,
+    subscribe: bool,
+) -> Result<Vec<Socket>, Failure> {
+    let mut sockets = Vec::with_capacity(numbers.len());
+    let mut opening = futures_util::stream::iter(numbers)
+        .map(|number| connect(&server.address, subscribe.then_some(number)))
+        .buffer_unordered(AT_ONCE);
+    while let Some(socket) = opening.next().await {
+        sockets.push(socket?);
+    }
+    Ok(sockets)
+}
+
+async fn connect(address: &str, subscriber: Option<usize>) -> Result<Socket, Failure> {
+    let stream = TcpStream::connect(address).await?;
+    let url = format!("ws://{address}/");
+    let (mut socket, _) = timeout(PATIENCE, tokio_tungstenite::client_async(url, stream)).await??;
+    if let Some(number) = subscriber {
+        let frame = format!(r#"{{"op":"SUBSCRIBE","topic":"bench","group":"g{number}"}}"#);
+        socket.send(Message::text(frame)).await?;
+        let answer = next(&mut socket).await?;
+        if answer.to_text()? != r#"{"op":"OK"}"# {
+            return Err(format!("SUBSCRIBE was answered {answer}").into());
+        }
+    }
+    Ok(socket)
+}
+
+async fn ping(mut socket: Socket) -> Result<Socket, Failure> {
+    socket.send(Message::Ping("alive?".into())).await?;
+    loop {
+        match next(&mut socket).await? {
+            Message::Pong(answer) if answer == "alive?".as_bytes() => return Ok(socket),
+            // The server asks, too.
+            Message::Ping(_) => {}
+            other => return Err(format!("a ping was answered {other:?}").into()),
+        }
+    }
+}
+
+async fn close(mut socket: Socket) -> Result<(), Failure> {
+    socket.close(None).await?;
+    while let Some(message) = timeout(PATIENCE, socket.next()).await? {
+        message?;
+    }
+    Ok(())
+}
+
+async fn next(socket: &mut Socket) -> Result<Message, Failure> {
+    Ok(timeout(PATIENCE, socket.next()).await?.ok_or("the connection ended")??)
+}
+
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(connections: usize) -> Result<Self, Failure> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
+            .args(["--engine", "memory", "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+            .args(["--set", &format!("gateway.max_connections={}", connections + 10)])
+            // The clients here only read when they are asked to.
+            .args(["--set", "gateway.ping_interval_ms=3600000"])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let out = BufReader::new(child.stdout.take().ok_or("it has no output")?);
+        let mut lines = out.lines();
+        let url = lines.find_map(|line| {
+            Some(line.ok()?.strip_prefix("WebSocket gateway: ws://")?.trim_matches('/').to_owned())
+        });
+        // Read on, or it could not say goodbye.
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Self { child, address: url.ok_or("the server did not say where it listens")? })
+    }
+
+    /// Once that has settled.
+    async fn resident_bytes(&self) -> Result<u64, Failure> {
+        sleep(Duration::from_secs(1)).await;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("no VmRSS")?;
+        Ok(kib.trim().parse::<u64>()? * 1024)
+    }
+
+    fn stop(mut self) -> Result<(), Failure> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        let status = self.child.wait()?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("the server ended with {status}").into())
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that was stopped is gone already.
+        let _ = self.child.kill();
+    }
+}

@@ -1,0 +1,10 @@
+//! `docs/protocol.md` and `docs/asyncapi.yaml`, held to what the server does.
+
+mod asyncapi;
+mod placeholder;
+mod replay;
+mod session;
+mod tables;
+
+const PROTOCOL: &str = include_str!("../../../../docs/protocol.md");
+const ASYNCAPI: &str = include_str!("../../../../docs/asyncapi.yaml");
