@@ -57,8 +57,8 @@ test("/ws is the gateway too, other paths and pages of other hosts are not", wit
   await (await connect(new URL("ws", url).href)).publish(fresh("path"), 1);
   const status = async (at, options) => {
     const socket = new WebSocket(at, options);
-    const [, response] = await within(once(socket, "unexpected-response"), "an answer");
-    response.resume();
+    const [request, response] = await within(once(socket, "unexpected-response"), "an answer");
+    request.destroy();
     return response.statusCode;
   };
   assert.equal(await status(new URL("other", url).href), 404);
