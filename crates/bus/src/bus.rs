@@ -1,5 +1,6 @@
 //! The bus: what gateways and HTTP talk to.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -19,7 +20,7 @@ use crate::outbox::Outbox;
 use crate::publish::{self, Prepared, Submitted};
 use crate::settings::Settings;
 use crate::subscription::{SubscribeOptions, Subscription};
-use crate::topics::Topics;
+use crate::topics::{TopicInUse, Topics};
 
 /// The bus over one engine.
 pub struct Bus {
@@ -81,9 +82,36 @@ impl Bus {
     ) -> Result<Prepared, Refusal> {
         self.check_open()?;
         let now = now();
-        let topic = self.topics.get(topic, now);
+        let wanted = [(self.topics.get(topic, now), events.len() as u64)];
+        publish::admit(&wanted, &connection.limit, now)?;
+        let events = events.into_iter().map(|event| (wanted[0].0.as_ref(), event));
         let Surroundings { ids, clock, .. } = &self.around;
-        publish::prepare(&topic, events, &connection.limit, ids, clock.as_ref(), now)
+        publish::build(events, ids, clock.as_ref())
+    }
+
+    /// As [`Bus::prepare`], for events of several topics.
+    pub fn prepare_mixed(
+        &self,
+        connection: &Connection,
+        events: Vec<(Topic, NewEvent)>,
+    ) -> Result<Prepared, Refusal> {
+        self.check_open()?;
+        let now = now();
+        let mut wanted: Vec<(Arc<TopicInUse>, u64)> = Vec::new();
+        let mut places = HashMap::new();
+        let mut placed = Vec::with_capacity(events.len());
+        for (topic, event) in events {
+            let place = *places.entry(topic).or_insert_with_key(|topic| {
+                wanted.push((self.topics.get(topic, now), 0));
+                wanted.len() - 1
+            });
+            wanted[place].1 += 1;
+            placed.push((place, event));
+        }
+        publish::admit(&wanted, &connection.limit, now)?;
+        let events = placed.into_iter().map(|(place, event)| (wanted[place].0.as_ref(), event));
+        let Surroundings { ids, clock, .. } = &self.around;
+        publish::build(events, ids, clock.as_ref())
     }
 
     /// Hands `prepared` to the committer, as soon as that has room.

@@ -97,12 +97,16 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Takes out what waits for `member`: it has not left.
-    pub(crate) fn take_back(&self, member: MemberId) -> Vec<Delivery> {
+    /// Takes out what waits for `member`, of what is `wanted`: it has not left.
+    pub(crate) fn take_back(
+        &self,
+        member: MemberId,
+        wanted: impl Fn(&Delivery) -> bool,
+    ) -> Vec<Delivery> {
         let mut waiting = self.waiting();
         let (back, stay) = std::mem::take(&mut waiting.deliveries)
             .into_iter()
-            .partition::<Vec<_>, _>(|delivery| delivery.member == member);
+            .partition::<Vec<_>, _>(|delivery| delivery.member == member && wanted(delivery));
         waiting.deliveries = stay.into();
         waiting.bytes -= back.iter().map(|delivery| delivery.event.json_bytes()).sum::<usize>();
         self.tell_blocked(&mut waiting);

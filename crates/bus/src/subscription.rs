@@ -55,7 +55,7 @@ impl Subscription {
     /// The events of these ids are done. With `publish`, those are stored in the same commit, and
     /// every id has to be lent to this subscription.
     pub fn ack(&self, ids: Vec<EventId>, publish: Option<Prepared>) -> Answer<Acked> {
-        let (member, publish) = (self.member, publish.map(|prepared| prepared.events));
+        let member = self.member;
         self.ask(|reply| Command::Ack { member, ids, publish, reply })
     }
 

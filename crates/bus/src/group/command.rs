@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use prombus_engine::Position;
-use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp};
+use prombus_proto::{EventId, Seq, Timestamp};
 use tokio::sync::oneshot;
 
 use super::members::Member;
 use crate::error::Refusal;
 use crate::leases::MemberId;
+use crate::publish::Prepared;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 
@@ -58,7 +59,7 @@ pub(crate) enum Command {
         member: MemberId,
         ids: Vec<EventId>,
         /// Events to publish in the same commit; then every id has to be lent.
-        publish: Option<Vec<EncodedEvent>>,
+        publish: Option<Prepared>,
         reply: Reply<Acked>,
     },
     Nack {

@@ -1,5 +1,6 @@
 //! How a group hands out events.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use super::actor::Actor;
@@ -13,11 +14,17 @@ impl Actor {
             self.retry_at = None;
         }
         let Some(work) = &mut self.work else { return };
-        for (seq, id) in work.leases.look_at_clock(now) {
+        let expired = work.leases.look_at_clock(now);
+        // What still waits for a peer that does not read was not tried, and others may have it.
+        for id in expired.iter().map(|(_, id)| *id).collect::<BTreeSet<_>>() {
+            self.take_back(id, |delivery| delivery.deadline <= now);
+        }
+        let Some(work) = &mut self.work else { return };
+        for (seq, id) in expired {
             let member = self.members.get_mut(id);
             let max_attempts = member.as_ref().map_or(u32::MAX, |member| member.max_attempts);
             let failed = work.leases.fail(seq, max_attempts, None);
-            if let Some(member) = member {
+            if let Some(member) = member.filter(|_| failed.is_some()) {
                 member.in_flight -= 1;
             }
             work.failed(failed, "not acknowledged before its deadline");

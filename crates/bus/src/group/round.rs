@@ -4,19 +4,20 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use prombus_engine::Position;
-use prombus_proto::{EncodedEvent, Seq};
+use prombus_engine::{Durability, Position};
+use prombus_proto::Seq;
 
 use super::command::{Acked, Nacked, Reply};
 use crate::committer::Answer;
 use crate::error::Refusal;
+use crate::publish::Prepared;
 
 /// What waits for the next commit.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// Events whose acknowledgement is to be stored.
     pub(super) ending: Vec<Seq>,
-    pub(super) publish: Vec<EncodedEvent>,
+    pub(super) publish: Prepared,
     pub(super) waiters: Vec<Waiter>,
     pub(super) dying: Vec<Dying>,
     /// Something else about the cursor is new.
@@ -56,6 +57,13 @@ impl Pending {
     pub(super) const fn has_to_be_safe(&self) -> bool {
         !self.ending.is_empty() || !self.waiters.is_empty() || !self.dying.is_empty()
     }
+
+    /// How safe it has to be: as safe as the group's topic asks for where somebody is told, and as
+    /// every topic asks for that it publishes to.
+    pub(super) fn durability(&self, own: Durability) -> Durability {
+        let cursor = if self.has_to_be_safe() { own } else { Durability::Buffered };
+        cursor.max(self.publish.durability)
+    }
 }
 
 impl Waiter {
@@ -79,5 +87,21 @@ impl Waiter {
             Waiter::Ack { reply, .. } => drop(reply.send(Err(refusal))),
             Waiter::Nack { reply } => drop(reply.send(Err(refusal))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_as_safe_as_its_own_topic_asks_for() {
+        let mut pending = Pending { changed: true, ..Pending::default() };
+        assert_eq!(pending.durability(Durability::Fsync), Durability::Buffered);
+        pending.ending.push(Seq(1));
+        assert_eq!(pending.durability(Durability::Fsync), Durability::Fsync);
+        assert_eq!(pending.durability(Durability::Buffered), Durability::Buffered);
+        pending.publish.append(Prepared { events: vec![], durability: Durability::Fsync });
+        assert_eq!(pending.durability(Durability::Buffered), Durability::Fsync);
     }
 }

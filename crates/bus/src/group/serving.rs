@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prombus_proto::{EncodedEvent, ErrorCode, EventId, Seq};
+use prombus_proto::{ErrorCode, EventId, Seq};
 
 use super::actor::{Actor, Work, now};
 use super::command::{Acked, Command, Description, Nacked, Reply, StartAt};
@@ -13,7 +13,10 @@ use super::storing::submit;
 use crate::committer::Submission;
 use crate::cursor::Cursor;
 use crate::error::Refusal;
+use crate::feed::FeedEvent;
 use crate::leases::{Leases, MemberId, back_off};
+use crate::outbox::Delivery;
+use crate::publish::Prepared;
 
 impl Actor {
     pub(super) async fn serve(&mut self, command: Command) {
@@ -38,7 +41,7 @@ impl Actor {
             }
             Command::SetPaused { member, paused, reply } => {
                 if paused {
-                    self.take_back(member);
+                    self.take_back(member, |_| true);
                 }
                 if let Some(member) = self.members.get_mut(member) {
                     member.is_paused = paused;
@@ -101,7 +104,7 @@ impl Actor {
     }
 
     pub(super) fn leave(&mut self, id: MemberId, why: &'static str) {
-        self.take_back(id);
+        self.take_back(id, |_| true);
         let Some(member) = self.members.remove(id) else { return };
         let Some(work) = &mut self.work else { return };
         for seq in work.leases.held_by(id) {
@@ -110,11 +113,13 @@ impl Actor {
         }
     }
 
-    /// Takes back what has not left yet, as if it had not been lent.
-    fn take_back(&mut self, id: MemberId) {
+    /// Takes back what has not left yet, of what is `wanted`, as if it had not been lent.
+    pub(super) fn take_back(&mut self, id: MemberId, wanted: impl Fn(&Delivery) -> bool) {
         let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else { return };
-        for delivery in member.outbox.take_back(id) {
-            if work.leases.unlend(delivery.event.seq) {
+        for delivery in member.outbox.take_back(id, wanted) {
+            // Its client may have nacked it unseen, and somebody else may have it since.
+            let FeedEvent { seq, id: event, .. } = &delivery.event;
+            if work.leases.lent_to(id, event).is_some() && work.leases.unlend(*seq) {
                 work.pending.changed = true;
                 member.in_flight -= 1;
                 member.limit.give_back(1);
@@ -126,7 +131,7 @@ impl Actor {
         &mut self,
         id: MemberId,
         ids: &[EventId],
-        publish: Option<Vec<EncodedEvent>>,
+        publish: Option<Prepared>,
         reply: Reply<Acked>,
     ) {
         let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else {
@@ -157,9 +162,9 @@ impl Actor {
             let _ = reply.send(Ok(Acked { stale, published: vec![] }));
             return;
         }
-        let mut publish = publish.unwrap_or_default();
+        let publish = publish.unwrap_or_default();
         let published = publish.len();
-        work.pending.publish.append(&mut publish);
+        work.pending.publish.append(publish);
         work.pending.waiters.push(Waiter::Ack { reply, stale, published });
     }
 

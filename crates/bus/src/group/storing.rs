@@ -1,6 +1,6 @@
 //! How a group keeps what it has done: one commit at a time, with all that gathered meanwhile.
 
-use prombus_engine::{Durability, Expect, ReadError, StateOp, Unavailable};
+use prombus_engine::{Expect, ReadError, StateOp, Unavailable};
 use prombus_proto::{EncodedEvent, Group, Seq, Topic};
 
 use super::actor::{Actor, RETRY_TIME, Surroundings, now};
@@ -25,8 +25,7 @@ impl Actor {
         // What does not fit waits for the next round.
         let most = pending.dying.len().min(DEAD_LETTERS_AT_ONCE);
         work.pending.dying = pending.dying.split_off(most);
-        let durability =
-            if pending.has_to_be_safe() { self.topic.durability } else { Durability::Buffered };
+        let durability = pending.durability(self.topic.durability);
         let letters = match dead_letters(
             &self.around,
             &self.topic,
@@ -51,7 +50,7 @@ impl Actor {
         }
         let cursor = work.leases.cursor();
         let mut events = letters;
-        events.append(&mut pending.publish);
+        events.append(&mut pending.publish.events);
         let submission = Submission { events, state: vec![self.put(&cursor)], durability };
         let committer = self.around.committer.clone();
         self.round = Some(Round {
