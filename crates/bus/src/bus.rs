@@ -1,5 +1,6 @@
 //! The bus: what gateways and HTTP talk to.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -20,7 +21,7 @@ use crate::publish::{self, Prepared, Submitted};
 use crate::retention;
 use crate::settings::Settings;
 use crate::subscription::{SubscribeOptions, Subscription};
-use crate::topics::Topics;
+use crate::topics::{TopicInUse, Topics};
 
 /// The bus over one engine.
 pub struct Bus {
@@ -88,9 +89,46 @@ impl Bus {
     ) -> Result<Prepared, Refusal> {
         self.check_open()?;
         let now = now();
-        let topic = self.topics.get(topic, now);
+        let wanted = [(self.topics.get(topic, now), events.len() as u64)];
+        let placed = events.into_iter().map(|event| (0, event));
+        self.admit_and_build(connection, &wanted, placed, now)
+    }
+
+    /// As [`Bus::prepare`], for events of several topics.
+    pub fn prepare_mixed(
+        &self,
+        connection: &Connection,
+        events: Vec<(Topic, NewEvent)>,
+    ) -> Result<Prepared, Refusal> {
+        self.check_open()?;
+        let now = now();
+        let mut wanted: Vec<(Arc<TopicInUse>, u64)> = Vec::new();
+        let mut places = HashMap::new();
+        let mut placed = Vec::with_capacity(events.len());
+        for (topic, event) in events {
+            let place = *places.entry(topic).or_insert_with_key(|topic| {
+                wanted.push((self.topics.get(topic, now), 0));
+                wanted.len() - 1
+            });
+            wanted[place].1 += 1;
+            placed.push((place, event));
+        }
+        self.admit_and_build(connection, &wanted, placed.into_iter(), now)
+    }
+
+    /// Each event comes with the place of its topic in `wanted`.
+    fn admit_and_build(
+        &self,
+        connection: &Connection,
+        wanted: &[(Arc<TopicInUse>, u64)],
+        placed: impl Iterator<Item = (usize, NewEvent)>,
+        now: Instant,
+    ) -> Result<Prepared, Refusal> {
+        publish::admit(wanted, &connection.limit, now)?;
+        let events = placed.map(|(place, event)| (wanted[place].0.as_ref(), event));
         let Surroundings { ids, clock, .. } = &self.around;
-        publish::prepare(&topic, events, &connection.limit, ids, clock.as_ref(), now)
+        publish::build(events, ids, clock.as_ref())
+            .inspect_err(|_| publish::give_back(wanted, &connection.limit))
     }
 
     /// Hands `prepared` to the committer, as soon as that has room.

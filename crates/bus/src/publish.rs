@@ -1,5 +1,6 @@
 //! From what a publisher hands in to an event that can be committed: limit, check, build.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use prombus_engine::{Durability, Position};
@@ -82,32 +83,51 @@ impl Submitted {
     }
 }
 
-/// Makes `events` ready for `topic`, if both limits let them pass; all or none.
-pub(crate) fn prepare(
-    topic: &TopicInUse,
-    events: Vec<NewEvent>,
+/// Takes the tokens for so many events of each topic. All or none: whoever is refused and waits as
+/// long as it is told finds what it had.
+pub(crate) fn admit(
+    wanted: &[(Arc<TopicInUse>, u64)],
     connection: &Limit,
+    now: Instant,
+) -> Result<(), Refusal> {
+    let all = wanted.iter().map(|(_, count)| count).sum();
+    connection.try_consume(all, now).map_err(|deficit| Scope::Connection.refusal(deficit))?;
+    for (place, (topic, count)) in wanted.iter().enumerate() {
+        if let Err(deficit) = topic.limit.try_consume(*count, now) {
+            give_back(&wanted[..place], connection);
+            connection.give_back(wanted[place..].iter().map(|(_, count)| count).sum());
+            return Err(Scope::Topic.refusal(deficit));
+        }
+    }
+    Ok(())
+}
+
+/// Gives back what was taken for events that are refused after all.
+pub(crate) fn give_back(taken: &[(Arc<TopicInUse>, u64)], connection: &Limit) {
+    for (topic, count) in taken {
+        topic.limit.give_back(*count);
+        connection.give_back(*count);
+    }
+}
+
+/// Builds events that were admitted, and checks what comes of them.
+pub(crate) fn build<'a>(
+    events: impl Iterator<Item = (&'a TopicInUse, NewEvent)>,
     ids: &IdSource,
     clock: &dyn Clock,
-    now: Instant,
 ) -> Result<Prepared, Refusal> {
-    let count = events.len() as u64;
-    connection.try_consume(count, now).map_err(|deficit| Scope::Connection.refusal(deficit))?;
-    if let Err(deficit) = topic.limit.try_consume(count, now) {
-        connection.give_back(count);
-        return Err(Scope::Topic.refusal(deficit));
-    }
     let ts = clock.now();
+    let mut durability = Durability::Buffered;
     let encoded: Vec<_> = events
-        .into_iter()
-        .map(|event| event.complete(topic.topic.clone(), || ids.next_id(), ts).encode())
+        .map(|(topic, event)| {
+            durability = durability.max(topic.durability);
+            event.complete(topic.topic.clone(), || ids.next_id(), ts).encode()
+        })
         .collect();
     if let Some(large) = encoded.iter().find(|event| event.max_json_bytes() > MAX_EVENT_BYTES) {
-        connection.give_back(count);
-        topic.limit.give_back(count);
         let bytes = large.max_json_bytes();
         let message = format!("an event of {bytes} bytes; the limit is {MAX_EVENT_BYTES}");
         return Err(Refusal::new(ErrorCode::PayloadTooLarge, message));
     }
-    Ok(Prepared { events: encoded, durability: topic.durability })
+    Ok(Prepared { events: encoded, durability })
 }

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use prombus_engine::Position;
+use prombus_engine::{Durability, Position};
 use prombus_proto::{EventId, Seq};
 
 use super::command::{Acked, Nacked, Reply};
@@ -75,6 +75,13 @@ impl Pending {
     pub(super) const fn has_to_be_safe(&self) -> bool {
         !self.ending.is_empty() || !self.waiters.is_empty() || !self.dying.is_empty()
     }
+
+    /// How safe it has to be: as safe as the group's topic asks for where somebody is told, and as
+    /// every topic asks for that it publishes to.
+    pub(super) fn durability(&self, own: Durability) -> Durability {
+        let cursor = if self.has_to_be_safe() { own } else { Durability::Buffered };
+        cursor.max(self.publish.durability)
+    }
 }
 
 impl Waiter {
@@ -98,5 +105,21 @@ impl Waiter {
             Waiter::Ack { reply, .. } => drop(reply.send(Err(refusal))),
             Waiter::Nack { reply } => drop(reply.send(Err(refusal))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_as_safe_as_its_own_topic_asks_for() {
+        let mut pending = Pending { changed: true, ..Pending::default() };
+        assert_eq!(pending.durability(Durability::Fsync), Durability::Buffered);
+        pending.ending.push(Seq(1));
+        assert_eq!(pending.durability(Durability::Fsync), Durability::Fsync);
+        assert_eq!(pending.durability(Durability::Buffered), Durability::Buffered);
+        pending.publish.append(Prepared { events: vec![], durability: Durability::Fsync });
+        assert_eq!(pending.durability(Durability::Buffered), Durability::Fsync);
     }
 }

@@ -1,6 +1,6 @@
 //! How a group keeps what it has done: one commit at a time, with all that gathered meanwhile.
 
-use prombus_engine::{Durability, Expect, ReadError, StateOp, Unavailable};
+use prombus_engine::{Expect, ReadError, StateOp, Unavailable};
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_EVENT_BYTES};
 use prombus_proto::{EncodedEvent, Group, Seq, Topic};
 
@@ -31,8 +31,7 @@ impl Actor {
         pending.dying.sort_by_key(|dying| dying.seq.is_some());
         let most = pending.dying.len().min(DEAD_LETTERS_AT_ONCE);
         work.pending.dying = pending.dying.split_off(most);
-        let durability =
-            if pending.has_to_be_safe() { self.topic.durability } else { Durability::Buffered };
+        let durability = pending.durability(self.topic.durability);
         let letters = match dead_letters(
             &self.around,
             &self.topic,
@@ -60,8 +59,6 @@ impl Actor {
         }
         let cursor = work.leases.cursor();
         let mut events = letters;
-        // What is published with an acknowledgement is as safe as its own topic asks for.
-        let durability = durability.max(pending.publish.durability);
         events.append(&mut pending.publish.events);
         let submission = Submission { events, state: vec![self.put(&cursor)], durability };
         let committer = self.around.committer.clone();

@@ -16,9 +16,13 @@ use super::outgoing::Outgoing;
 /// The answers that are still due, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    due: VecDeque<Due>,
+    due: VecDeque<(Due, usize)>,
     /// How many frames they answer.
     frames: usize,
+    /// How many bytes those frames have.
+    frame_bytes: usize,
+    /// How many of these belong to what is due next.
+    owed_bytes: usize,
     /// How many frames were ever answered.
     answered: u64,
 }
@@ -73,9 +77,15 @@ pub(super) struct AckedFrame {
 }
 
 impl Answers {
+    /// A frame of so many bytes will be answered.
+    pub(super) fn owe(&mut self, bytes: usize) {
+        self.frame_bytes += bytes;
+        self.owed_bytes += bytes;
+    }
+
     pub(super) fn push(&mut self, due: Due) {
         self.frames += due.frames();
-        self.due.push_back(due);
+        self.due.push_back((due, std::mem::take(&mut self.owed_bytes)));
     }
 
     pub(super) fn ok(&mut self, corr: Option<&Corr>) {
@@ -95,6 +105,11 @@ impl Answers {
         self.frames
     }
 
+    /// How many bytes the frames have that wait for their answer.
+    pub(super) const fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.due.is_empty()
     }
@@ -110,9 +125,10 @@ impl Answers {
 
     /// Writes the oldest answers if they are ready.
     pub(super) fn poll_write(&mut self, context: &mut Context<'_>, out: &mut Outgoing) -> Poll<()> {
-        let Some(oldest) = self.due.front_mut() else { return Poll::Pending };
+        let Some((oldest, bytes)) = self.due.front_mut() else { return Poll::Pending };
         ready!(oldest.poll_write(context, out));
         let frames = oldest.frames();
+        self.frame_bytes -= *bytes;
         self.due.pop_front();
         self.frames -= frames;
         self.answered += frames as u64;

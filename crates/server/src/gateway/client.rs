@@ -67,6 +67,7 @@ impl Client {
     /// Does what a text frame says. What can wait for more of its kind is asked by
     /// [`Client::ask_together`].
     pub(super) async fn serve(&mut self, text: &Bytes) {
+        self.answers.owe(text.len());
         let limits = FrameLimits { max_payload_bytes: self.gateway.settings.max_frame_bytes };
         match ClientFrame::parse(text, &limits) {
             Ok(ClientFrame { corr, op }) => {

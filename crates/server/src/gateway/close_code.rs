@@ -7,6 +7,8 @@ pub enum CloseCode {
     GoingAway,
     /// The client broke the WebSocket protocol. Connecting again helps only a repaired client.
     ProtocolError,
+    /// A text was not UTF-8. Connecting again helps only a repaired client.
+    NotUtf8,
     /// A frame was larger than the limit. Connect again, and send smaller ones.
     FrameTooLarge,
     /// The client did not read what was sent to it. Connect again, and read faster or ask for less.
@@ -22,6 +24,7 @@ impl CloseCode {
     pub const ALL: &'static [CloseCode] = &[
         CloseCode::GoingAway,
         CloseCode::ProtocolError,
+        CloseCode::NotUtf8,
         CloseCode::FrameTooLarge,
         CloseCode::SlowConsumer,
         CloseCode::NotAuthenticated,
@@ -34,6 +37,7 @@ impl CloseCode {
         match self {
             CloseCode::GoingAway => 1001,
             CloseCode::ProtocolError => 1002,
+            CloseCode::NotUtf8 => 1007,
             CloseCode::FrameTooLarge => 1009,
             CloseCode::SlowConsumer => 4008,
             CloseCode::NoPong => 4009,
@@ -47,6 +51,7 @@ impl CloseCode {
         match self {
             CloseCode::GoingAway => "the server is about to stop",
             CloseCode::ProtocolError => "not the WebSocket protocol",
+            CloseCode::NotUtf8 => "a text that is not UTF-8",
             CloseCode::FrameTooLarge => "a frame above the limit",
             CloseCode::SlowConsumer => "what was sent was not read in time",
             CloseCode::NoPong => "no pong came in time",

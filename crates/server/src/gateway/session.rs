@@ -19,6 +19,7 @@ use prombus_proto::ErrorCode;
 use prombus_proto::frame::answer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::watch;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
@@ -63,6 +64,11 @@ const WRITE_BYTES: usize = 64 << 10;
 const READ_BYTES: usize = 16 << 10;
 /// Reading stops while so many frames wait for their answers.
 const MOST_FRAMES: usize = 10_000;
+/// Reading stops, too, while frames wait for their answers that have as many bytes as so many of
+/// the largest: what a frame asks for, and its `corr`, hold on to it.
+const LARGEST_FRAMES: usize = 4;
+/// So many bytes may wait even where frames have to be small.
+const SMALL_FRAMES_BYTES: usize = 1 << 20;
 /// How many frames are served before others get their turn.
 const MOST_AT_ONCE: usize = 512;
 /// How long a client may finish what it has when the server stops.
@@ -74,6 +80,7 @@ enum Turn {
     Read(Option<Result<Message, Error>>),
     Time,
     Stopping,
+    NoPong,
     Lost(io::Error),
 }
 
@@ -138,9 +145,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             }
             match self.turn().await {
                 Turn::Read(Some(Ok(message))) => {
+                    let begun = Instant::now();
                     if let Err(end) = self.burst(message).await {
                         return end;
                     }
+                    // What the storage took is no fault of the peer's.
+                    self.pong_by = self.pong_by.map(|by| by + begun.elapsed());
                 }
                 Turn::Read(Some(Err(error))) => return self.read_failed(&error),
                 Turn::Read(None) => return End::Gone,
@@ -158,6 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                     self.closes_at = Some(now + time);
                     self.client.deliver_nothing();
                 }
+                Turn::NoPong => return End::Closed(CloseCode::NoPong),
                 Turn::Time => {}
             }
         }
@@ -165,13 +176,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
 
     /// Writes until something has come, a time is over, or the server stops.
     async fn turn(&mut self) -> Turn {
-        let wake_at = self.wake_at();
-        if self.timer.deadline() != wake_at {
-            self.timer.as_mut().reset(wake_at);
-        }
         let outbox = Arc::clone(&self.client.connection.outbox);
         let mut filled = std::pin::pin!(outbox.filled());
         poll_fn(|context| {
+            if !self.may_read() {
+                // Who is not read cannot be heard: its time begins anew.
+                self.hear_again_within(self.client.gateway.settings.pong_timeout);
+            }
             loop {
                 self.fill(context);
                 match self.drain(context) {
@@ -180,17 +191,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                     Poll::Ready(Err(error)) => return Poll::Ready(Turn::Lost(error)),
                 }
             }
-            if self.may_read()
-                && let Poll::Ready(read) = self.socket.poll_next_unpin(context)
-            {
-                return Poll::Ready(Turn::Read(read));
-            }
+            // Before reading: there may be always something to read.
             if self.closes_at.is_none() && self.stopping.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Turn::Stopping);
             }
-            // Whether the peer is stuck is only known now.
-            if let Some(until) = self.stuck_until().filter(|until| *until < self.timer.deadline()) {
-                self.timer.as_mut().reset(until);
+            if self.may_read() {
+                if let Poll::Ready(read) = self.socket.poll_next_unpin(context) {
+                    return Poll::Ready(Turn::Read(read));
+                }
+                // After reading: a pong that came in time is not late because we were.
+                if self.has_no_pong() && has_budget_remaining() {
+                    return Poll::Ready(Turn::NoPong);
+                }
+            }
+            // Not before: what was just written, or not, says how long to wait.
+            let wake_at = self.wake_at();
+            if self.timer.deadline() != wake_at {
+                self.timer.as_mut().reset(wake_at);
             }
             if self.timer.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Turn::Time);
@@ -248,7 +265,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
 
     fn may_read(&self) -> bool {
         let limit = self.client.gateway.settings.max_outbox_bytes;
-        self.client.answers.frames() < MOST_FRAMES
+        let answers = &self.client.answers;
+        let largest = self.client.gateway.settings.max_frame_bytes;
+        let most_bytes = (LARGEST_FRAMES * largest).max(SMALL_FRAMES_BYTES);
+        answers.frames() < MOST_FRAMES
+            && answers.frame_bytes() < most_bytes
             && self.socket.get_ref().outgoing.waiting() < limit
     }
 
@@ -297,7 +318,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                 self.client.answers.refuse(None, &refusal);
                 End::Closed(CloseCode::FrameTooLarge)
             }
-            Error::Protocol(_) | Error::Utf8(_) => End::Closed(CloseCode::ProtocolError),
+            Error::Protocol(_) => End::Closed(CloseCode::ProtocolError),
+            Error::Utf8(_) => End::Closed(CloseCode::NotUtf8),
             _ => End::Gone,
         }
     }
@@ -307,14 +329,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         if self.stuck_until().is_some_and(|until| now >= until) {
             return Some(CloseCode::SlowConsumer);
         }
-        // Who is not read cannot be heard.
-        if self.may_read() && self.pong_by.is_some_and(|by| now >= by) {
-            return Some(CloseCode::NoPong);
-        }
         if self.auth_by().is_some_and(|by| now >= by) {
             return Some(CloseCode::NotAuthenticated);
         }
         self.closes_at.filter(|at| now >= *at).map(|_| CloseCode::GoingAway)
+    }
+
+    fn hear_again_within(&mut self, time: Duration) {
+        self.pong_by = self.pong_by.map(|_| Instant::now() + time);
+    }
+
+    fn has_no_pong(&self) -> bool {
+        self.pong_by.is_some_and(|by| Instant::now() >= by)
     }
 
     fn stuck_until(&self) -> Option<Instant> {

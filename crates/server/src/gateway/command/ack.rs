@@ -1,6 +1,6 @@
 //! ACK: events are done; others may be published in the same commit.
 
-use prombus_bus::{Prepared, Refusal};
+use prombus_bus::Refusal;
 use prombus_proto::frame::{Ack, AckIds, Corr};
 use prombus_proto::{EventId, Group, NewEvent, Topic};
 
@@ -44,10 +44,7 @@ impl Client {
         for (target, _) in &events {
             self.check(Action::Publish(target))?;
         }
-        let mut prepared = Prepared::none();
-        for (target, event) in events {
-            prepared.append(self.gateway.bus.prepare(&self.connection, &target, vec![event])?);
-        }
+        let prepared = self.gateway.bus.prepare_mixed(&self.connection, events)?;
         let published = prepared.ids().cloned().collect();
         let subscription = &self.subscribed(topic, group)?.subscription;
         let answer = subscription.ack(ids, Some(prepared));
