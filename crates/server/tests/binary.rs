@@ -103,7 +103,7 @@ fn it_prints_the_settings_in_effect_from_all_their_sources() {
         "capacity = 500 # --set limits.connection.capacity",
         "ws = \"0.0.0.0:0\" # --ws",
         "insecure = true # --insecure",
-        "http = \"127.0.0.1:8083\"",
+        "engine = \"disk\"",
     ] {
         assert!(printed.lines().any(|printed| printed == line), "{line} is not in\n{printed}");
     }
