@@ -40,6 +40,8 @@ pub struct Outbox {
 struct Waiting {
     deliveries: VecDeque<Delivery>,
     bytes: usize,
+    /// Room that groups have set aside for what they are about to put in.
+    reserved: usize,
     /// Groups that found no room, to be told when there is some.
     blocked: Vec<Arc<Notify>>,
 }
@@ -76,25 +78,32 @@ impl Outbox {
         self.tell_blocked(&mut waiting);
     }
 
-    /// The room left, in bytes. Where there is none, `blocked` is told when there is.
-    pub(crate) fn room(&self, blocked: &Arc<Notify>) -> usize {
+    /// Sets the room that is left aside, and answers how many bytes that is: the groups that fill
+    /// one outbox must not all count on the same room. [`Outbox::put`] gives it back. Where there
+    /// is none, `blocked` is told when there is.
+    pub(crate) fn reserve(&self, blocked: &Arc<Notify>) -> usize {
         let mut waiting = self.waiting();
-        let room = self.limit.saturating_sub(waiting.bytes);
+        let room = self.limit.saturating_sub(waiting.bytes + waiting.reserved);
+        waiting.reserved += room;
         if room == 0 && !waiting.blocked.iter().any(|known| Arc::ptr_eq(known, blocked)) {
             waiting.blocked.push(Arc::clone(blocked));
         }
         room
     }
 
-    pub(crate) fn put(&self, deliveries: impl Iterator<Item = Delivery>) {
-        {
-            let mut waiting = self.waiting();
-            for delivery in deliveries {
-                waiting.bytes += delivery.event.json_bytes();
-                waiting.deliveries.push_back(delivery);
-            }
+    /// Puts in what fits in the room that was `reserved`, which is no longer.
+    pub(crate) fn put(&self, reserved: usize, deliveries: impl Iterator<Item = Delivery>) {
+        let mut waiting = self.waiting();
+        let before = waiting.deliveries.len();
+        waiting.reserved -= reserved;
+        for delivery in deliveries {
+            waiting.bytes += delivery.event.json_bytes();
+            waiting.deliveries.push_back(delivery);
         }
-        self.filled.notify_one();
+        self.tell_blocked(&mut waiting);
+        if waiting.deliveries.len() > before {
+            self.filled.notify_one();
+        }
     }
 
     /// Takes out what waits for `member`, of what is `wanted`: it has not left.
@@ -114,12 +123,29 @@ impl Outbox {
     }
 
     fn tell_blocked(&self, waiting: &mut Waiting) {
-        if waiting.bytes < self.limit.div_ceil(2) {
+        if waiting.bytes + waiting.reserved < self.limit.div_ceil(2) {
             waiting.blocked.drain(..).for_each(|group| group.notify_one());
         }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn groups_do_not_count_on_the_same_room() {
+        let outbox = Outbox::new(1000);
+        let (first, second) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        assert_eq!(outbox.reserve(&first), 1000);
+        assert_eq!(outbox.reserve(&second), 0);
+        outbox.put(1000, std::iter::empty());
+        // Told at once, for there is room again.
+        second.notified().await;
+        assert_eq!(outbox.reserve(&second), 1000);
     }
 }

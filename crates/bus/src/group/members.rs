@@ -28,6 +28,9 @@ pub(crate) struct Member {
 /// What a member can take while events are lent.
 #[derive(Debug, Default)]
 struct Lending {
+    /// What its outbox has set aside for it.
+    reserved: usize,
+    /// What is left of that.
     room: usize,
     deliveries: Vec<Delivery>,
 }
@@ -104,7 +107,8 @@ impl Members {
         self.next_token = None;
         for member in &mut self.members {
             let wants = member.credit() > 0;
-            member.lending.room = if wants { member.outbox.room(room) } else { 0 };
+            member.lending.reserved = if wants { member.outbox.reserve(room) } else { 0 };
+            member.lending.room = member.lending.reserved;
         }
     }
 
@@ -144,8 +148,9 @@ impl Members {
     /// Sends what was lent on its way.
     pub(super) fn finish_lending(&mut self) {
         for member in &mut self.members {
-            if !member.lending.deliveries.is_empty() {
-                member.outbox.put(member.lending.deliveries.drain(..));
+            let Lending { reserved, deliveries, .. } = &mut member.lending;
+            if *reserved > 0 {
+                member.outbox.put(std::mem::take(reserved), deliveries.drain(..));
             }
         }
     }
