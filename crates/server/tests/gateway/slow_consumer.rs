@@ -102,8 +102,8 @@ async fn costs_its_buffer_and_nobody_elses_time_and_is_told_why_it_is_closed() {
         "latency of others: {before:?} before, {meanwhile:?} meanwhile, ratio {:.2}",
         meanwhile.as_secs_f64() / before.as_secs_f64()
     );
-    // All that could be out would take 88 MiB; an allocator needs some room beside the buffer.
-    assert!(growth < 48 * MIB, "{growth} bytes");
+    // The buffer, what each group has read ahead, and what an allocator needs beside.
+    assert!(growth < 16 * MIB, "{growth} bytes");
     sleep(Duration::from_millis(6000).saturating_sub(begun.elapsed())).await;
     assert_eq!(stuck.close_code().await, 4008);
     other.assert_lives().await;
