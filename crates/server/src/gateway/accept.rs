@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -66,11 +67,12 @@ async fn connection(
     let admission = if place.is_some() { Admission::Open } else { Admission::Full };
     // Answers are put together by us; they need not wait for more.
     let result = stream.set_nodelay(true);
+    // Boxed, so that a connection is as large as what it is, and not as all that it might be.
     let result = match (result, tls) {
         (Err(error), _) => Err(error),
-        (Ok(()), None) => websocket(stream, gateway, stopping, admission).await,
-        (Ok(()), Some(tls)) => match timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
-            Ok(Ok(stream)) => websocket(stream, gateway, stopping, admission).await,
+        (Ok(()), None) => Box::pin(websocket(stream, gateway, stopping, admission)).await,
+        (Ok(()), Some(tls)) => match Box::pin(timeout(HANDSHAKE_TIME, tls.accept(stream))).await {
+            Ok(Ok(stream)) => Box::pin(websocket(stream, gateway, stopping, admission)).await,
             Ok(Err(error)) => Err(error),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         },
@@ -81,41 +83,49 @@ async fn connection(
     drop(place);
 }
 
-/// Answers HTTP until the client asks for a WebSocket, and serves that.
+/// Makes a WebSocket of `stream`, and serves it.
 async fn websocket<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     gateway: Arc<Gateway>,
     mut stopping: watch::Receiver<bool>,
     admission: Admission,
 ) -> io::Result<()> {
-    let upgraded = {
-        let (upgrades, mut upgraded) = tokio::sync::mpsc::channel(1);
-        let asked = Arc::clone(&gateway);
-        let service = service_fn(move |request| {
-            let response = upgrade::answer(request, &asked, admission, &upgrades);
-            async move { Ok::<_, std::convert::Infallible>(response) }
-        });
-        let http = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HANDSHAKE_TIME)
-            .serve_connection(TokioIo::new(stream), service)
-            .with_upgrades();
-        tokio::select! {
-            served = http => served.map_err(io::Error::other)?,
-            _ = stopping.wait_for(|stop| *stop) => return Ok(()),
-        }
-        match upgraded.try_recv() {
-            Ok(upgraded) => upgraded,
-            // It asked for something else, was answered and left.
-            Err(_) => return Ok(()),
-        }
-    };
-    let upgraded = upgraded.await.map_err(io::Error::other)?;
-    let parts = upgraded
-        .downcast::<TokioIo<S>>()
-        .map_err(|_| io::Error::other("the upgraded stream is another one"))?;
-    let session = Session::over(parts.io.into_inner(), parts.read_buf, gateway, stopping).await;
-    let end = session.run().await;
+    let upgraded = Box::pin(upgraded(stream, &gateway, &mut stopping, admission)).await?;
+    let Some((stream, read_ahead)) = upgraded else { return Ok(()) };
+    let session = Session::over(stream, read_ahead, gateway, stopping).await;
+    let end = Box::pin(session.run()).await;
     tracing::debug!(?end, "a connection ended");
     Ok(())
+}
+
+/// Answers HTTP until the client asks for a WebSocket. Nothing if it never did.
+async fn upgraded<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    gateway: &Arc<Gateway>,
+    stopping: &mut watch::Receiver<bool>,
+    admission: Admission,
+) -> io::Result<Option<(S, Bytes)>> {
+    let (upgrades, mut upgraded) = tokio::sync::mpsc::channel(1);
+    let asked = Arc::clone(gateway);
+    let service = service_fn(move |request| {
+        let response = upgrade::answer(request, &asked, admission, &upgrades);
+        async move { Ok::<_, std::convert::Infallible>(response) }
+    });
+    let http = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HANDSHAKE_TIME)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    tokio::select! {
+        served = http => served.map_err(io::Error::other)?,
+        _ = stopping.wait_for(|stop| *stop) => return Ok(None),
+    }
+    // Or it asked for something else, was answered and left.
+    let Ok(upgraded) = upgraded.try_recv() else { return Ok(None) };
+    let parts = upgraded
+        .await
+        .map_err(io::Error::other)?
+        .downcast::<TokioIo<S>>()
+        .map_err(|_| io::Error::other("the upgraded stream is another one"))?;
+    Ok(Some((parts.io.into_inner(), parts.read_buf)))
 }
