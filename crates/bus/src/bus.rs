@@ -29,7 +29,6 @@ pub struct Bus {
     around: Surroundings,
     topics: Arc<Topics>,
     next_member: AtomicU64,
-    is_closing: AtomicBool,
     committing: JoinHandle<()>,
     forgetting: JoinHandle<()>,
 }
@@ -62,10 +61,16 @@ impl Bus {
             tokio::spawn(retention::run(Arc::clone(&engine), Arc::clone(&settings), revision));
         Self {
             settings,
-            around: Surroundings { engine, committer, clock, ids, groups },
+            around: Surroundings {
+                engine,
+                committer,
+                clock,
+                ids,
+                groups,
+                is_closing: Arc::new(AtomicBool::new(false)),
+            },
             topics,
             next_member: AtomicU64::new(1),
-            is_closing: AtomicBool::new(false),
             committing,
             forgetting,
         }
@@ -197,9 +202,9 @@ impl Bus {
         description.await.ok()
     }
 
-    /// Refuses what is new from now on. What is there can be finished.
+    /// Refuses what is new and delivers nothing from now on. What is there can be finished.
     pub fn refuse_new_work(&self) {
-        self.is_closing.store(true, Ordering::SeqCst);
+        self.around.is_closing.store(true, Ordering::SeqCst);
     }
 
     /// Refuses what is new, stops the groups, stores what waits and closes the engine.
@@ -228,7 +233,7 @@ impl Bus {
     }
 
     fn check_open(&self) -> Result<(), Refusal> {
-        if self.is_closing.load(Ordering::SeqCst) {
+        if self.around.is_closing.load(Ordering::SeqCst) {
             return Err(Refusal::shutting_down());
         }
         Ok(())

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use prombus_bus::{Bus, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings};
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError, Retention};
 use prombus_proto::{IdSource, SystemClock};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
@@ -79,6 +80,7 @@ impl Server {
 
     /// Starts over an engine that is open.
     pub async fn start_over(engine: Arc<dyn Engine>, config: &Config) -> Result<Self, StartError> {
+        raise_file_limit();
         let tls = config.server.tls.as_ref().map(tls_acceptor).transpose()?;
         let is_encrypted = tls.is_some();
         let address = config.server.ws;
@@ -131,6 +133,15 @@ impl Server {
         // A gateway that failed has no connections left.
         let _ = self.gateway.await;
         self.bus.close().await
+    }
+}
+
+/// Every connection is an open file, and the usual limit is low for no good reason.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    if let Err(error) = raised {
+        tracing::debug!("the limit of open files stays at {:?}: {error}", limit.current);
     }
 }
 

@@ -2,6 +2,7 @@
 //! keeps the cursor stored.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use prombus_engine::{Engine, StateKey};
@@ -28,6 +29,8 @@ pub(crate) struct Surroundings {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<IdSource>,
     pub(crate) groups: Arc<Groups>,
+    /// Nothing more is delivered: the bus is about to close.
+    pub(crate) is_closing: Arc<AtomicBool>,
 }
 
 pub(crate) struct Actor {

@@ -1,6 +1,7 @@
 //! How a group hands out events.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::actor::Actor;
@@ -33,7 +34,9 @@ impl Actor {
     }
 
     pub(super) async fn lend(&mut self, now: Instant) {
-        if self.work.is_none() || self.retry_at.is_some() {
+        let is_closing = self.around.is_closing.load(Ordering::Relaxed);
+        self.members.next_token = None;
+        if self.work.is_none() || self.retry_at.is_some() || is_closing {
             return;
         }
         self.members.begin_lending(&self.room);

@@ -118,7 +118,6 @@ impl Members {
 
     /// Sees what each can take. Who has no room tells `room` when there is some.
     pub(super) fn begin_lending(&mut self, room: &Arc<Notify>) {
-        self.next_token = None;
         for member in &mut self.members {
             let wants = member.credit() > 0;
             member.lending.reserved = if wants { member.outbox.reserve(room) } else { 0 };

@@ -162,7 +162,7 @@ fn subscribe(settings: &Settings) -> Checked<Subscribe> {
     let section = KeyPath::of("subscribe");
     Ok(Subscribe {
         max_in_flight: settings.number(&section.join("max_in_flight"), 1..=10_000)?,
-        ack_timeout: settings.milliseconds(&section.join("ack_timeout_ms"), 100..=86_400_000)?,
+        ack_timeout: settings.milliseconds(&section.join("ack_timeout_ms"), 100..=43_200_000)?,
         max_attempts: settings.number(&section.join("max_attempts"), 1..=1000)?,
     })
 }

@@ -1,0 +1,70 @@
+use std::net::TcpListener;
+
+use crate::cli::server::{Server, prombus, run};
+
+#[test]
+fn nobody_there_is_an_error_with_the_url() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    for arguments in [&["publish", "t", "1"][..], &["subscribe", "t", "--group", "g"]] {
+        let mut command = prombus(arguments);
+        command.args(["--url", &url]);
+        run(command, "").failed_with(&format!("cannot connect to {url}: Connection refused"));
+    }
+}
+
+#[test]
+fn a_wrong_url_says_what_would_be_right() {
+    let server = Server::start(&[]);
+    let to = |url: &str| run(prombus(&["publish", "t", "1", "--url", url]), "");
+    to("127.0.0.1:8090").failed_with("--url 127.0.0.1:8090: ");
+    to(&server.url.replace("ws:", "http:")).failed_with("begins with ws:// or wss://");
+    let elsewhere = to(&format!("{}elsewhere", server.url));
+    elsewhere.failed_with("it answers 404 Not Found the gateway is at / and /ws");
+    let named = run(server.command(&["publish", "A b", "1"]), "");
+    named.failed_with("invalid value 'A b' for '<TOPIC>'");
+}
+
+#[test]
+fn a_token_comes_by_flag_or_environment_and_is_never_shown() {
+    let server = Server::start(&["auth.tokens=[{token = \"hunter2\", scopes = [\"publish:t\"]}]"]);
+    let publish = ["publish", "t", "1"];
+    server.run(&publish, "").failed_with("unauthorized: ");
+    let by_flag = server.run(&["publish", "t", "1", "--token", "hunter2"], "");
+    assert_eq!(by_flag.lines()[0]["seq"], 1);
+    let mut by_environment = server.command(&publish);
+    by_environment.env("PROMBUS_TOKEN", "hunter2");
+    assert_eq!(run(by_environment, "").lines()[0]["seq"], 2);
+    let wrong = server.run(&["publish", "t", "1", "--token", "hunter3"], "");
+    wrong.failed_with("bad_token: ");
+    assert!(!wrong.err.contains("hunter"), "{wrong:?}");
+    let forbidden = server.run(&["subscribe", "t", "--group", "g", "--token", "hunter2"], "");
+    forbidden.failed_with("forbidden: subscribe to t");
+    let mut help = prombus(&["publish", "--help"]);
+    help.env("PROMBUS_TOKEN", "hunter2");
+    assert!(!run(help, "").out.contains("hunter2"));
+}
+
+#[test]
+fn an_encrypted_server_is_trusted_by_its_certificate_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    std::fs::write(&certificate, own.cert.pem()).unwrap();
+    std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+    let server = Server::start(&[
+        &format!("server.tls.cert_file={}", certificate.display()),
+        &format!("server.tls.key_file={}", key.display()),
+    ]);
+    assert!(server.url.starts_with("wss://"), "{}", server.url);
+    let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+    let trusted = server.run(&["publish", "t", "1", "--ca-file", certificate], "");
+    assert_eq!(trusted.lines()[0]["seq"], 1);
+    server.run(&["publish", "t", "1"], "").failed_with("invalid peer certificate");
+    server.run(&["publish", "t", "1", "--ca-file", "/none"], "").failed_with("--ca-file /none: ");
+    let no_certificate = server.run(&["publish", "t", "1", "--ca-file", key], "");
+    no_certificate.failed_with("no certificate is in it");
+    let plain = run(prombus(&["publish", "t", "1", "--url", &server.url.replace("wss", "ws")]), "");
+    assert!(!plain.is_success);
+}

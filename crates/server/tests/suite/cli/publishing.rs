@@ -1,0 +1,126 @@
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::cli::server::Server;
+
+/// Every event of a topic, as a new group gets them.
+fn stored(server: &Server, topic: &str, count: usize) -> Vec<Value> {
+    let count = count.to_string();
+    let arguments = ["subscribe", topic, "--group", "all", "--from", "earliest", "--count", &count];
+    server.run(&arguments, "").lines()
+}
+
+fn seqs(answers: &[Value]) -> Vec<u64> {
+    answers.iter().map(|answer| answer["seq"].as_u64().expect("a place")).collect()
+}
+
+#[test]
+fn arguments_become_events_with_all_that_the_flags_say() {
+    let server = Server::start(&[]);
+    let flags = ["--key", "k", "--ts", "17", "--header", "a=b=c", "--header", "d=", "--tag", "x"];
+    let arguments = [&["publish", "t", "{\"n\": 1}", "-2"][..], &flags].concat();
+    let answers = server.run(&arguments, "").lines();
+    assert_eq!(seqs(&answers), [1, 2]);
+    let events = stored(&server, "t", 2);
+    for (event, payload) in events.iter().zip([json!({"n": 1}), json!(-2)]) {
+        assert_eq!(event["payload"], payload);
+        assert_eq!(event["headers"], json!({"a": "b=c", "d": ""}));
+        assert_eq!((&event["key"], &event["ts"]), (&json!("k"), &json!(17)));
+        assert_eq!(event["tags"], json!(["x"]));
+    }
+    assert_eq!(events[0]["id"], answers[0]["id"]);
+}
+
+#[test]
+fn the_same_id_is_a_duplicate_and_is_for_one_event() {
+    let server = Server::start(&[]);
+    let once = server.run(&["publish", "t", "1", "--id", "a"], "");
+    assert_eq!(once.out, "{\"id\":\"a\",\"seq\":1}\n");
+    let twice = server.run(&["publish", "t", "2", "--id", "a"], "");
+    assert_eq!(twice.out, "{\"id\":\"a\",\"seq\":1,\"duplicate\":true}\n");
+    server.run(&["publish", "t", "1", "2", "--id", "b"], "").failed_with("--id is for one event");
+    server.run(&["publish", "t", "--id", "b"], "1\n").failed_with("--id is for one event");
+}
+
+#[test]
+fn lines_keep_their_order_over_many_frames() {
+    let server = Server::start(&[]);
+    let input: String = (1..=5000).map(|n| format!("{n}\n")).collect();
+    let answers = server.run(&["publish", "t", "--window", "300"], &input).lines();
+    assert_eq!(seqs(&answers), (1..=5000).collect::<Vec<_>>());
+    let payloads: Vec<_> =
+        stored(&server, "t", 5000).iter().map(|e| e["payload"].clone()).collect();
+    assert_eq!(payloads, (1..=5000).map(Value::from).collect::<Vec<_>>());
+}
+
+#[test]
+fn large_payloads_go_in_frames_that_the_server_takes() {
+    let server = Server::start(&[]);
+    let large = format!("\"{}\"", "x".repeat(400_000));
+    let input = format!("{large}\n{large}\n{large}\n{large}\n");
+    assert_eq!(seqs(&server.run(&["publish", "t"], &input).lines()), [1, 2, 3, 4]);
+    let larger = format!("\"{}\"", "x".repeat(2 << 20));
+    let refused = server.run(&["publish", "t"], &format!("1\n{larger}\n"));
+    refused.failed_with("payload_too_large");
+}
+
+#[test]
+fn a_rate_limit_is_waited_out_and_keeps_the_order() {
+    let limits = ["limits.enabled=true", "limits.connection.capacity=100"];
+    let refill = ["limits.connection.refill_per_sec=500", "limits.topic.capacity=70"];
+    let server = Server::start(&[limits, refill].concat());
+    let input: String = (1..=400).map(|n| format!("{n}\n")).collect();
+    let ran = server.run(&["publish", "t"], &input);
+    assert_eq!(seqs(&ran.lines()), (1..=400).collect::<Vec<_>>());
+    assert_eq!(ran.err, "", "progress is for terminals");
+    let payloads: Vec<_> = stored(&server, "t", 400).iter().map(|e| e["payload"].clone()).collect();
+    assert_eq!(payloads, (1..=400).map(Value::from).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_bad_line_is_named_and_those_above_it_are_published() {
+    let server = Server::start(&[]);
+    let ran = server.run(&["publish", "t"], "1\n\n  \n2\r\n{\"a\":}\n3\n");
+    ran.failed_with("line 5: the payload is not valid JSON");
+    assert_eq!(seqs(&ran.json()), [1, 2]);
+    assert_eq!(seqs(&server.run(&["publish", "t", "4"], "").lines()), [3]);
+    let ran = server.run(&["publish", "t", "5", "nope", "6"], "");
+    ran.failed_with("payload 2: the payload is not valid JSON");
+    assert_eq!(seqs(&ran.json()), [4]);
+}
+
+#[test]
+fn whole_events_go_in_as_they_came_out() {
+    let server = Server::start(&[]);
+    let event = r#"{"seq":9,"id":"é-1","ts":5,"topic":"other","key":"k","headers":{"b":"1","a":"2"},"payload":{"x":1e400, "y":[]},"caused_by":["c"],"tags":["t"],"sid":"s"}"#;
+    let input = format!("{event}\n{{\"payload\":null,\"id\":null,\"tags\":null}}\n");
+    assert_eq!(seqs(&server.run(&["publish", "t", "--events"], &input).lines()), [1, 2]);
+    let out =
+        server.run(&["subscribe", "t", "--group", "g", "--from", "earliest", "--count", "2"], "");
+    let expected = event.replace("\"seq\":9", "\"seq\":1").replace("\"other\"", "\"t\"");
+    assert_eq!(out.out.lines().next(), Some(expected.as_str()));
+    server
+        .run(&["publish", "t", "--events"], "{\"id\":\"x\"}\n")
+        .failed_with("line 1: not an event");
+    server.run(&["publish", "t", "--events", "--key", "k"], "").failed_with("--key");
+}
+
+/// Somebody who writes a line now and then gets each answer at once.
+#[test]
+fn a_slow_input_is_published_as_it_comes() {
+    let server = Server::start(&[]);
+    let mut command = server.command(&["publish", "t"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    for seq in 1..=3 {
+        writeln!(stdin, "{seq}").unwrap();
+        let answer: Value = serde_json::from_str(&out.next().unwrap().unwrap()).unwrap();
+        assert_eq!(answer["seq"], seq);
+    }
+    // The server's end is noticed while there is nothing to publish.
+    server.stop();
+    assert!(!child.wait().unwrap().success());
+}

@@ -1,0 +1,48 @@
+//! The default file says what the protocol promises.
+
+use std::path::Path;
+use std::time::Duration;
+
+use prombus_server::config::{Bucket, EngineChoice, Sources};
+use prombus_server::logging::{LogFilter, LogFormat};
+
+use crate::config::loaded;
+
+#[test]
+fn the_default_file_is_what_the_protocol_says() {
+    let config = loaded(&Sources::default());
+    let (ms, mib) = (Duration::from_millis, 1 << 20);
+
+    assert_eq!(config.server.ws.to_string(), "127.0.0.1:8090");
+    assert_eq!(config.server.http.to_string(), "127.0.0.1:8083");
+    assert_eq!(config.server.data, Path::new("./prombus-data"));
+    assert_eq!(config.server.engine, EngineChoice::Disk);
+    assert!(!config.server.insecure);
+    assert_eq!(config.server.shutdown_grace, ms(10_000));
+    assert!(config.server.tls.is_none());
+
+    assert!(config.limits.enabled);
+    assert_eq!(config.limits.connection, Bucket { capacity: 200, refill_per_sec: 200 });
+    assert_eq!(config.limits.topic, Bucket { capacity: 1000, refill_per_sec: 1000 });
+    assert!(config.topics.is_empty());
+
+    assert!(!config.auth.is_required());
+    assert!(config.auth.jwt.issuer.is_none() && config.auth.jwt.audience.is_none());
+    assert!(config.auth.allowed_origins.is_empty());
+
+    assert_eq!(config.gateway.max_frame_bytes, mib);
+    assert_eq!(config.gateway.max_outbox_bytes, mib);
+    assert_eq!(config.gateway.max_subscriptions, 128);
+    assert_eq!(config.gateway.max_connections, 10_000);
+    assert_eq!(config.gateway.ping_interval, ms(25_000));
+    assert_eq!(config.gateway.pong_timeout, ms(10_000));
+    assert_eq!(config.gateway.auth_timeout, ms(10_000));
+    assert_eq!(config.gateway.slow_consumer_timeout, ms(10_000));
+
+    assert_eq!(config.subscribe.max_in_flight, 100);
+    assert_eq!(config.subscribe.ack_timeout, ms(30_000));
+    assert_eq!(config.subscribe.max_attempts, 5);
+
+    assert_eq!(Some(config.log.level), LogFilter::parse("info"));
+    assert_eq!(config.log.format, LogFormat::Auto);
+}

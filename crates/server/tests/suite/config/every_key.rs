@@ -1,0 +1,149 @@
+//! What holds for each key of the default file.
+
+use std::collections::BTreeSet;
+
+use prombus_server::config::{Config, ConfigError, DEFAULT_FILE, Settings, Sources};
+use toml::Value;
+
+use crate::config::{environment, file, refused, set};
+
+/// All keys of the default file, and their values.
+fn keys() -> Vec<(String, Value)> {
+    fn below(section: &str, table: &toml::Table, keys: &mut Vec<(String, Value)>) {
+        for (name, value) in table {
+            let key = if section.is_empty() { name.clone() } else { format!("{section}.{name}") };
+            match value {
+                Value::Table(inner) => below(&key, inner, keys),
+                value => keys.push((key, value.clone())),
+            }
+        }
+    }
+    let mut keys = Vec::new();
+    below("", &toml::from_str(DEFAULT_FILE).expect("it is TOML"), &mut keys);
+    assert!(keys.len() > 30, "{keys:?}");
+    keys
+}
+
+fn variable(key: &str) -> String {
+    format!("PROMBUS_{}", key.replace('.', "_").to_uppercase())
+}
+
+/// Another value that is allowed, as one writes it in a shell.
+fn another(key: &str, value: &Value) -> String {
+    match (key, value) {
+        ("server.ws" | "server.http", _) => "127.0.0.1:9999".to_owned(),
+        ("server.engine", _) => "memory".to_owned(),
+        ("log.level", _) => "warn".to_owned(),
+        ("log.format", _) => "json".to_owned(),
+        ("auth.tokens", _) => r#"[{token = "t", scopes = ["admin"]}]"#.to_owned(),
+        ("auth.allowed_origins", _) => r#"["https://app.example.com"]"#.to_owned(),
+        (_, Value::Boolean(truth)) => (!truth).to_string(),
+        (_, Value::Integer(number)) => (number + 1).to_string(),
+        (_, Value::String(_)) => "other".to_owned(),
+        other => panic!("no other value for {other:?}"),
+    }
+}
+
+/// Keys that are refused alone come with the one that they need.
+fn company(key: &str) -> Option<&'static str> {
+    match key {
+        "server.tls.cert_file" => Some("server.tls.key_file"),
+        "server.tls.key_file" => Some("server.tls.cert_file"),
+        "auth.jwt.issuer" | "auth.jwt.audience" => Some("auth.jwt.jwks_file"),
+        _ => None,
+    }
+}
+
+fn changed(sources: &Sources) -> String {
+    format!("{:?}", Config::load(sources).unwrap_or_else(|error| panic!("{error}")))
+}
+
+#[test]
+fn each_can_be_set_by_environment_and_by_set() {
+    let mut variables = BTreeSet::new();
+    for (key, value) in keys() {
+        let name = variable(&key);
+        assert!(variables.insert(name.clone()), "two keys are {name}");
+        let other = another(&key, &value);
+
+        let company = company(&key);
+        let beside: Vec<String> = company.iter().map(|other| format!("{other}=file")).collect();
+        let itself = company.map(|_| format!("{key}=file"));
+        let before = beside.iter().cloned().chain(itself).collect();
+        let before = changed(&Sources { set: before, ..Sources::default() });
+
+        let mut by_set = set(&[&format!("{key}={other}")]);
+        by_set.set.extend(beside.clone());
+        assert_ne!(changed(&by_set), before, "--set {key}");
+
+        let mut by_variable = environment(&[(&name, &other)]);
+        by_variable.set = beside;
+        assert_eq!(changed(&by_variable), changed(&by_set), "{name}");
+    }
+}
+
+#[test]
+fn each_is_checked_for_its_type_and_says_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    for (key, _) in keys() {
+        let (sources, path) = file(folder.path(), &format!("\n\n{key} = 1979-05-27\n"));
+        let error = refused(&sources).to_string();
+        let place = format!("{key} ({}, line 3) is ", path.display());
+        assert!(error.starts_with(&place), "{error}");
+        assert!(error.contains("has to be "), "{error}");
+    }
+}
+
+#[test]
+fn each_has_a_comment_and_each_number_its_range_there() {
+    let mut numbers = 0;
+    for (key, value) in keys() {
+        let (section, name) = key.rsplit_once('.').unwrap();
+        let from = DEFAULT_FILE.find(&format!("\n[{section}]\n")).unwrap();
+        let (above, _) = DEFAULT_FILE[from..].split_once(&format!("\n{name} = ")).unwrap();
+        let comment = above.lines().last().unwrap();
+        assert!(comment.starts_with("# "), "{key}: {comment}");
+        if value.is_integer() {
+            let too_small = refused(&set(&[&format!("{key}=-1")]));
+            let too_large = refused(&set(&[&format!("{key}=9223372036854775807")]));
+            let ConfigError::BadValue { allowed, found, .. } = too_small else {
+                panic!("{too_small}")
+            };
+            assert_eq!(found, "-1");
+            assert!(too_large.to_string().contains(&allowed), "{too_large}");
+            let range = allowed.strip_prefix("a whole number, ").unwrap();
+            assert!(comment.contains(range), "{key} is {range}, but its comment says {comment}");
+            let (lowest, highest) = range.split_once(" to ").unwrap();
+            for end in [lowest, highest] {
+                Config::load(&set(&[&format!("{key}={end}")])).unwrap();
+            }
+            numbers += 1;
+        }
+    }
+    assert!(numbers > 10);
+}
+
+#[test]
+fn all_are_printed_and_what_is_printed_can_be_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = set(&[
+        "gateway.max_frame_bytes=2048",
+        r#"topics."a.b".limit.capacity=5"#,
+        r#"topics."a.b".retention_bytes=7"#,
+        "topics.c.durability=buffered",
+        "auth.jwt.jwks_file=1234",
+        r#"auth.jwt.issuer="a \"quoted\" one""#,
+    ]);
+    let printed = Settings::gather(&sources).unwrap().to_string();
+    for (key, _) in keys() {
+        let name = key.rsplit('.').next().unwrap();
+        assert!(printed.contains(&format!("\n{name} = ")), "{key} is not in\n{printed}");
+    }
+    assert!(
+        printed.contains("\nmax_frame_bytes = 2048 # --set gateway.max_frame_bytes\n"),
+        "{printed}"
+    );
+    assert!(printed.contains("\n[topics.\"a.b\"]\nlimit.capacity = 5 # --set "), "{printed}");
+    let (again, _) = file(folder.path(), &printed);
+    assert_eq!(changed(&again), changed(&sources));
+}

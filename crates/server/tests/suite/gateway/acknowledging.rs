@@ -1,0 +1,148 @@
+//! ACK, NACK and MODACK.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::gateway::client::{Client, about, payload};
+use crate::gateway::running::{Running, started};
+
+/// A client that subscribes to `t`, which has so many events, ids `e1` and on.
+async fn consumer(events: usize, opts: Value) -> (Running, Client) {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    client.subscribe("t", "g", opts).await;
+    for n in 1..=events {
+        let opts = json!({"id": format!("e{n}")});
+        client.ok(json!({"op": "PUBLISH", "topic": "t", "payload": n, "opts": opts})).await;
+    }
+    (running, client)
+}
+
+fn ack(more: Value) -> Value {
+    let mut frame = json!({"op": "ACK", "corr": "a", "topic": "t", "group": "g"});
+    frame.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    frame
+}
+
+#[tokio::test]
+async fn one_and_many_are_acknowledged_and_what_is_not_lent_is_stale() {
+    let (running, mut client) = consumer(4, json!({})).await;
+    for _ in 0..4 {
+        client.event().await;
+    }
+    let ok = r#"{"op":"OK","corr":"a"}"#;
+    let stale = r#"{"op":"OK","corr":"a","stale":true}"#;
+    assert_eq!(client.ask(ack(json!({"id": "e1"}))).await, ok);
+    assert_eq!(client.ask(ack(json!({"id": "e1"}))).await, stale);
+    assert_eq!(client.ask(ack(json!({"ids": ["e2", "e3"]}))).await, ok);
+    assert_eq!(client.ask(ack(json!({"ids": ["e4", "nobody"]}))).await, stale, "and e4 is done");
+    drop(client);
+    let mut client = running.connect().await;
+    client.subscribe("t", "g", json!({"from": "earliest"})).await;
+    client.gets_nothing_for(Duration::from_millis(100)).await;
+}
+
+#[tokio::test]
+async fn a_stale_ack_does_not_touch_the_lease_of_another() {
+    let (running, mut first) = consumer(1, json!({"ackTimeoutMs": 200})).await;
+    let mut second = running.connect().await;
+    let event = first.event().await;
+    // Its credit is used up, so that the event moves.
+    first.ok(json!({"op": "PAUSE", "topic": "t", "group": "g"})).await;
+    second.subscribe("t", "g", json!({"ackTimeoutMs": 1000})).await;
+    let moved = second.event().await;
+    assert_eq!(moved["ctx"]["attempt"], 2);
+    for op in ["ACK", "NACK"] {
+        assert_eq!(first.ask(about(op, &event)).await, r#"{"op":"OK","stale":true}"#, "{op}");
+    }
+    assert_eq!(second.ask(about("ACK", &moved)).await, r#"{"op":"OK"}"#);
+}
+
+#[tokio::test]
+async fn ack_and_publish_are_one_commit_and_need_the_lease() {
+    let (running, mut client) = consumer(2, json!({})).await;
+    let mut reader = running.connect().await;
+    for topic in ["out.a", "out.b"] {
+        reader.subscribe(topic, "r", json!({})).await;
+    }
+    client.event().await;
+    client.event().await;
+    let publish = json!([
+        {"topic": "out.a", "payload": "x", "opts": {"id": "x", "caused_by": ["e1"]}},
+        {"topic": "out.b", "payload": "y", "opts": {"id": "y"}},
+    ]);
+    assert_eq!(
+        client.ask(ack(json!({"id": "e1", "publish": publish}))).await,
+        r#"{"op":"OK","corr":"a","results":[{"id":"x","seq":1},{"id":"y","seq":1}]}"#
+    );
+    assert_eq!(reader.event().await["event"]["id"], "x");
+    assert_eq!(reader.event().await["event"]["id"], "y");
+    let publish = json!([{"topic": "out.a", "payload": "z"}]);
+    for ids in [json!(["e1"]), json!(["e2", "e1"])] {
+        assert_eq!(
+            client.ask(ack(json!({"ids": ids, "publish": publish}))).await,
+            r#"{"op":"ERR","corr":"a","code":"lease_lost","msg":"e1 is not lent to this subscription (any more)"}"#
+        );
+    }
+    reader.gets_nothing_for(Duration::from_millis(100)).await;
+    // An empty list publishes nothing, and still asks for the lease.
+    let none = ack(json!({"id": "e2", "publish": []}));
+    assert_eq!(client.ask(none.clone()).await, r#"{"op":"OK","corr":"a","results":[]}"#);
+    let again = client.ask(none).await;
+    assert!(again.contains(r#""code":"lease_lost""#), "{again}");
+}
+
+#[tokio::test]
+async fn nack_delivers_again_after_its_delay_or_a_back_off() {
+    let (_running, mut client) = consumer(1, json!({"maxAttempts": 9})).await;
+    let mut nack = about("NACK", &client.event().await);
+    nack["corr"] = json!("n");
+    nack["delay_ms"] = json!(0);
+    nack["reason"] = json!("not today");
+    assert_eq!(client.ask(nack.clone()).await, r#"{"op":"OK","corr":"n"}"#);
+    assert_eq!(client.event().await["ctx"]["attempt"], 2);
+    nack["delay_ms"] = json!(400);
+    client.ok(nack.clone()).await;
+    client.gets_nothing_for(Duration::from_millis(200)).await;
+    assert_eq!(client.event().await["ctx"]["attempt"], 3);
+    nack.as_object_mut().unwrap().remove("delay_ms");
+    client.ok(nack).await;
+    client.gets_nothing_for(Duration::from_millis(200)).await;
+    assert_eq!(client.event().await["ctx"]["attempt"], 4);
+}
+
+#[tokio::test]
+async fn the_reason_of_the_last_nack_is_in_the_dead_letter() {
+    let (running, mut client) = consumer(1, json!({"maxAttempts": 1})).await;
+    let mut letters = running.connect().await;
+    letters.subscribe("dlq.t", "undertaker", json!({})).await;
+    let mut nack = about("NACK", &client.event().await);
+    nack["reason"] = json!("cannot \"read\" it");
+    client.ok(nack).await;
+    let letter = letters.event().await;
+    assert_eq!(payload(&letter)["err"], "cannot \"read\" it");
+    assert_eq!(payload(&letter)["attempts"], 1);
+    assert_eq!(payload(&letter)["original"]["id"], "e1");
+}
+
+#[tokio::test]
+async fn modack_keeps_a_lease_beyond_its_first_deadline() {
+    let (_running, mut client) = consumer(1, json!({"ackTimeoutMs": 300})).await;
+    let event = client.event().await;
+    let mut modack = about("MODACK", &event);
+    modack["corr"] = json!("m");
+    modack["extend_ms"] = json!(1);
+    assert_eq!(client.ask(modack.clone()).await, r#"{"op":"OK","corr":"m"}"#);
+    // A second at least, whatever is asked for: longer than it was lent for.
+    client.gets_nothing_for(Duration::from_millis(600)).await;
+    assert_eq!(client.event().await["ctx"]["attempt"], 2);
+    modack["extend_ms"] = json!(60_000);
+    client.ok(modack.clone()).await;
+    client.gets_nothing_for(Duration::from_millis(600)).await;
+    client.ack(&event).await;
+    assert_eq!(
+        client.ask(modack).await,
+        r#"{"op":"ERR","corr":"m","code":"lease_lost","msg":"e1 is not lent to this subscription (any more)"}"#
+    );
+}

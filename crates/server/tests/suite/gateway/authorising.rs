@@ -1,0 +1,153 @@
+//! Tokens and what they allow.
+
+use std::time::Duration;
+
+use jsonwebtoken::{EncodingKey, Header, encode};
+use prombus_proto::{Clock, SystemClock};
+use serde_json::{Value, json};
+
+use crate::gateway::client::{Client, parsed, payload};
+use crate::gateway::running::started;
+
+const TOKENS: &str = r#"auth.tokens=[
+    {token="writer",scopes=["!publish:a.secret","publish:a.*"]},
+    {token="reader",scopes=["subscribe:a.**"]},
+    {token="all",scopes=["publish:**","subscribe:**"]},
+]"#;
+
+async fn authenticated(running: &crate::gateway::running::Running, token: &str) -> Client {
+    let mut client = running.connect().await;
+    let answer = client.ask(json!({"op": "AUTH", "corr": "a", "token": token})).await;
+    assert_eq!(answer, r#"{"op":"OK","corr":"a"}"#);
+    client
+}
+
+async fn code(client: &mut Client, frame: Value) -> Value {
+    parsed(&client.ask(frame).await)["code"].clone()
+}
+
+fn publish(topic: &str) -> Value {
+    json!({"op": "PUBLISH", "topic": topic, "payload": 1})
+}
+
+#[tokio::test]
+async fn every_operation_before_auth_is_unauthorized() {
+    let running = started(&[TOKENS]).await;
+    let mut client = running.connect().await;
+    let about = |op| json!({"op": op, "corr": "c", "topic": "a.b", "group": "g", "id": "x", "extend_ms": 1});
+    let publish = json!({"op": "PUBLISH", "corr": "c", "topic": "a.b", "payload": 1});
+    let others =
+        ["SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "MODACK", "PAUSE", "RESUME"].map(about);
+    for frame in others.into_iter().chain([publish.clone()]) {
+        assert_eq!(
+            client.ask(frame.clone()).await,
+            r#"{"op":"ERR","corr":"c","code":"unauthorized","msg":"authenticate first: send AUTH with a token"}"#,
+            "{frame}"
+        );
+    }
+    let refused = json!({"op": "AUTH", "corr": "c", "token": "nonsense"});
+    assert_eq!(
+        client.ask(refused).await,
+        r#"{"op":"ERR","corr":"c","code":"bad_token","msg":"unknown token"}"#
+    );
+    assert_eq!(code(&mut client, publish.clone()).await, "unauthorized");
+    client.ok(json!({"op": "AUTH", "token": "writer"})).await;
+    client.ok(publish).await;
+}
+
+#[tokio::test]
+async fn scopes_allow_and_deny_by_their_first_rule() {
+    let running = started(&[TOKENS]).await;
+    let subscribe = |topic| json!({"op": "SUBSCRIBE", "topic": topic, "group": "g"});
+    let mut writer = authenticated(&running, "writer").await;
+    writer.ok(publish("a.b")).await;
+    for denied in ["a.secret", "a", "a.b.c", "b"] {
+        assert_eq!(code(&mut writer, publish(denied)).await, "forbidden", "{denied}");
+    }
+    assert_eq!(
+        writer.ask(subscribe("a.b")).await,
+        r#"{"op":"ERR","code":"forbidden","msg":"subscribe to a.b: the token does not allow this"}"#
+    );
+    let mut reader = authenticated(&running, "reader").await;
+    assert_eq!(code(&mut reader, publish("a.b")).await, "forbidden");
+    assert_eq!(code(&mut reader, subscribe("b")).await, "forbidden");
+    reader.ok(subscribe("a.b")).await;
+    let event = writer.publish("a.b", json!(2)).await;
+    assert_eq!(reader.event().await["event"]["id"], event["id"]);
+    // What comes of an event is published with the same rights.
+    let ack = json!({
+        "op": "ACK", "topic": "a.b", "group": "g", "id": event["id"],
+        "publish": [{"topic": "a.c", "payload": 1}],
+    });
+    assert_eq!(code(&mut reader, ack).await, "forbidden");
+}
+
+#[tokio::test]
+async fn auth_may_be_repeated_and_the_newest_token_counts() {
+    let running = started(&[TOKENS]).await;
+    let mut client = authenticated(&running, "all").await;
+    let mut publisher = authenticated(&running, "all").await;
+    for topic in ["a.b", "b"] {
+        client.subscribe(topic, "g", json!({})).await;
+    }
+    // A token that is refused changes nothing.
+    assert_eq!(code(&mut client, json!({"op": "AUTH", "token": "x"})).await, "bad_token");
+    client.ok(publish("c")).await;
+    client.ok(json!({"op": "AUTH", "token": "reader"})).await;
+    assert_eq!(code(&mut client, publish("c")).await, "forbidden");
+    // What the new token does not allow has ended; the rest goes on.
+    publisher.publish("b", json!("not for it")).await;
+    publisher.publish("a.b", json!("for it")).await;
+    assert_eq!(payload(&client.event().await), "for it");
+    client.gets_nothing_for(Duration::from_millis(100)).await;
+    client.ok(json!({"op": "AUTH", "token": "all"})).await;
+    client.subscribe("b", "g", json!({})).await;
+    assert_eq!(payload(&client.event().await), "not for it");
+}
+
+/// Rights last five seconds longer than the token says, so this one has so many left.
+fn token_with_seconds_left(seconds: u64) -> String {
+    let now = SystemClock.now().0 / 1000;
+    let claims = json!({"scope": "publish:** subscribe:**", "exp": now + seconds - 5});
+    encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET.as_bytes())).unwrap()
+}
+
+const SECRET: &str = "a shared secret of the tests, long enough";
+
+#[tokio::test]
+async fn expiry_ends_the_rights_of_a_running_connection_until_it_authenticates_again() {
+    let running = started(&[&format!("auth.jwt.secret={SECRET}")]).await;
+    let mut publisher = authenticated(&running, &token_with_seconds_left(600)).await;
+    let mut client = authenticated(&running, &token_with_seconds_left(3)).await;
+    for group in ["g", "paused"] {
+        client.subscribe("t", group, json!({})).await;
+    }
+    client.ok(json!({"op": "PAUSE", "topic": "t", "group": "paused"})).await;
+    publisher.publish("t", json!(1)).await;
+    let first = client.event().await;
+    client.ok(publish("u")).await;
+    tokio::time::sleep(Duration::from_millis(3100)).await;
+    publisher.publish("t", json!(2)).await;
+    client.gets_nothing_for(Duration::from_millis(200)).await;
+    assert_eq!(
+        client.ask(publish("u")).await,
+        r#"{"op":"ERR","code":"unauthorized","msg":"publish to u: the token has expired, authenticate again"}"#
+    );
+    for op in ["ACK", "RESUME", "SUBSCRIBE"] {
+        let mut frame = crate::gateway::client::about(op, &first);
+        assert_eq!(code(&mut client, frame.take()).await, "unauthorized", "{op}");
+    }
+    let expired = token_with_seconds_left(0);
+    assert_eq!(code(&mut client, json!({"op": "AUTH", "token": expired})).await, "bad_token");
+    client.gets_nothing_for(Duration::from_millis(100)).await;
+    let fresh = token_with_seconds_left(600);
+    client.ok(json!({"op": "AUTH", "token": fresh})).await;
+    let second = client.event().await;
+    assert_eq!((payload(&second), &second["group"]), (&json!(2), &json!("g")));
+    client.ack(&first).await;
+    client.ok(publish("u")).await;
+    // What its client had paused stays so.
+    client.gets_nothing_for(Duration::from_millis(100)).await;
+    client.ok(json!({"op": "RESUME", "topic": "t", "group": "paused"})).await;
+    assert_eq!(client.event().await["group"], "paused");
+}

@@ -1,0 +1,200 @@
+//! Each error code that the gateway can give, seen on the wire.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use prombus_bus::cursor::Cursor;
+use prombus_engine::{Batch, Durability, Expect, StateOp};
+use prombus_proto::{ErrorCode, Group, Topic};
+use serde_json::{Value, json};
+
+use crate::gateway::client::parsed;
+use crate::gateway::running::{memory, started, started_over, started_with_faults};
+
+type Seen = Pin<Box<dyn Future<Output = String>>>;
+
+/// How to see each code. Every way ends with the answer to a frame whose `corr` is `c`.
+fn ways() -> Vec<(ErrorCode, Seen)> {
+    let publish = || json!({"op": "PUBLISH", "corr": "c", "topic": "t", "payload": 1});
+    let about = |op: &str| json!({"op": op, "corr": "c", "topic": "t", "group": "g", "id": "x", "extend_ms": 1});
+    let tokens = r#"auth.tokens=[{token="one",scopes=["subscribe:t"]}]"#;
+    vec![
+        (ErrorCode::BadFrame, alone(json!({"op": "PUBLISH", "corr": "c", "topic": "t"}))),
+        (ErrorCode::UnknownOp, alone(json!({"op": "publish", "corr": "c"}))),
+        (
+            ErrorCode::BadTopic,
+            alone(json!({"op": "PUBLISH", "corr": "c", "topic": "T", "payload": 1})),
+        ),
+        (
+            ErrorCode::BadGroup,
+            alone(json!({"op": "SUBSCRIBE", "corr": "c", "topic": "t", "group": ""})),
+        ),
+        (ErrorCode::PayloadTooLarge, Box::pin(payload_too_large())),
+        (ErrorCode::Unauthorized, after(&[tokens], vec![], publish())),
+        (
+            ErrorCode::BadToken,
+            after(&[tokens], vec![], json!({"op": "AUTH", "corr": "c", "token": "two"})),
+        ),
+        (
+            ErrorCode::Forbidden,
+            after(&[tokens], vec![json!({"op": "AUTH", "token": "one"})], publish()),
+        ),
+        (
+            ErrorCode::RateLimited,
+            after(
+                &["limits.enabled=true", "limits.connection.capacity=1"],
+                vec![publish()],
+                publish(),
+            ),
+        ),
+        (ErrorCode::AlreadySubscribed, after(&[], vec![about("SUBSCRIBE")], about("SUBSCRIBE"))),
+        (ErrorCode::NotSubscribed, alone(about("ACK"))),
+        (
+            ErrorCode::UnknownId,
+            alone(json!({
+                "op": "SUBSCRIBE", "corr": "c", "topic": "t", "group": "g",
+                "opts": {"from": "afterId", "afterId": "nobody"},
+            })),
+        ),
+        (ErrorCode::LeaseLost, after(&[], vec![about("SUBSCRIBE")], about("MODACK"))),
+        (ErrorCode::StorageUnavailable, Box::pin(storage_unavailable())),
+        (ErrorCode::ShuttingDown, Box::pin(shutting_down())),
+        (ErrorCode::Internal, Box::pin(internal())),
+    ]
+}
+
+/// Seen below, for its frame has no `corr` that could be read.
+const WITHOUT_CORR: [ErrorCode; 1] = [ErrorCode::BadJson];
+
+/// What the gateway cannot give yet, and why.
+const NOT_YET: [(ErrorCode, &str); 3] = [
+    (ErrorCode::UnknownTopic, "HTTP alone asks for topics that have to be there"),
+    (ErrorCode::SchemaViolation, "topics have no schemas so far"),
+    (ErrorCode::Conflict, "no operation of the gateway has a precondition"),
+];
+
+fn alone(frame: Value) -> Seen {
+    after(&[], vec![], frame)
+}
+
+/// The answer to `frame` after others, which are fine.
+fn after(set: &[&str], others: Vec<Value>, frame: Value) -> Seen {
+    let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
+    Box::pin(async move {
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        let running = started(&set).await;
+        let mut client = running.connect().await;
+        for other in others {
+            client.ok(other).await;
+        }
+        client.ask(frame).await
+    })
+}
+
+/// The largest frame takes a payload that leaves no room for the rest of its event.
+async fn payload_too_large() -> String {
+    let running = started(&["gateway.max_frame_bytes=16777216"]).await;
+    let mut client = running.connect().await;
+    let payload = "x".repeat((16 << 20) - 100);
+    client.ask(json!({"op": "PUBLISH", "corr": "c", "topic": "t", "payload": payload})).await
+}
+
+async fn storage_unavailable() -> String {
+    let (running, faults) = started_with_faults(&[]).await;
+    let mut client = running.connect().await;
+    faults.fail_commits_before(1);
+    let publish = json!({"op": "PUBLISH", "corr": "c", "topic": "t", "payload": 1});
+    let answer = client.ask(publish.clone()).await;
+    client.ok(publish).await;
+    answer
+}
+
+async fn shutting_down() -> String {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    // Those who have a subscription may finish what they have.
+    client.subscribe("t", "g", json!({})).await;
+    let stopped = tokio::spawn(running.server.stop());
+    tokio::task::yield_now().await;
+    let publish = json!({"op": "PUBLISH", "corr": "c", "topic": "t", "payload": 1});
+    let answer = client.ask(publish).await;
+    drop(client);
+    stopped.await.unwrap().unwrap();
+    answer
+}
+
+/// A cursor that nobody can read.
+async fn internal() -> String {
+    let engine = memory();
+    let key = Cursor::key(&Topic::new("t").unwrap(), &Group::new("g").unwrap()).unwrap();
+    let value = "no cursor".into();
+    let state = vec![StateOp::Put { key, value, expires_at: None, expect: Expect::Any }];
+    let batch =
+        Batch { events: vec![], expected_last: vec![], state, durability: Durability::Buffered };
+    engine.commit(batch).await.unwrap();
+    let running = started_over(engine, &[]).await;
+    let mut client = running.connect().await;
+    let subscribe = json!({"op": "SUBSCRIBE", "corr": "c", "topic": "t", "group": "g"});
+    let answer = client.ask(subscribe).await;
+    client.assert_lives().await;
+    answer
+}
+
+#[tokio::test]
+async fn every_code_is_seen_or_has_its_reason() {
+    let mut known: Vec<_> = NOT_YET.map(|(code, _)| code).into_iter().chain(WITHOUT_CORR).collect();
+    for (code, seen) in ways() {
+        let answer = seen.await;
+        let begins = format!(r#"{{"op":"ERR","corr":"c","code":"{code}","msg":""#);
+        assert!(answer.starts_with(&begins), "{answer} instead of {code}");
+        assert!(!parsed(&answer)["msg"].as_str().unwrap().is_empty());
+        let has_time = answer.contains("retry_after_ms");
+        assert_eq!(has_time, code == ErrorCode::RateLimited, "{answer}");
+        known.push(code);
+    }
+    for code in ErrorCode::ALL {
+        let times = known.iter().filter(|known| *known == code).count();
+        assert_eq!(times, 1, "{code} has to be in one of the lists, once");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_json_is_said_without_a_corr() {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    for text in ["", "{", "nonsense", r#"{"op":"AUTH","corr":"c","token":"}"#] {
+        client.send_text(text).await;
+        let answer = client.answer().await;
+        let begins = r#"{"op":"ERR","code":"bad_json","msg":"the frame is not JSON: "#;
+        assert!(answer.starts_with(begins), "{text:?}: {answer}");
+    }
+    client.assert_lives().await;
+}
+
+#[tokio::test]
+async fn what_storage_refuses_is_refused_in_every_operation_and_nothing_is_lost() {
+    let (running, faults) = started_with_faults(&[]).await;
+    let mut client = running.connect().await;
+    let subscribe = json!({"op": "SUBSCRIBE", "topic": "t", "group": "g"});
+    faults.fail_reads(1);
+    assert_eq!(parsed(&client.ask(subscribe.clone()).await)["code"], "storage_unavailable");
+    faults.fail_commits_before(1);
+    assert_eq!(parsed(&client.ask(subscribe.clone()).await)["code"], "storage_unavailable");
+    client.ok(subscribe).await;
+    let batch = json!({"op": "PUBLISH", "topic": "t", "events": [{"payload": 1}, {"payload": 2}]});
+    faults.fail_commits_before(1);
+    assert_eq!(parsed(&client.ask(batch.clone()).await)["code"], "storage_unavailable");
+    client.ok(batch).await;
+    let event = client.event().await;
+    assert_eq!(event["event"]["seq"], 1, "the refused ones were not stored");
+    faults.fail_commits_before(usize::MAX);
+    let ack = json!({
+        "op": "ACK", "topic": "t", "group": "g", "id": event["event"]["id"],
+        "publish": [{"topic": "u", "payload": 1}],
+    });
+    assert_eq!(parsed(&client.ask(ack.clone()).await)["code"], "storage_unavailable");
+    faults.heal();
+    // The lease went on; the group tries again by itself.
+    let answer = client.ok(ack).await;
+    assert_eq!(answer["results"][0]["seq"], 1);
+}

@@ -1,0 +1,97 @@
+//! Pings, pongs and the time to authenticate.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::gateway::client::parsed;
+use crate::gateway::running::{started, started_with_faults};
+
+#[tokio::test]
+async fn a_ping_is_answered_with_its_own_bytes() {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    for text in ["", "are you there?"] {
+        client.send_message(Message::Ping(text.into())).await;
+        let pong = timeout(Duration::from_secs(20), client.socket.next()).await;
+        assert_eq!(pong.unwrap().unwrap().unwrap(), Message::Pong(text.into()));
+    }
+}
+
+#[tokio::test]
+async fn pings_come_at_their_interval_and_pongs_keep_the_connection() {
+    let running = started(&["gateway.ping_interval_ms=50", "gateway.pong_timeout_ms=2000"]).await;
+    let mut client = running.connect().await;
+    for _ in 0..5 {
+        let ping = timeout(Duration::from_secs(20), client.socket.next()).await;
+        assert_eq!(ping.unwrap().unwrap().unwrap(), Message::Ping("".into()));
+    }
+    client.assert_lives().await;
+}
+
+#[tokio::test]
+async fn without_a_pong_it_is_closed_with_4009() {
+    let running = started(&["gateway.ping_interval_ms=50", "gateway.pong_timeout_ms=100"]).await;
+    let mut client = running.connect().await;
+    // Who does not read does not answer pings either.
+    sleep(Duration::from_millis(600)).await;
+    assert_eq!(client.close_code().await, 4009);
+}
+
+/// The server stops reading while too many answers are due. Pongs that came meanwhile are not
+/// read, which is not their sender's fault.
+#[tokio::test]
+async fn a_pong_that_the_server_had_not_read_yet_counts() {
+    let set = ["gateway.ping_interval_ms=100", "gateway.pong_timeout_ms=500"];
+    let (running, faults) = started_with_faults(&set).await;
+    let mut client = running.connect().await;
+    faults.shut_gate();
+    let count = 15_000;
+    client.send_all((0..count).map(|n| json!({"op": "PUBLISH", "topic": "t", "payload": n}))).await;
+    let reading = tokio::spawn(async move {
+        for seq in 1..=count {
+            assert_eq!(parsed(&client.answer().await)["seq"], seq);
+        }
+        client.assert_lives().await;
+    });
+    sleep(Duration::from_millis(1500)).await;
+    faults.open_gate();
+    reading.await.unwrap();
+}
+
+/// As above, for a storage that lets a SUBSCRIBE wait.
+#[tokio::test]
+async fn a_subscribe_that_takes_long_does_not_cost_the_connection() {
+    let set = ["gateway.ping_interval_ms=100", "gateway.pong_timeout_ms=300"];
+    let (running, faults) = started_with_faults(&set).await;
+    let mut client = running.connect().await;
+    faults.shut_gate();
+    client.send(&json!({"op": "SUBSCRIBE", "topic": "t", "group": "g"})).await;
+    let reading = tokio::spawn(async move {
+        assert_eq!(client.answer().await, r#"{"op":"OK"}"#);
+        client.assert_lives().await;
+    });
+    sleep(Duration::from_millis(1200)).await;
+    faults.open_gate();
+    reading.await.unwrap();
+}
+
+const TOKEN: &str = r#"auth.tokens=[{token="one",scopes=["publish:**"]}]"#;
+
+#[tokio::test]
+async fn who_does_not_authenticate_in_time_is_closed_with_4401() {
+    let running = started(&[TOKEN, "gateway.auth_timeout_ms=300"]).await;
+    let mut silent = running.connect().await;
+    let mut talking = running.connect().await;
+    let mut known = running.connect().await;
+    known.ok(json!({"op": "AUTH", "token": "one"})).await;
+    for frame in [json!({"op": "AUTH", "token": "x"}), json!({"op": "NOPE"})] {
+        talking.ask(frame).await;
+    }
+    assert_eq!(silent.close_code().await, 4401);
+    assert_eq!(talking.close_code().await, 4401);
+    known.assert_lives().await;
+}

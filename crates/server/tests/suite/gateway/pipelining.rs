@@ -1,0 +1,90 @@
+//! Answers come in the order of the frames.
+
+use serde_json::{Value, json};
+
+use crate::gateway::client::parsed;
+use crate::gateway::running::{started, started_over};
+
+/// Of every kind, good and bad; the answer's shape comes with each.
+fn mixed(n: usize) -> (Value, &'static str) {
+    let (frame, shape) = match n % 12 {
+        0..=2 => (json!({"op": "PUBLISH", "topic": "t", "payload": n}), "seq"),
+        3 => (json!({"op": "PUBLISH", "topic": "u", "events": [{"payload": n}]}), "results"),
+        4 => (json!({"op": "PUBLISH", "topic": "No", "payload": n}), "bad_topic"),
+        5 => (json!({"op": "SUBSCRIBE", "topic": "t", "group": format!("g{n}")}), "OK"),
+        6 => (json!({"op": "NOPE"}), "unknown_op"),
+        7 => {
+            let group = format!("g{}", n - 2);
+            (json!({"op": "ACK", "topic": "t", "group": group, "id": "x"}), "stale")
+        }
+        8 => (json!({"op": "ACK", "topic": "t", "group": "none", "id": "x"}), "not_subscribed"),
+        9 => {
+            let group = format!("g{}", n - 4);
+            (json!({"op": "NACK", "topic": "t", "group": group, "id": "x"}), "stale")
+        }
+        10 => (json!({"op": "AUTH", "token": ""}), "OK"),
+        _ => (json!({"op": "UNSUBSCRIBE", "topic": "t", "group": format!("g{}", n - 6)}), "OK"),
+    };
+    let mut frame = frame;
+    frame["corr"] = json!(n.to_string());
+    (frame, shape)
+}
+
+fn shape_of(answer: &Value) -> &str {
+    if answer["op"] == "ERR" {
+        return answer["code"].as_str().unwrap();
+    }
+    ["seq", "results", "stale"].into_iter().find(|name| !answer[*name].is_null()).unwrap_or("OK")
+}
+
+#[tokio::test]
+async fn a_thousand_mixed_frames_in_one_go_are_answered_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = prombus_engine::DiskOptions::at(folder.path());
+    let disk = std::sync::Arc::new(prombus_engine::DiskEngine::open(&options).unwrap());
+    for running in [started(&[]).await, started_over(disk, &[]).await] {
+        let mut client = running.connect().await;
+        client.send_all((0..1000).map(|n| mixed(n).0)).await;
+        for n in 0..1000 {
+            let answer = parsed(&client.answer().await);
+            assert_eq!(answer["corr"], n.to_string(), "{answer}");
+            assert_eq!(shape_of(&answer), mixed(n).1, "{answer} answers {}", mixed(n).0);
+        }
+        drop(client);
+        running.server.stop().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn pipelined_publishes_get_their_places_in_their_order() {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    client.send_all((0..5000).map(|n| json!({"op": "PUBLISH", "topic": "t", "payload": n}))).await;
+    for seq in 1..=5000 {
+        assert_eq!(parsed(&client.answer().await)["seq"], seq);
+    }
+}
+
+#[tokio::test]
+async fn no_event_comes_before_the_ok_of_its_subscribe() {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    client.publish("t", json!(0)).await;
+    for round in 0..20 {
+        let group = format!("g{round}");
+        let opts = json!({"from": "earliest"});
+        client
+            .send_all([
+                json!({"op": "PUBLISH", "topic": "u", "payload": 1}),
+                json!({"op": "SUBSCRIBE", "corr": "s", "topic": "t", "group": group, "opts": opts}),
+            ])
+            .await;
+        for expected in [r#"{"op":"OK","id""#, r#"{"op":"OK","corr":"s"}"#, r#"{"op":"EVENT""#] {
+            let received = client.receive().await;
+            let crate::gateway::client::Received::Text(text) = received else {
+                panic!("{received:?}")
+            };
+            assert!(text.starts_with(expected), "{text} instead of {expected}");
+        }
+    }
+}

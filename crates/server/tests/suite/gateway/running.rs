@@ -1,0 +1,59 @@
+//! A server to test.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use prombus_engine::{Engine, Faults, FaultyEngine, MemoryEngine};
+use prombus_proto::SystemClock;
+use prombus_server::config::{Config, Sources};
+use prombus_server::server::Server;
+use tokio::net::TcpStream;
+
+use crate::gateway::client::Client;
+
+/// A server of this process, on a port of its own.
+pub(crate) struct Running {
+    pub(crate) server: Server,
+}
+
+/// Starts one in memory, without limits of rate but with these settings.
+pub(crate) async fn started(set: &[&str]) -> Running {
+    started_over(memory(), set).await
+}
+
+/// Starts one whose storage fails when it is told to.
+pub(crate) async fn started_with_faults(set: &[&str]) -> (Running, Faults) {
+    let faults = Faults::none();
+    let engine = Arc::new(FaultyEngine::new(memory(), faults.clone()));
+    (started_over(engine, set).await, faults)
+}
+
+pub(crate) async fn started_over(engine: Arc<dyn Engine>, set: &[&str]) -> Running {
+    let config = Config::load(&sources(set)).unwrap_or_else(|error| panic!("{error}"));
+    Running { server: Server::start_over(engine, &config).await.unwrap() }
+}
+
+pub(crate) fn sources(set: &[&str]) -> Sources {
+    let usual = ["server.ws=127.0.0.1:0", "limits.enabled=false"];
+    let set = usual.iter().chain(set).map(|&text| text.to_owned()).collect();
+    Sources { set, ..Sources::default() }
+}
+
+pub(crate) fn memory() -> Arc<dyn Engine> {
+    Arc::new(MemoryEngine::new(Arc::new(SystemClock)))
+}
+
+impl Running {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.ws()
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        Client::connect(self.address()).await
+    }
+
+    /// A connection that is no WebSocket yet.
+    pub(crate) async fn tcp(&self) -> TcpStream {
+        TcpStream::connect(self.address()).await.unwrap()
+    }
+}

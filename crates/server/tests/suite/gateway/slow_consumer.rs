@@ -1,0 +1,110 @@
+//! A client that never reads, while a hundred thousand events wait for it, and what it costs.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::gateway::client::Client;
+
+const EVENTS: usize = 100_000;
+const PAYLOAD: usize = 1000;
+/// Each could have 10,000 events out at a time: together far more than the buffer.
+const GROUPS: usize = 8;
+const MIB: usize = 1 << 20;
+
+/// The built binary, so that what it holds is its own.
+struct Process {
+    child: Child,
+    /// Open as long as it runs: it speaks until it is ready.
+    _out: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn started(folder: &std::path::Path) -> (Self, SocketAddr) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
+            .args(["--ws", "127.0.0.1:0", "--http", "127.0.0.1:0", "--set", "limits.enabled=false"])
+            .args(["--set", "gateway.max_outbox_bytes=1048576"])
+            .args(["--set", "gateway.slow_consumer_timeout_ms=4000"])
+            .args(["--set", r#"topics."t".durability=buffered"#])
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let address = out.by_ref().lines().find_map(|line| {
+            let line = line.unwrap();
+            let url = line.strip_prefix("WebSocket gateway: ws://")?;
+            Some(url.trim_end_matches('/').parse().unwrap())
+        });
+        (Self { child, _out: out }, address.unwrap())
+    }
+
+    /// What it holds in memory, in bytes.
+    fn resident(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The middle of the times from a publish to its delivery and its acknowledgement.
+async fn latency(client: &mut Client) -> Duration {
+    let mut times = Vec::new();
+    for n in 0..100 {
+        let begun = Instant::now();
+        client.publish("other", json!(n)).await;
+        let event = client.event().await;
+        client.ack(&event).await;
+        times.push(begun.elapsed());
+    }
+    times.sort();
+    times[times.len() / 2]
+}
+
+#[tokio::test]
+async fn costs_its_buffer_and_nobody_elses_time_and_is_told_why_it_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (process, address) = Process::started(folder.path());
+    let mut publisher = Client::connect(address).await;
+    let payload = "x".repeat(PAYLOAD);
+    for _ in 0..EVENTS / 500 {
+        let events: Vec<_> = (0..500).map(|_| json!({"payload": payload})).collect();
+        publisher.ok(json!({"op": "PUBLISH", "topic": "t", "events": events})).await;
+    }
+    let mut other = Client::connect(address).await;
+    other.subscribe("other", "g", json!({})).await;
+    let before = latency(&mut other).await;
+    let resident = process.resident();
+    let mut stuck = Client::connect_narrow(address).await;
+    for group in 0..GROUPS {
+        let opts = json!({"from": "earliest", "maxInFlight": 10_000});
+        let group = format!("g{group}");
+        stuck.send(&json!({"op": "SUBSCRIBE", "topic": "t", "group": group, "opts": opts})).await;
+    }
+    let begun = Instant::now();
+    sleep(Duration::from_millis(500)).await;
+    let meanwhile = latency(&mut other).await;
+    let growth = process.resident().saturating_sub(resident);
+    println!("memory grew by {} KiB while {} MiB wait", growth / 1024, EVENTS * PAYLOAD / MIB);
+    println!(
+        "latency of others: {before:?} before, {meanwhile:?} meanwhile, ratio {:.2}",
+        meanwhile.as_secs_f64() / before.as_secs_f64()
+    );
+    // The buffer, what each group has read ahead, and what an allocator needs beside.
+    assert!(growth < 16 * MIB, "{growth} bytes");
+    sleep(Duration::from_millis(6000).saturating_sub(begun.elapsed())).await;
+    assert_eq!(stuck.close_code().await, 4008);
+    other.assert_lives().await;
+}

@@ -1,0 +1,8 @@
+//! The server, as its users meet it: one binary, one module an idea.
+
+mod binary;
+mod cli;
+mod config;
+mod gateway;
+mod killed;
+mod transcript;

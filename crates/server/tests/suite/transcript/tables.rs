@@ -1,0 +1,93 @@
+//! The tables of the document say what the code says.
+
+use prombus_proto::{ErrorCode, limits};
+use prombus_server::config::{Config, Sources};
+use prombus_server::gateway::close_code::CloseCode;
+
+use crate::transcript::PROTOCOL;
+
+/// The cells of the table below `heading`, row by row, without its head.
+fn table(heading: &str) -> Vec<Vec<&'static str>> {
+    let (_, section) = PROTOCOL.split_once(&format!("\n{heading}\n")).expect(heading);
+    let rows = section.lines().skip_while(|line| !line.starts_with('|'));
+    let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
+    rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
+}
+
+#[test]
+fn error_codes() {
+    let expected: Vec<_> = ErrorCode::ALL
+        .iter()
+        .map(|code| (format!("`{code}`"), if code.is_retryable() { "yes" } else { "no" }))
+        .collect();
+    let written: Vec<_> =
+        table("### Error codes").iter().map(|row| (row[0].to_owned(), row[2])).collect();
+    assert_eq!(written, expected);
+}
+
+#[test]
+fn close_codes() {
+    let expected: Vec<_> =
+        CloseCode::ALL.iter().map(|code| (code.number().to_string(), code.reason())).collect();
+    let rows = table("### Close codes");
+    let written: Vec<_> = rows.iter().map(|row| (row[0].to_owned(), row[1])).collect();
+    assert_eq!(written, expected);
+    for row in rows {
+        assert!(row[2].starts_with("yes") || row[2].starts_with("no"), "{row:?}");
+    }
+}
+
+#[test]
+fn limits_of_size() {
+    let config = defaults();
+    let expected = [
+        config.gateway.max_frame_bytes,
+        limits::MAX_NAME_BYTES,
+        limits::MAX_ID_BYTES,
+        limits::MAX_KEY_BYTES,
+        limits::MAX_HEADERS,
+        limits::MAX_CORR_BYTES,
+        limits::MAX_FRAME_NESTING as usize,
+        limits::MAX_FRAME_EVENTS,
+        limits::MAX_IN_FLIGHT as usize,
+        limits::MAX_IN_FLIGHT as usize,
+        usize::try_from(limits::MAX_LEASE_MS).unwrap(),
+        limits::MAX_ATTEMPTS as usize,
+        usize::try_from(limits::MAX_NACK_DELAY_MS).unwrap(),
+        limits::MAX_REASON_BYTES,
+        config.gateway.max_subscriptions,
+        config.gateway.max_connections,
+    ];
+    let rows = table("## Limits");
+    let written: Vec<usize> =
+        rows.iter().map(|row| row[1].replace(',', "").parse().unwrap()).collect();
+    assert_eq!(written, expected);
+}
+
+#[test]
+fn limits_of_rate() {
+    let limits = defaults().limits;
+    let rows = table("## Limits of rate");
+    for (row, bucket) in rows.iter().zip([limits.connection, limits.topic]) {
+        let expected = [bucket.capacity, bucket.refill_per_sec].map(|number| number.to_string());
+        assert_eq!(row[1..3], expected);
+    }
+    assert_eq!(rows.len(), 2);
+}
+
+#[test]
+fn defaults_of_a_subscription() {
+    let usual = defaults().subscribe;
+    let rows = table("### SUBSCRIBE");
+    let written = |name: &str| {
+        let row = rows.iter().find(|row| row[0] == format!("`{name}`")).expect(name);
+        row[1].replace(',', "")
+    };
+    assert_eq!(written("maxInFlight"), usual.max_in_flight.to_string());
+    assert_eq!(written("ackTimeoutMs"), usual.ack_timeout.as_millis().to_string());
+    assert_eq!(written("maxAttempts"), usual.max_attempts.to_string());
+}
+
+fn defaults() -> Config {
+    Config::load(&Sources::default()).expect("the default file is right")
+}
