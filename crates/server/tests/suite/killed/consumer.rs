@@ -67,9 +67,14 @@ pub(crate) async fn drain(url: &str, ledger: &Ledger) {
 }
 
 async fn subscribed(url: &str) -> Option<Socket> {
+    let opts = json!({"from": "earliest", "maxInFlight": 40, "ackTimeoutMs": 400,
+        "maxAttempts": MAX_ATTEMPTS});
+    subscribed_to(url, "g", &opts).await
+}
+
+async fn subscribed_to(url: &str, group: &str, opts: &Value) -> Option<Socket> {
     let (mut socket, _) = connect_async(url).await.ok()?;
-    let frame = json!({"op": "SUBSCRIBE", "topic": "work", "group": "g",
-        "opts": {"from": "earliest", "maxInFlight": 40, "ackTimeoutMs": 400, "maxAttempts": MAX_ATTEMPTS}});
+    let frame = json!({"op": "SUBSCRIBE", "topic": "work", "group": group, "opts": opts});
     socket.send(Message::text(frame.to_string())).await.ok()?;
     let answer = next_frame(&mut socket).await?;
     assert_eq!(answer["op"], "OK", "{answer}");
@@ -89,7 +94,6 @@ async fn next_frame(socket: &mut Socket) -> Option<Value> {
 /// Answers whether it left by its own mood.
 async fn serve(mut socket: Socket, ledger: &Ledger, number: u64, quiet: Option<Duration>) -> bool {
     let mut asked = VecDeque::new();
-    let mut newest = 0;
     loop {
         let limit = quiet.unwrap_or(Duration::from_secs(60));
         let Ok(frame) = timeout(limit, next_frame(&mut socket)).await else { return false };
@@ -104,10 +108,6 @@ async fn serve(mut socket: Socket, ledger: &Ledger, number: u64, quiet: Option<D
                 let seq = frame["event"]["seq"].as_u64().unwrap();
                 let attempt = frame["ctx"]["attempt"].as_u64().unwrap();
                 ledger.delivered(&id, seq, attempt);
-                if attempt == 1 {
-                    assert!(seq > newest, "{seq} came after {newest}");
-                    newest = seq;
-                }
                 let which = json!({"topic": "work", "group": "g", "id": id});
                 let mut answer = which.clone();
                 match mood(&id, attempt, number) {
@@ -129,6 +129,30 @@ async fn serve(mut socket: Socket, ledger: &Ledger, number: u64, quiet: Option<D
                 }
             }
             other => panic!("{other}: {frame}"),
+        }
+    }
+}
+
+/// Alone in a group of its own, and always in time: nothing is ever given back, so that everything
+/// comes in order. Ends with the connection, or with event `last`.
+pub(crate) async fn observe(url: &str, last: Option<u64>, ledger: &Ledger) {
+    let opts = json!({"from": "earliest", "maxInFlight": 500, "maxAttempts": 1000});
+    let Some(mut socket) = subscribed_to(url, "observer", &opts).await else { return };
+    let mut newest = 0;
+    let limit = Duration::from_secs(60);
+    while last.is_none_or(|last| !ledger.has_observed(last)) {
+        let Ok(Some(frame)) = timeout(limit, next_frame(&mut socket)).await else { return };
+        if frame["op"] != "EVENT" {
+            continue;
+        }
+        let seq = frame["event"]["seq"].as_u64().unwrap();
+        assert!(seq > newest, "{seq} came after {newest}");
+        newest = seq;
+        ledger.observed(seq);
+        let ack =
+            json!({"op": "ACK", "topic": "work", "group": "observer", "id": frame["event"]["id"]});
+        if socket.send(Message::text(ack.to_string())).await.is_err() {
+            return;
         }
     }
 }

@@ -16,6 +16,7 @@ struct Seen {
     /// The attempts of each event, and how many kills there had been.
     attempts: BTreeMap<String, BTreeMap<u64, u64>>,
     kills: u64,
+    observed: BTreeSet<u64>,
 }
 
 /// After so many attempts an event is dead.
@@ -74,6 +75,18 @@ impl Ledger {
         assert_eq!(before, None, "{id} was acknowledged twice");
     }
 
+    pub(crate) fn observed(&self, seq: u64) {
+        self.0.lock().unwrap().observed.insert(seq);
+    }
+
+    pub(crate) fn has_observed(&self, seq: u64) -> bool {
+        self.0.lock().unwrap().observed.contains(&seq)
+    }
+
+    pub(crate) fn last_stored(&self) -> u64 {
+        self.0.lock().unwrap().stored.values().copied().max().unwrap_or(0)
+    }
+
     pub(crate) fn killed(&self) {
         self.0.lock().unwrap().kills += 1;
     }
@@ -95,6 +108,7 @@ impl Ledger {
         assert!(both.is_empty(), "acknowledged and dead: {both:?}");
         let seqs: BTreeSet<_> = seen.stored.values().copied().collect();
         assert_eq!(seqs, (1..=seen.stored.len() as u64).collect(), "no hole, nothing double");
+        assert_eq!(seen.observed, seqs, "the observer saw everything");
         assert!(seen.kills > 0 && !seen.acked.is_empty() && !dead.is_empty(), "it was a real run");
     }
 }
