@@ -21,12 +21,12 @@ mod upgrade;
 mod wire;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use prombus_bus::Bus;
 use prombus_proto::Clock;
 
 use crate::auth::{AllowedOrigins, Authenticator};
+use crate::config;
 
 pub use accept::serve;
 
@@ -41,26 +41,5 @@ pub struct Gateway {
     /// For what expires.
     pub clock: Arc<dyn Clock>,
     /// Sizes and times.
-    pub settings: GatewaySettings,
-}
-
-/// Sizes and times of the gateway.
-#[derive(Clone, Copy, Debug)]
-pub struct GatewaySettings {
-    /// The largest frame.
-    pub max_frame_bytes: usize,
-    /// How much may wait to be written to one connection, answers and events each.
-    pub max_outbox_bytes: usize,
-    /// How many subscriptions a connection has.
-    pub max_subscriptions: usize,
-    /// How many connections there are.
-    pub max_connections: usize,
-    /// How often a ping is sent.
-    pub ping_interval: Duration,
-    /// How long to wait for the pong.
-    pub pong_timeout: Duration,
-    /// How long a connection may stay without a valid token where one is needed.
-    pub auth_timeout: Duration,
-    /// How long a peer may take nothing.
-    pub slow_consumer_timeout: Duration,
+    pub settings: config::Gateway,
 }

@@ -24,7 +24,7 @@ use crate::auth::{
     ScopeWords, TokenSettings,
 };
 use crate::config::{Bucket, Config, EngineChoice, Tls};
-use crate::gateway::{self, Gateway, GatewaySettings};
+use crate::gateway::{self, Gateway};
 
 /// Why a server did not start.
 #[derive(Debug, Error)]
@@ -101,7 +101,7 @@ impl Server {
             authenticator,
             origins,
             clock,
-            settings: gateway_settings(config),
+            settings: config.gateway.clone(),
         });
         let (stopping, stop) = watch::channel(false);
         let gateway = tokio::spawn(gateway::serve(listener, tls, gateway, stop));
@@ -171,20 +171,6 @@ fn bus_settings(config: &Config) -> Settings {
             ack_timeout: config.subscribe.ack_timeout,
             max_attempts: config.subscribe.max_attempts,
         },
-    }
-}
-
-fn gateway_settings(config: &Config) -> GatewaySettings {
-    let gateway = &config.gateway;
-    GatewaySettings {
-        max_frame_bytes: gateway.max_frame_bytes,
-        max_outbox_bytes: gateway.max_outbox_bytes,
-        max_subscriptions: gateway.max_subscriptions,
-        max_connections: gateway.max_connections,
-        ping_interval: gateway.ping_interval,
-        pong_timeout: gateway.pong_timeout,
-        auth_timeout: gateway.auth_timeout,
-        slow_consumer_timeout: gateway.slow_consumer_timeout,
     }
 }
 
