@@ -1,5 +1,7 @@
 //! The event, and the JSON it becomes once.
 
+use std::cell::RefCell;
+
 use bytes::Bytes;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -62,35 +64,38 @@ impl Event {
     /// Makes the event's JSON.
     #[must_use]
     pub fn encode(&self) -> EncodedEvent {
-        let mut json = Vec::with_capacity(192 + self.payload.as_bytes().len());
-        append_member(&mut json, "id", &self.id);
-        append_member(&mut json, "ts", &self.ts);
-        append_member(&mut json, "topic", &self.topic);
-        if let Some(key) = &self.key {
-            append_member(&mut json, "key", key);
-        }
-        if !self.headers.is_empty() {
-            append_member(&mut json, "headers", &self.headers);
-        }
-        json.extend_from_slice(b",\"payload\":");
-        json.extend_from_slice(self.payload.as_bytes());
-        if !self.caused_by.is_empty() {
-            append_member(&mut json, "caused_by", &self.caused_by);
-        }
-        if !self.tags.is_empty() {
-            append_member(&mut json, "tags", &self.tags);
-        }
-        if let Some(sid) = &self.sid {
-            append_member(&mut json, "sid", sid);
-        }
-        json.push(b'}');
         EncodedEvent {
             topic: self.topic.clone(),
             id: self.id.clone(),
             ts: self.ts,
             key: self.key.clone(),
-            json_behind_seq: json.into(),
+            json_behind_seq: of_its_own_size(|json| self.append_members(json)),
         }
+    }
+
+    /// Appends all members but `seq`, and the end of the object.
+    fn append_members(&self, json: &mut Vec<u8>) {
+        append_member(json, "id", &self.id);
+        append_member(json, "ts", &self.ts);
+        append_member(json, "topic", &self.topic);
+        if let Some(key) = &self.key {
+            append_member(json, "key", key);
+        }
+        if !self.headers.is_empty() {
+            append_member(json, "headers", &self.headers);
+        }
+        json.extend_from_slice(b",\"payload\":");
+        json.extend_from_slice(self.payload.as_bytes());
+        if !self.caused_by.is_empty() {
+            append_member(json, "caused_by", &self.caused_by);
+        }
+        if !self.tags.is_empty() {
+            append_member(json, "tags", &self.tags);
+        }
+        if let Some(sid) = &self.sid {
+            append_member(json, "sid", sid);
+        }
+        json.push(b'}');
     }
 
     /// Reads the JSON of a stored event back.
@@ -126,6 +131,22 @@ impl Event {
         };
         Ok((wire.seq, event))
     }
+}
+
+/// What `write` appends, in a buffer of exactly its size. One with room to spare would cost every
+/// event a second allocation, for the count of those who share it.
+fn of_its_own_size(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    const KEPT_BYTES: usize = 64 << 10;
+    thread_local! {
+        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.clear();
+        write(scratch);
+        let bytes = Bytes::copy_from_slice(scratch);
+        scratch.shrink_to(KEPT_BYTES);
+        bytes
+    })
 }
 
 /// Appends `,"name":value`. The leading comma is right for every member: `seq` is the first.
