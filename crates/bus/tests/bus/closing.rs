@@ -99,3 +99,17 @@ async fn the_tasks_of_a_dropped_bus_end() {
     settle().await;
     assert_eq!(engine.strong_count(), 0, "somebody still holds the engine");
 }
+
+#[tokio::test(start_paused = true)]
+async fn before_it_closes_what_is_out_can_be_finished_and_nothing_more_comes() {
+    let scene = Scene::new();
+    scene.publish(&orders(), 3).await;
+    let consumer = scene.consumer(at_most(1)).await;
+    let first = consumer.next().await;
+    scene.bus.refuse_new_work();
+    assert!(consumer.ack(vec![first.event.id]).await.stale.is_empty());
+    consumer.subscription.resume().await.unwrap().unwrap();
+    settle().await;
+    assert!(consumer.connection.outbox.is_empty(), "the second was not delivered");
+    assert_eq!(scene.cursor().await.floor, Seq(1));
+}
