@@ -139,30 +139,34 @@ async fn commit(engine: &dyn Engine, topics: &Topics, gathered: Vec<Waiting>) {
         parts.push((Part { events, state, durability: submission.durability }, answer, _room));
         whole.merge(&mut submission);
     }
-    let told = Told::about(topics, &whole.events);
-    let spare = (parts.len() > 1).then(|| (whole.events.clone(), whole.state.clone()));
+    let runs = Runs::of(&whole.events);
+    // One copy serves both: who follows, and another try.
+    let is_alone = parts.len() == 1;
+    let kept = (!is_alone || runs.are_followed(topics)).then(|| whole.events.clone());
+    let kept_state = if is_alone { Vec::new() } else { whole.state.clone() };
     match engine.commit(whole.into_batch()).await {
         Ok(committed) => {
-            told.tell(topics, &committed.positions);
+            runs.tell(topics, kept, &committed.positions);
             let mut positions = committed.positions.into_iter();
             for (part, answer, _room) in parts {
                 // Who is gone does not want the answer.
                 let _ = answer.send(Ok(positions.by_ref().take(part.events).collect()));
             }
         }
-        Err(error) => match spare {
-            Some((events, state)) if is_about_one(&error) => {
-                let (mut events, mut state) = (events.into_iter(), state.into_iter());
+        Err(error) => match kept {
+            Some(events) if !is_alone && is_about_one(&error) => {
+                let (mut events, mut state) = (events.into_iter(), kept_state.into_iter());
                 for (part, answer, _room) in parts {
                     let single = Submission {
                         events: events.by_ref().take(part.events).collect(),
                         state: state.by_ref().take(part.state).collect(),
                         durability: part.durability,
                     };
-                    let told = Told::about(topics, &single.events);
+                    let runs = Runs::of(&single.events);
+                    let kept = runs.are_followed(topics).then(|| single.events.clone());
                     let result = engine.commit(single.into_batch()).await;
                     let _ = answer.send(result.map(|Committed { positions, .. }| {
-                        told.tell(topics, &positions);
+                        runs.tell(topics, kept, &positions);
                         positions
                     }));
                 }
@@ -191,16 +195,11 @@ fn is_about_one(error: &CommitError) -> bool {
     )
 }
 
-/// What followers are told once a batch is stored.
-struct Told {
-    /// Topics, and how many events in a row each has.
-    runs: Vec<(Topic, usize)>,
-    /// The events, where anybody follows one of the topics already.
-    events: Option<Vec<EncodedEvent>>,
-}
+/// The topics of a batch, and how many events in a row each has.
+struct Runs(Vec<(Topic, usize)>);
 
-impl Told {
-    fn about(topics: &Topics, events: &[EncodedEvent]) -> Self {
+impl Runs {
+    fn of(events: &[EncodedEvent]) -> Self {
         let mut runs: Vec<(Topic, usize)> = Vec::new();
         for event in events {
             match runs.last_mut() {
@@ -208,14 +207,19 @@ impl Told {
                 _ => runs.push((event.topic().clone(), 1)),
             }
         }
-        let followed = runs.iter().any(|(topic, _)| topics.followed(topic).is_some());
-        Self { runs, events: followed.then(|| events.to_vec()) }
+        Self(runs)
     }
 
-    fn tell(self, topics: &Topics, positions: &[Position]) {
-        let mut events = self.events.map(Vec::into_iter);
+    fn are_followed(&self, topics: &Topics) -> bool {
+        self.0.iter().any(|(topic, _)| topics.followed(topic).is_some())
+    }
+
+    /// Tells followers what is stored now. Those who came since the events were not kept for them
+    /// read them from the engine.
+    fn tell(self, topics: &Topics, kept: Option<Vec<EncodedEvent>>, positions: &[Position]) {
+        let mut events = kept.map(Vec::into_iter);
         let mut positions = positions.iter();
-        for (topic, count) in self.runs {
+        for (topic, count) in self.0 {
             let stored = positions.by_ref().take(count);
             let run = events.as_mut().map(|events| events.by_ref().take(count).collect::<Vec<_>>());
             let Some(feed) = topics.followed(&topic) else {

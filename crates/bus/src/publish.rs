@@ -18,6 +18,8 @@ use crate::topics::TopicInUse;
 pub struct Prepared {
     pub(crate) events: Vec<EncodedEvent>,
     pub(crate) durability: Durability,
+    /// Counted along: it is asked for with every frame that joins.
+    bytes: usize,
 }
 
 /// Events on their way into the store.
@@ -28,13 +30,19 @@ impl Prepared {
     /// Nothing yet.
     #[must_use]
     pub const fn none() -> Self {
-        Self { events: Vec::new(), durability: Durability::Buffered }
+        Self { events: Vec::new(), durability: Durability::Buffered, bytes: 0 }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn as_safe_as(durability: Durability) -> Self {
+        Self { durability, ..Self::none() }
     }
 
     /// Takes the events of `other` behind its own: they are committed together.
     pub fn append(&mut self, mut other: Prepared) {
         self.events.append(&mut other.events);
         self.durability = self.durability.max(other.durability);
+        self.bytes += other.bytes;
     }
 
     /// The events' ids, in order.
@@ -56,12 +64,12 @@ impl Prepared {
 
     /// About how many bytes they have.
     #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.events.iter().map(EncodedEvent::max_json_bytes).sum()
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) async fn submit(self, committer: &Committer) -> Result<Submitted, Refusal> {
-        let Prepared { events, durability } = self;
+        let Prepared { events, durability, .. } = self;
         let submission = Submission { events, state: Vec::new(), durability };
         Ok(Submitted(committer.submit(submission).await?))
     }
@@ -129,5 +137,6 @@ pub(crate) fn build<'a>(
         let message = format!("an event of {bytes} bytes; the limit is {MAX_EVENT_BYTES}");
         return Err(Refusal::new(ErrorCode::PayloadTooLarge, message));
     }
-    Ok(Prepared { events: encoded, durability })
+    let bytes = encoded.iter().map(EncodedEvent::max_json_bytes).sum();
+    Ok(Prepared { events: encoded, durability, bytes })
 }

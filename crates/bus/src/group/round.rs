@@ -18,7 +18,6 @@ pub(super) struct Pending {
     /// Events whose acknowledgement is to be stored.
     pub(super) ending: Vec<Seq>,
     pub(super) publish: Prepared,
-    pub(super) publish_bytes: usize,
     pub(super) waiters: Vec<Waiter>,
     pub(super) dying: Vec<Dying>,
     /// Something else about the cursor is new.
@@ -64,7 +63,7 @@ const PUBLISH_BYTES: usize = 4 << 20;
 impl Pending {
     /// Whether commands have to wait for the next commit.
     pub(super) const fn is_full(&self) -> bool {
-        self.publish_bytes >= PUBLISH_BYTES
+        self.publish.bytes() >= PUBLISH_BYTES
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -119,7 +118,7 @@ mod tests {
         pending.ending.push(Seq(1));
         assert_eq!(pending.durability(Durability::Fsync), Durability::Fsync);
         assert_eq!(pending.durability(Durability::Buffered), Durability::Buffered);
-        pending.publish.append(Prepared { events: vec![], durability: Durability::Fsync });
+        pending.publish.append(Prepared::as_safe_as(Durability::Fsync));
         assert_eq!(pending.durability(Durability::Buffered), Durability::Fsync);
     }
 }

@@ -157,7 +157,6 @@ impl Actor {
         }
         let publish = publish.unwrap_or_default();
         let published = publish.len();
-        work.pending.publish_bytes += publish.bytes();
         work.pending.publish.append(publish);
         work.pending.waiters.push(Waiter::Ack { reply, stale, published });
     }
