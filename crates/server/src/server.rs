@@ -14,7 +14,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -24,7 +24,9 @@ use crate::auth::{
     ScopeWords, TokenSettings,
 };
 use crate::config::{Bucket, Config, EngineChoice, Tls};
-use crate::gateway::{self, Gateway};
+use crate::gateway::Gateway;
+use crate::http::{Http, HttpPort};
+use crate::listening::Listening;
 
 /// Why a server did not start.
 #[derive(Debug, Error)]
@@ -59,11 +61,12 @@ pub enum StartError {
 /// A server that runs.
 pub struct Server {
     ws: SocketAddr,
+    http: SocketAddr,
     is_encrypted: bool,
     engine: Arc<dyn Engine>,
     bus: Arc<Bus>,
     stopping: watch::Sender<bool>,
-    gateway: JoinHandle<()>,
+    ports: [JoinHandle<()>; 2],
 }
 
 impl Server {
@@ -83,15 +86,13 @@ impl Server {
         raise_file_limit();
         let tls = config.server.tls.as_ref().map(tls_acceptor).transpose()?;
         let is_encrypted = tls.is_some();
-        let address = config.server.ws;
-        let listen = |source| StartError::Listen { address, source };
         let authenticator = Authenticator::new(auth_settings(config))?;
         let mut origins = AllowedOrigins::new(&config.auth.allowed_origins)?;
         if authenticator.is_open() {
             origins = origins.distrusting_names();
         }
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let ws = listener.local_addr().map_err(listen)?;
+        let (ws_listener, ws) = listen(config.server.ws).await?;
+        let (http_listener, http) = listen(config.server.http).await?;
         let clock = Arc::new(SystemClock);
         let ids = Arc::new(IdSource::system());
         let bus =
@@ -104,8 +105,22 @@ impl Server {
             settings: config.gateway.clone(),
         });
         let (stopping, stop) = watch::channel(false);
-        let gateway = tokio::spawn(gateway::serve(listener, tls, gateway, stop));
-        Ok(Self { ws, is_encrypted, engine, bus, stopping, gateway })
+        let listening = Listening {
+            tls,
+            room: Arc::new(Semaphore::new(config.gateway.max_connections)),
+            gateway: Arc::clone(&gateway),
+            stopping: stop.clone(),
+        };
+        let http_port = HttpPort::new(Http {
+            gateway: Arc::clone(&gateway),
+            is_local: http.ip().to_canonical().is_loopback(),
+            stopping: stop,
+        });
+        let ports = [
+            tokio::spawn(listening.clone().serve(ws_listener, gateway)),
+            tokio::spawn(listening.serve(http_listener, Arc::new(http_port))),
+        ];
+        Ok(Self { ws, http, is_encrypted, engine, bus, stopping, ports })
     }
 
     /// Where the gateway listens.
@@ -120,6 +135,18 @@ impl Server {
         format!("{}://{}/", if self.is_encrypted { "wss" } else { "ws" }, self.ws)
     }
 
+    /// Where HTTP listens.
+    #[must_use]
+    pub const fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// The address of HTTP as clients write it, without a path.
+    #[must_use]
+    pub fn http_url(&self) -> String {
+        format!("{}://{}", if self.is_encrypted { "https" } else { "http" }, self.http)
+    }
+
     /// The store underneath.
     #[must_use]
     pub const fn engine(&self) -> &Arc<dyn Engine> {
@@ -130,10 +157,20 @@ impl Server {
     pub async fn stop(self) -> Result<(), Refusal> {
         self.bus.refuse_new_work();
         self.stopping.send_replace(true);
-        // A gateway that failed has no connections left.
-        let _ = self.gateway.await;
+        for port in self.ports {
+            // One that failed has no connections left.
+            let _ = port.await;
+        }
         self.bus.close().await
     }
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let wrong = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(wrong)?;
+    // Which port it is, if any would do.
+    let address = listener.local_addr().map_err(wrong)?;
+    Ok((listener, address))
 }
 
 /// Every connection is an open file, and the usual limit is low for no good reason.

@@ -1,0 +1,63 @@
+//! HTTP: everything about topics with `curl` alone.
+//!
+//! | idea | file |
+//! |---|---|
+//! | which path is answered where | `router` |
+//! | what holds for every request | `port`, `cross_origin` |
+//! | who asks, and what about | `caller`, `topic_in_path`, `query` |
+//! | what is answered, if it goes well or not | `answer`, `error` |
+//! | a request's body, bounded in size and time | `body` |
+//! | storing events | `publish` |
+//! | the way to the gateway | `websocket` |
+//! | whether the server is there and well | `health` |
+
+mod answer;
+mod body;
+mod caller;
+mod cross_origin;
+mod error;
+mod health;
+mod port;
+mod publish;
+mod query;
+mod router;
+mod topic_in_path;
+mod websocket;
+
+use std::sync::Arc;
+
+use prombus_bus::{Bus, Connection};
+use prombus_proto::Timestamp;
+use tokio::sync::watch;
+
+use crate::gateway::Gateway;
+use crate::listening::Arrival;
+
+pub(crate) use port::HttpPort;
+
+/// What all requests share.
+pub(crate) struct Http {
+    /// Bus, tokens, origins and sizes are the same as for WebSockets.
+    pub(crate) gateway: Arc<Gateway>,
+    /// Whether only this machine can connect, so that names of other machines are suspicious.
+    pub(crate) is_local: bool,
+    /// Whether the server is about to stop. What streams without an end has to watch this.
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+/// Who sends requests: one connection. An extension of each of its requests.
+struct Peer {
+    /// Its place at the bus: the bucket that its requests share.
+    connection: Connection,
+    arrival: Arrival,
+}
+
+impl Http {
+    fn bus(&self) -> &Bus {
+        &self.gateway.bus
+    }
+
+    fn now(&self) -> Timestamp {
+        self.gateway.clock.now()
+    }
+}
