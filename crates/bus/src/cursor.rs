@@ -48,6 +48,7 @@ pub enum CursorError {
 }
 
 const VERSION: u32 = 1;
+const PREFIX: &str = "cursor/";
 /// In a run's second number 0 says done, more says how often it was tried, and one.
 const DONE: u32 = 0;
 
@@ -111,7 +112,21 @@ impl Cursor {
 
     /// Where the cursor of `group` on `topic` is kept. A group has one partition so far, 0.
     pub fn key(topic: &Topic, group: &Group) -> Result<StateKey, InvalidStateKey> {
-        StateKey::new(format!("cursor/{topic}::{group}/0"))
+        StateKey::new(format!("{PREFIX}{topic}::{group}/0"))
+    }
+
+    /// What the keys of all groups of `topic` start with.
+    #[must_use]
+    pub fn prefix_of(topic: &Topic) -> Vec<u8> {
+        format!("{PREFIX}{topic}::").into()
+    }
+
+    /// Whose cursor is kept at `key`.
+    #[must_use]
+    pub fn names_at(key: &StateKey) -> Option<(Topic, Group)> {
+        let names = key.as_bytes().strip_prefix(PREFIX.as_bytes())?.strip_suffix(b"/0")?;
+        let (topic, group) = std::str::from_utf8(names).ok()?.split_once("::")?;
+        Some((Topic::new(topic).ok()?, Group::new(group).ok()?))
     }
 }
 
@@ -146,6 +161,15 @@ mod tests {
         let error = Cursor::decode(br#"{"v":2,"something":"else"}"#).unwrap_err();
         assert!(error.to_string().contains("has form 2"), "{error}");
         assert!(Cursor::decode(b"nonsense").is_err());
+    }
+
+    #[test]
+    fn a_key_says_whose_cursor_it_has() {
+        let (topic, group) = (Topic::new("orders.eu").unwrap(), Group::new("billing").unwrap());
+        let key = Cursor::key(&topic, &group).unwrap();
+        assert!(key.as_bytes().starts_with(&Cursor::prefix_of(&topic)));
+        assert_eq!(Cursor::names_at(&key), Some((topic, group)));
+        assert_eq!(Cursor::names_at(&StateKey::new("topic/orders").unwrap()), None);
     }
 
     proptest! {

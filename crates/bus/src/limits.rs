@@ -12,6 +12,15 @@ use crate::token_bucket::{Deficit, Rate, TokenBucket};
 #[derive(Clone, Debug)]
 pub struct Limit(Option<Arc<Mutex<TokenBucket>>>);
 
+/// How a limit stands at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// What it lets pass.
+    pub rate: Rate,
+    /// How many tokens can be taken at once.
+    pub available: u64,
+}
+
 /// Whose limit it is, as a refusal names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -42,6 +51,17 @@ impl Limit {
     #[must_use]
     pub fn is_full(&self, now: Instant) -> bool {
         self.with(|bucket| bucket.is_full(now)).unwrap_or(true)
+    }
+
+    /// From now on it lets pass what `rate` says. One that is off stays off.
+    pub fn set_rate(&self, rate: Rate, now: Instant) {
+        self.with(|bucket| bucket.set_rate(rate, now));
+    }
+
+    /// How it stands; nothing where there is no limit.
+    #[must_use]
+    pub fn standing(&self, now: Instant) -> Option<Standing> {
+        self.with(|bucket| Standing { rate: bucket.rate(), available: bucket.available(now) })
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut TokenBucket) -> T) -> Option<T> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prombus_bus::{Bus, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings};
-use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError, Retention};
+use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_proto::{IdSource, SystemClock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls_pki_types::pem::PemObject;
@@ -34,6 +34,9 @@ pub enum StartError {
     /// The store does not open.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// What was set for a topic earlier cannot be read.
+    #[error("{0}")]
+    Settings(Refusal),
     /// Tokens or keys cannot be used.
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
@@ -97,6 +100,7 @@ impl Server {
         let ids = Arc::new(IdSource::system());
         let bus =
             Arc::new(Bus::start(Arc::clone(&engine), bus_settings(config), clock.clone(), ids));
+        bus.recall_settings().await.map_err(StartError::Settings)?;
         let gateway = Arc::new(Gateway {
             bus: Arc::clone(&bus),
             authenticator,
@@ -189,12 +193,11 @@ fn rate(bucket: Bucket) -> Rate {
 fn bus_settings(config: &Config) -> Settings {
     let limits = &config.limits;
     let topics = config.topics.iter().map(|(topic, own)| {
-        let retention =
-            Retention { max_age_ms: own.retention_ms, max_bytes: own.retention_bytes, revision: 0 };
         let own = TopicSettings {
             durability: own.durability,
             rate: own.limit.map(rate),
-            retention: (own.retention_ms.or(own.retention_bytes)).map(|_| retention),
+            retention_ms: own.retention_ms,
+            retention_bytes: own.retention_bytes,
         };
         (topic.clone(), own)
     });

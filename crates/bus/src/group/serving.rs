@@ -86,7 +86,7 @@ impl Actor {
         let submission = Submission {
             events: vec![],
             state: vec![self.put(&cursor)],
-            durability: self.topic.durability,
+            durability: self.topic.durability(),
         };
         submit(self.around.committer.clone(), submission).await?;
         Ok(cursor)

@@ -5,12 +5,14 @@
 
 mod acking;
 mod closing;
+mod configuring;
 mod dead_letters;
 mod following;
 mod group_model;
 mod group_world;
 mod idling;
 mod lease_times;
+mod looking;
 mod outbox_limit;
 mod pausing;
 mod publishing;
