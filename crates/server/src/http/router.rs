@@ -8,15 +8,15 @@ use axum::routing::{get, post};
 use prombus_proto::ErrorCode;
 
 use super::error::HttpError;
-use super::{Http, health, publish, websocket};
+use super::{Http, export, health, publish, replay, stream, websocket};
 
 /// All paths. A GET answers HEAD, too.
 pub(super) fn router(http: Arc<Http>) -> Router {
     Router::new()
         .route("/publish/{topic}", post(publish::post))
-        // Reading: .route("/replay", get(replay::get))
-        // Reading: .route("/export", get(export::get))
-        // Reading: .route("/stream", get(stream::get))
+        .route("/replay", get(replay::get))
+        .route("/export", get(export::get))
+        .route("/stream", get(stream::get))
         .route("/ws", get(websocket::get))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
