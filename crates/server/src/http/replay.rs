@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use prombus_bus::{Bus, FeedEvent, ReadBudget, StartAt};
 use prombus_proto::{EventId, Seq, Topic};
 
@@ -20,6 +20,8 @@ const USUAL_LIMIT: u64 = 1000;
 const MAX_LIMIT: u64 = 10_000;
 /// A page is full with this many bytes, too: it is put together in memory.
 const MAX_PAGE_BYTES: usize = 8 << 20;
+/// What has to be encoded in a query.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 pub(super) async fn get(
     State(http): State<Arc<Http>>,
@@ -78,7 +80,7 @@ impl Page {
         json.extend_from_slice(&self.events);
         let next = self.last_of_more.map(|id| {
             let id = id.to_string();
-            let id = utf8_percent_encode(&id, NON_ALPHANUMERIC);
+            let id = utf8_percent_encode(&id, RESERVED);
             format!("topic={topic}&from=afterId&afterId={id}&limit={limit}")
         });
         let next = next.map_or("null".to_owned(), |query| format!("\"{query}\""));
