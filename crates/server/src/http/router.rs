@@ -8,7 +8,7 @@ use axum::routing::{get, post};
 use prombus_proto::ErrorCode;
 
 use super::error::HttpError;
-use super::{Http, health, publish, websocket};
+use super::{Http, groups, health, latest_by_key, publish, topics, websocket};
 
 /// All paths. A GET answers HEAD, too.
 pub(super) fn router(http: Arc<Http>) -> Router {
@@ -17,6 +17,12 @@ pub(super) fn router(http: Arc<Http>) -> Router {
         // Reading: .route("/replay", get(replay::get))
         // Reading: .route("/export", get(export::get))
         // Reading: .route("/stream", get(stream::get))
+        .route("/topics", get(topics::list))
+        .route("/topics/{topic}", get(topics::get).put(topics::put))
+        .route("/groups", get(groups::groups))
+        .route("/cursors", get(groups::cursors))
+        .route("/lag", get(groups::lag))
+        .route("/latest-by-key", get(latest_by_key::get))
         .route("/ws", get(websocket::get))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
