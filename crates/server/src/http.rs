@@ -9,6 +9,7 @@
 //! | a request's body, bounded in size and time | `body` |
 //! | storing events | `publish` |
 //! | reading them: by pages, all at once, as they come | `replay`, `export`, `stream` (from where: `start`) |
+//! | what is there, and the settings of topics | `topics`, `groups`, `latest_by_key` |
 //! | the way to the gateway | `websocket` |
 //! | whether the server is there and well | `health` |
 
@@ -18,7 +19,9 @@ mod caller;
 mod cross_origin;
 mod error;
 mod export;
+mod groups;
 mod health;
+mod latest_by_key;
 mod port;
 mod publish;
 mod query;
@@ -27,13 +30,14 @@ mod router;
 mod start;
 mod stream;
 mod topic_in_path;
+mod topics;
 mod websocket;
 
 use std::sync::Arc;
 
 use prombus_bus::{Bus, Connection};
 use prombus_proto::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::gateway::Gateway;
 use crate::listening::Arrival;
@@ -43,12 +47,17 @@ pub(crate) use port::HttpPort;
 /// What all requests share.
 pub(crate) struct Http {
     /// Bus, tokens, origins and sizes are the same as for WebSockets.
-    pub(crate) gateway: Arc<Gateway>,
+    gateway: Arc<Gateway>,
     /// Whether only this machine can connect, so that names of other machines are suspicious.
-    pub(crate) is_local: bool,
+    is_local: bool,
     /// Whether the server is about to stop. What streams without an end has to watch this.
-    pub(crate) stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<bool>,
+    /// Places for requests of many events, which are in memory as a whole until they are stored.
+    many_events: Semaphore,
 }
+
+/// How many requests of many events are taken at a time.
+const MANY_EVENTS_AT_ONCE: usize = 4;
 
 /// Who sends requests: one connection. An extension of each of its requests.
 struct Peer {
@@ -58,6 +67,15 @@ struct Peer {
 }
 
 impl Http {
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        is_local: bool,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let many_events = Semaphore::new(MANY_EVENTS_AT_ONCE);
+        Self { gateway, is_local, stopping, many_events }
+    }
+
     fn bus(&self) -> &Bus {
         &self.gateway.bus
     }

@@ -1,6 +1,8 @@
 //! Takes the connections of a port, and serves each in a task of its own: HTTP, until a request
 //! makes it a WebSocket. Both ports are served so; they differ in what answers their requests.
 
+mod lingering;
+
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
@@ -25,6 +27,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::gateway::{self, Gateway};
+
+use lingering::Lingering;
 
 /// How long a handshake of TLS may take, and how long the head of a request.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -153,7 +157,7 @@ async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HANDSHAKE_TIME)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Lingering::new(stream)), service)
         .with_upgrades();
     let mut served = pin!(served);
     let result = tokio::select! {
@@ -170,9 +174,9 @@ async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
     let parts = upgraded
         .await
         .map_err(io::Error::other)?
-        .downcast::<TokioIo<S>>()
+        .downcast::<TokioIo<Lingering<S>>>()
         .map_err(|_| io::Error::other("the upgraded stream is another one"))?;
-    Ok(Some((parts.io.into_inner(), parts.read_buf)))
+    Ok(Some((parts.io.into_inner().into_inner(), parts.read_buf)))
 }
 
 /// Waits until the server stops.

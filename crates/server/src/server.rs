@@ -115,11 +115,8 @@ impl Server {
             gateway: Arc::clone(&gateway),
             stopping: stop.clone(),
         };
-        let http_port = HttpPort::new(Http {
-            gateway: Arc::clone(&gateway),
-            is_local: http.ip().to_canonical().is_loopback(),
-            stopping: stop,
-        });
+        let is_local = http.ip().to_canonical().is_loopback();
+        let http_port = HttpPort::new(Http::new(Arc::clone(&gateway), is_local, stop));
         let ports = [
             tokio::spawn(listening.clone().serve(ws_listener, gateway)),
             tokio::spawn(listening.serve(http_listener, Arc::new(http_port))),

@@ -54,8 +54,8 @@ pub fn event_of_line(line: &Bytes, limits: &FrameLimits) -> Result<NewEvent, Fra
     Ok(event)
 }
 
-fn malformed(malformed: Malformed) -> FrameError {
-    not_json(format_args!("{} at byte {}", malformed.what, malformed.at))
+fn malformed(Malformed { at, what }: Malformed) -> FrameError {
+    not_json(format_args!("{what} at byte {at}"))
 }
 
 fn not_json(msg: impl std::fmt::Display) -> FrameError {

@@ -9,18 +9,23 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use hyper::body::Body as _;
 use prombus_proto::ErrorCode;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::error::HttpError;
 
 /// How long nothing may come of a body before it is given up.
 const STALL_TIME: Duration = Duration::from_secs(30);
+/// How much time each byte adds to that for the whole of it: who sends a byte now and then must
+/// not keep a place for ever.
+const TIME_PER_BYTE: Duration = Duration::from_millis(1);
 
 /// A body that is being read.
 pub(super) struct RequestBody {
     chunks: BodyDataStream,
     most: usize,
     left: usize,
+    /// When all that came until now is too slow.
+    due: Option<Instant>,
 }
 
 impl RequestBody {
@@ -35,12 +40,14 @@ impl RequestBody {
         if body.size_hint().lower() > most as u64 {
             return Err(too_large(most));
         }
-        Ok(Self { chunks: body.into_data_stream(), most, left: most })
+        Ok(Self { chunks: body.into_data_stream(), most, left: most, due: None })
     }
 
     /// What came next of it. Nothing at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, HttpError> {
-        let chunk = match timeout(STALL_TIME, self.chunks.next()).await {
+        let stalled = Instant::now() + STALL_TIME;
+        let due = *self.due.get_or_insert(stalled);
+        let chunk = match timeout_at(stalled.min(due), self.chunks.next()).await {
             Ok(Some(Ok(chunk))) => chunk,
             Ok(None) => return Ok(None),
             Ok(Some(Err(error))) => {
@@ -49,13 +56,20 @@ impl RequestBody {
             }
             Err(_) => {
                 let seconds = STALL_TIME.as_secs();
-                let message = format!("nothing came of the body for {seconds} seconds");
+                let message = format!(
+                    "the body came too slowly: nothing in {seconds} seconds, or after those less \
+                     than 1000 bytes a second"
+                );
                 return Err(HttpError::new(ErrorCode::BadFrame, message)
                     .with_status(StatusCode::REQUEST_TIMEOUT));
             }
         };
         match self.left.checked_sub(chunk.len()) {
-            Some(left) => self.left = left,
+            Some(left) => {
+                self.left = left;
+                let bytes = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+                self.due = Some(due + TIME_PER_BYTE * bytes);
+            }
             None => return Err(too_large(self.most)),
         }
         Ok(Some(chunk))

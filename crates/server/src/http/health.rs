@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use prombus_bus::Refusal;
+use prombus_bus::{Condition, Refusal};
+use prombus_proto::ErrorCode;
 use serde::Serialize;
 
 use super::error::HttpError;
@@ -26,8 +27,15 @@ pub(super) async fn alive(uri: Uri) -> Result<Response, HttpError> {
 /// `GET /readyz`: it can do its work.
 pub(super) async fn ready(State(http): State<Arc<Http>>, uri: Uri) -> Result<Response, HttpError> {
     Query::read(&uri, &[])?;
-    if *http.stopping.borrow() {
-        return Err(Refusal::shutting_down().into());
-    }
-    Ok(answer::json(&Status { status: "ok" }))
+    let is_stopping = *http.stopping.borrow();
+    let reason = match http.bus().health().condition {
+        _ if is_stopping => return Err(Refusal::shutting_down().into()),
+        Condition::Healthy => return Ok(answer::json(&Status { status: "ok" })),
+        Condition::Full(reason) => format!("the storage is full: {reason}"),
+        Condition::Poisoned(reason) => {
+            format!("the storage failed, and the server has to be restarted: {reason}")
+        }
+        Condition::Closed => "the storage is closed".to_owned(),
+    };
+    Err(HttpError::new(ErrorCode::StorageUnavailable, reason))
 }

@@ -8,7 +8,9 @@ use axum::routing::{get, post};
 use prombus_proto::ErrorCode;
 
 use super::error::HttpError;
-use super::{Http, export, health, publish, replay, stream, websocket};
+use super::{
+    Http, export, groups, health, latest_by_key, publish, replay, stream, topics, websocket,
+};
 
 /// All paths. A GET answers HEAD, too.
 pub(super) fn router(http: Arc<Http>) -> Router {
@@ -17,6 +19,12 @@ pub(super) fn router(http: Arc<Http>) -> Router {
         .route("/replay", get(replay::get))
         .route("/export", get(export::get))
         .route("/stream", get(stream::get))
+        .route("/topics", get(topics::list))
+        .route("/topics/{topic}", get(topics::get).put(topics::put))
+        .route("/groups", get(groups::groups))
+        .route("/cursors", get(groups::cursors))
+        .route("/lag", get(groups::lag))
+        .route("/latest-by-key", get(latest_by_key::get))
         .route("/ws", get(websocket::get))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
