@@ -16,6 +16,7 @@ use crate::group::{Actor, Command, Description, Member, Surroundings};
 use crate::groups::Groups;
 use crate::leases::MemberId;
 use crate::limits::Limit;
+use crate::metrics::{self, Metrics};
 use crate::outbox::Outbox;
 use crate::publish::{self, Prepared, Submitted};
 use crate::retention;
@@ -52,8 +53,10 @@ impl Bus {
         ids: Arc<IdSource>,
     ) -> Self {
         let settings = Arc::new(settings);
-        let topics = Arc::new(Topics::new(Arc::clone(&settings)));
-        let (committer, committing) = Committer::start(Arc::clone(&engine), Arc::clone(&topics));
+        let metrics = Arc::new(Metrics::new());
+        let topics = Arc::new(Topics::new(Arc::clone(&settings), Arc::clone(&metrics)));
+        let (committer, committing) =
+            Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
         let groups = Arc::new(Groups::default());
         // Settings are read when a process starts: those of a later one are newer.
         let revision = clock.now().0;
@@ -67,6 +70,7 @@ impl Bus {
                 clock,
                 ids,
                 groups,
+                metrics,
                 is_closing: Arc::new(AtomicBool::new(false)),
             },
             topics,
@@ -129,10 +133,11 @@ impl Bus {
         placed: impl Iterator<Item = (usize, NewEvent)>,
         now: Instant,
     ) -> Result<Prepared, Refusal> {
-        publish::admit(wanted, &connection.limit, now)?;
+        let Surroundings { ids, clock, metrics, .. } = &self.around;
+        publish::admit(wanted, &connection.limit, now)
+            .inspect_err(|limited| metrics.rate_limited(limited.scope))?;
         let events = placed.map(|(place, event)| (wanted[place].0.as_ref(), event));
-        let Surroundings { ids, clock, .. } = &self.around;
-        publish::build(events, ids, clock.as_ref())
+        publish::build(events, ids, clock.as_ref(), now)
             .inspect_err(|_| publish::give_back(wanted, &connection.limit))
     }
 
@@ -202,6 +207,17 @@ impl Bus {
         description.await.ok()
     }
 
+    /// What it counts.
+    #[must_use]
+    pub const fn metrics(&self) -> &Arc<Metrics> {
+        &self.around.metrics
+    }
+
+    /// What it counts, as Prometheus text 0.0.4. How far groups are behind is read for it.
+    pub async fn metrics_text(&self) -> Result<String, Refusal> {
+        metrics::text(&self.around.metrics, self.around.engine.as_ref()).await
+    }
+
     /// Refuses what is new and delivers nothing from now on. What is there can be finished.
     pub fn refuse_new_work(&self) {
         self.around.is_closing.store(true, Ordering::SeqCst);
@@ -224,8 +240,7 @@ impl Bus {
             let _ = stopped.await;
         }
         // What was handed over before is committed before this.
-        let nothing =
-            Submission { events: vec![], state: vec![], durability: Durability::Buffered };
+        let nothing = Submission::of_state(vec![], Durability::Buffered);
         if let Ok(flushed) = self.around.committer.submit(nothing).await {
             let _ = flushed.await;
         }

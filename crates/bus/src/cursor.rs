@@ -1,6 +1,6 @@
 //! What a group has done, as it is stored.
 
-use prombus_engine::{InvalidStateKey, StateKey};
+use prombus_engine::{Bounds, InvalidStateKey, StateKey};
 use prombus_proto::{EventId, Group, Seq, Timestamp, Topic};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -109,6 +109,34 @@ impl Cursor {
         Ok(serde_json::from_slice(bytes)?)
     }
 
+    /// How many of a topic's events the group has not done, of those that are still kept.
+    #[must_use]
+    pub fn not_done(&self, kept: &Bounds) -> u64 {
+        let first = self.floor.next().max(kept.first);
+        let mut count = kept.next.0.saturating_sub(first.0);
+        let mut start = self.floor.next().0;
+        for &(run, code) in &self.above {
+            let end = start.saturating_add(run);
+            if code == DONE {
+                let done = end.min(kept.next.0).saturating_sub(start.max(first.0));
+                count = count.saturating_sub(done);
+            }
+            start = end;
+        }
+        count
+    }
+
+    /// What the keys of all cursors begin with.
+    pub const PREFIX: &[u8] = b"cursor/";
+
+    /// Whose cursor is kept there, if one is.
+    #[must_use]
+    pub fn owner(key: &StateKey) -> Option<(Topic, Group)> {
+        let key = std::str::from_utf8(key.as_bytes().strip_prefix(Self::PREFIX)?).ok()?;
+        let (topic, group) = key.strip_suffix("/0")?.split_once("::")?;
+        Some((Topic::new(topic).ok()?, Group::new(group).ok()?))
+    }
+
     /// Where the cursor of `group` on `topic` is kept. A group has one partition so far, 0.
     pub fn key(topic: &Topic, group: &Group) -> Result<StateKey, InvalidStateKey> {
         StateKey::new(format!("cursor/{topic}::{group}/0"))
@@ -139,6 +167,32 @@ mod tests {
             ]
         );
         assert_eq!(String::from_utf8(cursor.encode()).unwrap(), FORM_1);
+    }
+
+    #[test]
+    fn what_is_not_done_counts_only_what_is_kept() {
+        let kept = |first, next| Bounds { first: Seq(first), next: Seq(next), bytes: 0 };
+        // Done up to 10; then done, done, tried, done.
+        let done = [Progress::Done, Progress::Done, Progress::Tried(1), Progress::Done];
+        let cursor = Cursor::starting_behind(Seq(10), Timestamp(0)).with_above(done);
+        assert_eq!(cursor.not_done(&kept(1, 21)), 7);
+        assert_eq!(cursor.not_done(&kept(12, 21)), 7);
+        assert_eq!(cursor.not_done(&kept(14, 21)), 6);
+        assert_eq!(cursor.not_done(&kept(18, 21)), 3);
+        assert_eq!(cursor.not_done(&kept(1, 14)), 1);
+        assert_eq!(cursor.not_done(&kept(1, 11)), 0);
+        assert_eq!(cursor.not_done(&kept(21, 21)), 0);
+        assert_eq!(cursor.not_done(&Bounds::EMPTY), 0);
+    }
+
+    #[test]
+    fn a_key_says_whose_cursor_it_is() {
+        let (topic, group) = (Topic::new("a.b-c").unwrap(), Group::new("d_0").unwrap());
+        let key = Cursor::key(&topic, &group).unwrap();
+        assert_eq!(Cursor::owner(&key), Some((topic, group)));
+        for other in ["cursor/a::b/1", "cursor/a/0", "cursor/a::B/0", "settings/a::b/0"] {
+            assert_eq!(Cursor::owner(&StateKey::new(other).unwrap()), None, "{other}");
+        }
     }
 
     #[test]

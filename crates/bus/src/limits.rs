@@ -50,7 +50,24 @@ impl Limit {
     }
 }
 
+/// A publish that whose limit stops, and how far it is from passing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limited {
+    pub(crate) scope: Scope,
+    pub(crate) deficit: Deficit,
+}
+
+impl From<Limited> for Refusal {
+    fn from(Limited { scope, deficit }: Limited) -> Self {
+        scope.refusal(deficit)
+    }
+}
+
 impl Scope {
+    pub(crate) const fn limited(self, deficit: Deficit) -> Limited {
+        Limited { scope: self, deficit }
+    }
+
     /// The refusal of a publish. Without a time to try again where no time helps: more was asked
     /// for at once than the bucket ever holds.
     #[must_use]

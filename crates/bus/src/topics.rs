@@ -9,6 +9,7 @@ use prombus_proto::Topic;
 
 use crate::feed::Feed;
 use crate::limits::Limit;
+use crate::metrics::{Metrics, TopicSeries};
 use crate::settings::Settings;
 
 /// One topic in use.
@@ -18,11 +19,13 @@ pub(crate) struct TopicInUse {
     pub(crate) durability: Durability,
     pub(crate) limit: Limit,
     pub(crate) feed: Arc<Feed>,
+    pub(crate) series: TopicSeries,
 }
 
 #[derive(Debug)]
 pub(crate) struct Topics {
     settings: Arc<Settings>,
+    metrics: Arc<Metrics>,
     in_use: RwLock<InUse>,
 }
 
@@ -36,9 +39,9 @@ struct InUse {
 const FIRST_SWEEP: usize = 1024;
 
 impl Topics {
-    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, metrics: Arc<Metrics>) -> Self {
         let in_use = InUse { topics: HashMap::new(), sweep_at: FIRST_SWEEP };
-        Self { settings, in_use: RwLock::new(in_use) }
+        Self { settings, metrics, in_use: RwLock::new(in_use) }
     }
 
     pub(crate) fn get(&self, topic: &Topic, now: Instant) -> Arc<TopicInUse> {
@@ -53,15 +56,10 @@ impl Topics {
                 durability: self.settings.durability(topic),
                 limit: Limit::new(self.settings.topic_rate(topic), now),
                 feed: Arc::new(Feed::new()),
+                series: self.metrics.topic(topic),
             })
         });
         Arc::clone(made)
-    }
-
-    /// The feed of `topic`, if anybody follows it.
-    pub(crate) fn followed(&self, topic: &Topic) -> Option<Arc<Feed>> {
-        let known = self.known(topic)?;
-        known.feed.has_followers().then(|| Arc::clone(&known.feed))
     }
 
     fn known(&self, topic: &Topic) -> Option<Arc<TopicInUse>> {

@@ -6,11 +6,13 @@
 mod acking;
 mod closing;
 mod dead_letters;
+mod exposition;
 mod following;
 mod group_model;
 mod group_world;
 mod idling;
 mod lease_times;
+mod metrics;
 mod outbox_limit;
 mod pausing;
 mod publishing;
