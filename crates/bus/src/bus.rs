@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use prombus_engine::{Durability, Engine};
 use prombus_proto::{Clock, Group, IdSource, NewEvent, Topic};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::committer::{Committer, Submission};
@@ -15,13 +15,14 @@ use crate::error::Refusal;
 use crate::group::{Actor, Command, Description, Member, Surroundings};
 use crate::groups::Groups;
 use crate::leases::MemberId;
-use crate::limits::Limit;
+use crate::limits::{Limit, Limited, SHORTEST_WAIT};
 use crate::metrics::{self, Metrics};
 use crate::outbox::Outbox;
 use crate::publish::{self, Prepared, Submitted};
 use crate::retention;
 use crate::settings::Settings;
 use crate::subscription::{SubscribeOptions, Subscription};
+use crate::token_bucket::Deficit;
 use crate::topics::{TopicInUse, Topics};
 
 /// The bus over one engine.
@@ -29,6 +30,7 @@ pub struct Bus {
     settings: Arc<Settings>,
     around: Surroundings,
     topics: Arc<Topics>,
+    configuring: Mutex<()>,
     next_member: AtomicU64,
     committing: JoinHandle<()>,
     forgetting: JoinHandle<()>,
@@ -54,14 +56,13 @@ impl Bus {
     ) -> Self {
         let settings = Arc::new(settings);
         let metrics = Arc::new(Metrics::new());
-        let topics = Arc::new(Topics::new(Arc::clone(&settings), Arc::clone(&metrics)));
+        // Settings are read when a process starts: those of a later one are newer.
+        let revision = clock.now().0;
+        let topics = Arc::new(Topics::new(Arc::clone(&settings), revision, Arc::clone(&metrics)));
         let (committer, committing) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
         let groups = Arc::new(Groups::default());
-        // Settings are read when a process starts: those of a later one are newer.
-        let revision = clock.now().0;
-        let forgetting =
-            tokio::spawn(retention::run(Arc::clone(&engine), Arc::clone(&settings), revision));
+        let forgetting = tokio::spawn(retention::run(Arc::clone(&engine), Arc::clone(&topics)));
         Self {
             settings,
             around: Surroundings {
@@ -74,6 +75,7 @@ impl Bus {
                 is_closing: Arc::new(AtomicBool::new(false)),
             },
             topics,
+            configuring: Mutex::new(()),
             next_member: AtomicU64::new(1),
             committing,
             forgetting,
@@ -101,6 +103,38 @@ impl Bus {
         let wanted = [(self.topics.get(topic, now), events.len() as u64)];
         let placed = events.into_iter().map(|event| (0, event));
         self.admit_and_build(connection, &wanted, placed, now)
+    }
+
+    /// As [`Bus::prepare`], for as many events as one commit takes: where the limits would refuse
+    /// them, it takes the tokens as they come.
+    pub async fn prepare_in_turn(
+        &self,
+        connection: &Connection,
+        topic: &Topic,
+        events: Vec<NewEvent>,
+    ) -> Result<Prepared, Refusal> {
+        let taken_at = now();
+        let topic = self.topic_in_use(topic);
+        let mut owed = events.len() as u64;
+        while owed > 0 {
+            self.check_open()?;
+            let now = now();
+            let available = |limit: &Limit| limit.standing(now).map_or(owed, |it| it.available);
+            let some = owed.min(available(&connection.limit)).min(available(&topic.limit)).max(1);
+            match publish::admit(&[(Arc::clone(&topic), some)], &connection.limit, now) {
+                Ok(()) => owed -= some,
+                Err(Limited { deficit: Deficit::Wait(time), .. }) => {
+                    tokio::time::sleep(time.max(SHORTEST_WAIT)).await;
+                }
+                Err(limited) => {
+                    self.metrics().rate_limited(limited.scope);
+                    return Err(limited.into());
+                }
+            }
+        }
+        self.check_open()?;
+        let events = events.into_iter().map(|event| (topic.as_ref(), event));
+        publish::build(events, &self.around.ids, self.clock(), taken_at)
     }
 
     /// As [`Bus::prepare`], for events of several topics.
@@ -139,6 +173,12 @@ impl Bus {
         let events = placed.map(|(place, event)| (wanted[place].0.as_ref(), event));
         publish::build(events, ids, clock.as_ref(), now)
             .inspect_err(|_| publish::give_back(wanted, &connection.limit))
+    }
+
+    /// The limit of `topic`, for publishes.
+    #[must_use]
+    pub fn topic_limit(&self, topic: &Topic) -> Limit {
+        self.topic_in_use(topic).limit.clone()
     }
 
     /// Hands `prepared` to the committer, as soon as that has room.
@@ -247,7 +287,32 @@ impl Bus {
         Ok(self.around.engine.close().await?)
     }
 
-    fn check_open(&self) -> Result<(), Refusal> {
+    pub(crate) const fn engine(&self) -> &Arc<dyn Engine> {
+        &self.around.engine
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        self.around.clock.as_ref()
+    }
+
+    pub(crate) const fn committer(&self) -> &Committer {
+        &self.around.committer
+    }
+
+    pub(crate) fn topics_in_use(&self) -> &Topics {
+        &self.topics
+    }
+
+    pub(crate) fn topic_in_use(&self, topic: &Topic) -> Arc<TopicInUse> {
+        self.topics.get(topic, now())
+    }
+
+    /// Held by whoever changes settings.
+    pub(crate) const fn configuring(&self) -> &Mutex<()> {
+        &self.configuring
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), Refusal> {
         if self.around.is_closing.load(Ordering::SeqCst) {
             return Err(Refusal::shutting_down());
         }
@@ -265,6 +330,6 @@ impl Drop for Bus {
 }
 
 /// Through the runtime, so that a test can move the time.
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

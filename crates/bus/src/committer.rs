@@ -263,7 +263,7 @@ impl Runs {
         for (topic, count) in self.0 {
             let (stored, others) = positions.split_at(count);
             positions = others;
-            topic.series.committed(stored);
+            topic.series().committed(stored);
             let is_followed = topic.feed.has_followers();
             match events.as_mut().map(|events| events.take(count)) {
                 Some(run) if is_followed => {

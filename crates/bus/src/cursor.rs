@@ -1,6 +1,6 @@
 //! What a group has done, as it is stored.
 
-use prombus_engine::{Bounds, InvalidStateKey, StateKey};
+use prombus_engine::{InvalidStateKey, StateKey};
 use prombus_proto::{EventId, Group, Seq, Timestamp, Topic};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -48,6 +48,7 @@ pub enum CursorError {
 }
 
 const VERSION: u32 = 1;
+const PREFIX: &str = "cursor/";
 /// In a run's second number 0 says done, more says how often it was tried, and one.
 const DONE: u32 = 0;
 
@@ -109,37 +110,29 @@ impl Cursor {
         Ok(serde_json::from_slice(bytes)?)
     }
 
-    /// How many of a topic's events the group has not done, of those that are still kept.
-    #[must_use]
-    pub fn not_done(&self, kept: &Bounds) -> u64 {
-        let first = self.floor.next().max(kept.first);
-        let mut count = kept.next.0.saturating_sub(first.0);
-        let mut start = self.floor.next().0;
-        for &(run, code) in &self.above {
-            let end = start.saturating_add(run);
-            if code == DONE {
-                let done = end.min(kept.next.0).saturating_sub(start.max(first.0));
-                count = count.saturating_sub(done);
-            }
-            start = end;
-        }
-        count
-    }
-
-    /// What the keys of all cursors begin with.
-    pub const PREFIX: &[u8] = b"cursor/";
-
-    /// Whose cursor is kept there, if one is.
-    #[must_use]
-    pub fn owner(key: &StateKey) -> Option<(Topic, Group)> {
-        let key = std::str::from_utf8(key.as_bytes().strip_prefix(Self::PREFIX)?).ok()?;
-        let (topic, group) = key.strip_suffix("/0")?.split_once("::")?;
-        Some((Topic::new(topic).ok()?, Group::new(group).ok()?))
-    }
-
     /// Where the cursor of `group` on `topic` is kept. A group has one partition so far, 0.
     pub fn key(topic: &Topic, group: &Group) -> Result<StateKey, InvalidStateKey> {
-        StateKey::new(format!("cursor/{topic}::{group}/0"))
+        StateKey::new(format!("{PREFIX}{topic}::{group}/0"))
+    }
+
+    /// What the keys of all groups start with.
+    #[must_use]
+    pub const fn prefix() -> &'static [u8] {
+        PREFIX.as_bytes()
+    }
+
+    /// What the keys of all groups of `topic` start with.
+    #[must_use]
+    pub fn prefix_of(topic: &Topic) -> Vec<u8> {
+        format!("{PREFIX}{topic}::").into()
+    }
+
+    /// Whose cursor is kept at `key`.
+    #[must_use]
+    pub fn names_at(key: &StateKey) -> Option<(Topic, Group)> {
+        let names = key.as_bytes().strip_prefix(PREFIX.as_bytes())?.strip_suffix(b"/0")?;
+        let (topic, group) = std::str::from_utf8(names).ok()?.split_once("::")?;
+        Some((Topic::new(topic).ok()?, Group::new(group).ok()?))
     }
 }
 
@@ -170,36 +163,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_done_counts_only_what_is_kept() {
-        let kept = |first, next| Bounds { first: Seq(first), next: Seq(next), bytes: 0 };
-        // Done up to 10; then done, done, tried, done.
-        let done = [Progress::Done, Progress::Done, Progress::Tried(1), Progress::Done];
-        let cursor = Cursor::starting_behind(Seq(10), Timestamp(0)).with_above(done);
-        assert_eq!(cursor.not_done(&kept(1, 21)), 7);
-        assert_eq!(cursor.not_done(&kept(12, 21)), 7);
-        assert_eq!(cursor.not_done(&kept(14, 21)), 6);
-        assert_eq!(cursor.not_done(&kept(18, 21)), 3);
-        assert_eq!(cursor.not_done(&kept(1, 14)), 1);
-        assert_eq!(cursor.not_done(&kept(1, 11)), 0);
-        assert_eq!(cursor.not_done(&kept(21, 21)), 0);
-        assert_eq!(cursor.not_done(&Bounds::EMPTY), 0);
-    }
-
-    #[test]
-    fn a_key_says_whose_cursor_it_is() {
-        let (topic, group) = (Topic::new("a.b-c").unwrap(), Group::new("d_0").unwrap());
-        let key = Cursor::key(&topic, &group).unwrap();
-        assert_eq!(Cursor::owner(&key), Some((topic, group)));
-        for other in ["cursor/a::b/1", "cursor/a/0", "cursor/a::B/0", "settings/a::b/0"] {
-            assert_eq!(Cursor::owner(&StateKey::new(other).unwrap()), None, "{other}");
-        }
-    }
-
-    #[test]
     fn a_newer_form_is_refused_by_its_number() {
         let error = Cursor::decode(br#"{"v":2,"something":"else"}"#).unwrap_err();
         assert!(error.to_string().contains("has form 2"), "{error}");
         assert!(Cursor::decode(b"nonsense").is_err());
+    }
+
+    #[test]
+    fn a_key_says_whose_cursor_it_has() {
+        let (topic, group) = (Topic::new("orders.eu").unwrap(), Group::new("billing").unwrap());
+        let key = Cursor::key(&topic, &group).unwrap();
+        assert!(key.as_bytes().starts_with(&Cursor::prefix_of(&topic)));
+        assert_eq!(Cursor::names_at(&key), Some((topic, group)));
+        assert_eq!(Cursor::names_at(&StateKey::new("topic/orders").unwrap()), None);
     }
 
     proptest! {

@@ -12,6 +12,18 @@ use crate::token_bucket::{Deficit, Rate, TokenBucket};
 #[derive(Clone, Debug)]
 pub struct Limit(Option<Arc<Mutex<TokenBucket>>>);
 
+/// How a limit stands at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// What it lets pass.
+    pub rate: Rate,
+    /// How many tokens can be taken at once.
+    pub available: u64,
+}
+
+/// Nobody is told to come again sooner.
+pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
 /// Whose limit it is, as a refusal names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -44,13 +56,24 @@ impl Limit {
         self.with(|bucket| bucket.is_full(now)).unwrap_or(true)
     }
 
+    /// From now on it lets pass what `rate` says. One that is off stays off.
+    pub fn set_rate(&self, rate: Rate, now: Instant) {
+        self.with(|bucket| bucket.set_rate(rate, now));
+    }
+
+    /// How it stands; nothing where there is no limit.
+    #[must_use]
+    pub fn standing(&self, now: Instant) -> Option<Standing> {
+        self.with(|bucket| Standing { rate: bucket.rate(), available: bucket.available(now) })
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut TokenBucket) -> T) -> Option<T> {
         let bucket = self.0.as_ref()?;
         Some(act(&mut bucket.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
-/// A publish that whose limit stops, and how far it is from passing.
+/// A publish that a limit stops: whose, and how far it is from passing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limited {
     pub(crate) scope: Scope,
@@ -77,7 +100,7 @@ impl Scope {
             Scope::Topic => "topic publish rate exceeded",
         };
         let retry_after = match deficit {
-            Deficit::Wait(time) => Some(time.max(Duration::from_millis(1))),
+            Deficit::Wait(time) => Some(time.max(SHORTEST_WAIT)),
             Deficit::Never => None,
         };
         Refusal { retry_after, ..Refusal::new(ErrorCode::RateLimited, message) }

@@ -137,7 +137,7 @@ pub(crate) fn build<'a>(
     let mut durability = Durability::Buffered;
     let encoded: Vec<_> = events
         .map(|(topic, event)| {
-            durability = durability.max(topic.durability);
+            durability = durability.max(topic.durability());
             event.complete(topic.topic.clone(), || ids.next_id(), ts).encode()
         })
         .collect();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use prombus_engine::{Durability, Retention};
+use prombus_engine::Durability;
 use prombus_proto::Topic;
 
 use crate::token_bucket::Rate;
@@ -30,8 +30,23 @@ pub struct TopicSettings {
     pub durability: Option<Durability>,
     /// Its own limit.
     pub rate: Option<Rate>,
-    /// What it keeps; everything if nobody says. Its revision is set by the bus.
-    pub retention: Option<Retention>,
+    /// How long it keeps its events; for ever if nobody says.
+    pub retention_ms: Option<u64>,
+    /// How many bytes of events it keeps; any number if nobody says.
+    pub retention_bytes: Option<u64>,
+}
+
+/// What holds for one topic, whoever said it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicRules {
+    /// How safe its events are when they are answered.
+    pub durability: Durability,
+    /// Its limit; none where limits are off.
+    pub rate: Option<Rate>,
+    /// How long it keeps its events; for ever if there is none.
+    pub retention_ms: Option<u64>,
+    /// How many bytes of events it keeps; any number if there is none.
+    pub retention_bytes: Option<u64>,
 }
 
 /// What a subscription has if it does not say.
@@ -46,13 +61,16 @@ pub struct SubscriptionDefaults {
 }
 
 impl Settings {
-    pub(crate) fn durability(&self, topic: &Topic) -> Durability {
-        self.topics.get(topic).and_then(|own| own.durability).unwrap_or(Durability::Fsync)
-    }
-
-    pub(crate) fn topic_rate(&self, topic: &Topic) -> Option<Rate> {
-        // Switched off means off for all.
-        let usual = self.topic_rate?;
-        Some(self.topics.get(topic).and_then(|own| own.rate).unwrap_or(usual))
+    /// What holds for `topic`, where its own settings come first.
+    pub(crate) fn rules(&self, topic: &Topic, own: &TopicSettings) -> TopicRules {
+        let configured = self.topics.get(topic).copied().unwrap_or_default();
+        let rate = own.rate.or(configured.rate);
+        TopicRules {
+            durability: own.durability.or(configured.durability).unwrap_or(Durability::Fsync),
+            // Switched off means off for all.
+            rate: self.topic_rate.map(|usual| rate.unwrap_or(usual)),
+            retention_ms: own.retention_ms.or(configured.retention_ms),
+            retention_bytes: own.retention_bytes.or(configured.retention_bytes),
+        }
     }
 }

@@ -70,6 +70,25 @@ impl TokenBucket {
         self.level = (self.level + u128::from(count) * TOKEN).min(self.most());
     }
 
+    /// What it lets pass.
+    #[must_use]
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// From `now` on it lets pass what `rate` says. What is in it stays, as far as it has room.
+    pub fn set_rate(&mut self, rate: Rate, now: Instant) {
+        self.refill(now);
+        self.rate = rate;
+        self.level = self.level.min(self.most());
+    }
+
+    /// How many whole tokens it holds.
+    pub fn available(&mut self, now: Instant) -> u64 {
+        self.refill(now);
+        u64::try_from(self.level / TOKEN).unwrap_or(u64::MAX)
+    }
+
     /// Whether it is as if nobody ever took from it.
     pub fn is_full(&mut self, now: Instant) -> bool {
         self.refill(now);

@@ -1,80 +1,178 @@
-//! What is known of each topic while it is in use: its settings, its limit, its followers.
+//! What is known of each topic while it is in use: its rules, its limit, its followers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
-use prombus_engine::Durability;
+use prombus_engine::{Durability, Retention};
 use prombus_proto::Topic;
 
 use crate::feed::Feed;
 use crate::limits::Limit;
 use crate::metrics::{Metrics, TopicSeries};
-use crate::settings::Settings;
+use crate::settings::{Settings, TopicRules, TopicSettings};
 
 /// One topic in use.
 #[derive(Debug)]
 pub(crate) struct TopicInUse {
     pub(crate) topic: Topic,
-    pub(crate) durability: Durability,
+    is_buffered: AtomicBool,
     pub(crate) limit: Limit,
     pub(crate) feed: Arc<Feed>,
-    pub(crate) series: TopicSeries,
+    metrics: Arc<Metrics>,
+    series: OnceLock<TopicSeries>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Topics {
     settings: Arc<Settings>,
     metrics: Arc<Metrics>,
-    in_use: RwLock<InUse>,
+    known: RwLock<Known>,
 }
 
 #[derive(Debug)]
-struct InUse {
-    topics: HashMap<Topic, Arc<TopicInUse>>,
+struct Known {
+    in_use: HashMap<Topic, Arc<TopicInUse>>,
     /// At this many, those that nobody needs are dropped.
     sweep_at: usize,
+    /// What was set while the bus ran, now or in an earlier life.
+    own: HashMap<Topic, TopicSettings>,
+    /// Which of several rules for one topic is the newest.
+    revision: u64,
 }
 
 const FIRST_SWEEP: usize = 1024;
 
+impl TopicInUse {
+    fn new(topic: &Topic, rules: &TopicRules, metrics: Arc<Metrics>, now: Instant) -> Self {
+        Self {
+            topic: topic.clone(),
+            is_buffered: AtomicBool::new(rules.durability == Durability::Buffered),
+            limit: Limit::new(rules.rate, now),
+            feed: Arc::new(Feed::new()),
+            metrics,
+            series: OnceLock::new(),
+        }
+    }
+
+    /// Its series, which it has from its first event on: not every name that somebody asks for is
+    /// worth one.
+    pub(crate) fn series(&self) -> &TopicSeries {
+        self.series.get_or_init(|| self.metrics.topic(&self.topic))
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        if self.is_buffered.load(Ordering::Relaxed) {
+            Durability::Buffered
+        } else {
+            Durability::Fsync
+        }
+    }
+
+    fn apply(&self, rules: &TopicRules, now: Instant) {
+        self.is_buffered.store(rules.durability == Durability::Buffered, Ordering::Relaxed);
+        if let Some(rate) = rules.rate {
+            self.limit.set_rate(rate, now);
+        }
+    }
+}
+
 impl Topics {
-    pub(crate) fn new(settings: Arc<Settings>, metrics: Arc<Metrics>) -> Self {
-        let in_use = InUse { topics: HashMap::new(), sweep_at: FIRST_SWEEP };
-        Self { settings, metrics, in_use: RwLock::new(in_use) }
+    /// `revision` has to be larger than that of any earlier life.
+    pub(crate) fn new(settings: Arc<Settings>, revision: u64, metrics: Arc<Metrics>) -> Self {
+        let known =
+            Known { in_use: HashMap::new(), sweep_at: FIRST_SWEEP, own: HashMap::new(), revision };
+        Self { settings, metrics, known: RwLock::new(known) }
     }
 
     pub(crate) fn get(&self, topic: &Topic, now: Instant) -> Arc<TopicInUse> {
-        if let Some(known) = self.known(topic) {
-            return known;
+        if let Some(topic) = self.read().in_use.get(topic) {
+            return Arc::clone(topic);
         }
-        let mut in_use = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
-        in_use.sweep(now);
-        let made = in_use.topics.entry(topic.clone()).or_insert_with(|| {
-            Arc::new(TopicInUse {
-                topic: topic.clone(),
-                durability: self.settings.durability(topic),
-                limit: Limit::new(self.settings.topic_rate(topic), now),
-                feed: Arc::new(Feed::new()),
-                series: self.metrics.topic(topic),
-            })
+        let mut known = self.write();
+        known.sweep(now);
+        let rules = self.rules_in(&known, topic);
+        let made = known.in_use.entry(topic.clone());
+        let made = made.or_insert_with(|| {
+            Arc::new(TopicInUse::new(topic, &rules, Arc::clone(&self.metrics), now))
         });
         Arc::clone(made)
     }
 
-    fn known(&self, topic: &Topic) -> Option<Arc<TopicInUse>> {
-        let in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
-        in_use.topics.get(topic).cloned()
+    /// From now on `own` holds for `topic`, in use or not. Answers what it has to keep.
+    pub(crate) fn set_own(&self, topic: &Topic, own: TopicSettings, now: Instant) -> Retention {
+        let mut known = self.write();
+        known.own.insert(topic.clone(), own);
+        known.revision += 1;
+        let rules = self.rules_in(&known, topic);
+        if let Some(in_use) = known.in_use.get(topic) {
+            in_use.apply(&rules, now);
+        }
+        known.retention(&rules)
+    }
+
+    /// What was set for `topic` while the bus ran, if anything was.
+    pub(crate) fn own(&self, topic: &Topic) -> Option<TopicSettings> {
+        self.read().own.get(topic).copied()
+    }
+
+    pub(crate) fn rules(&self, topic: &Topic) -> TopicRules {
+        self.rules_in(&self.read(), topic)
+    }
+
+    /// The topics that somebody configured, in a file or while the bus ran.
+    pub(crate) fn configured(&self) -> Vec<Topic> {
+        self.configured_in(&self.read()).cloned().collect()
+    }
+
+    pub(crate) fn is_configured(&self, topic: &Topic) -> bool {
+        self.settings.topics.contains_key(topic) || self.read().own.contains_key(topic)
+    }
+
+    /// What each topic that may forget has to keep.
+    pub(crate) fn retentions(&self) -> Vec<(Topic, Retention)> {
+        let known = self.read();
+        self.configured_in(&known)
+            .map(|topic| (topic.clone(), known.retention(&self.rules_in(&known, topic))))
+            .filter(|(_, rule)| rule.max_age_ms.is_some() || rule.max_bytes.is_some())
+            .collect()
+    }
+
+    fn configured_in<'a>(&'a self, known: &'a Known) -> impl Iterator<Item = &'a Topic> {
+        let in_file = self.settings.topics.keys();
+        in_file.chain(known.own.keys().filter(|topic| !self.settings.topics.contains_key(*topic)))
+    }
+
+    fn rules_in(&self, known: &Known, topic: &Topic) -> TopicRules {
+        let own = known.own.get(topic).copied().unwrap_or_default();
+        self.settings.rules(topic, &own)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl InUse {
+impl Known {
+    fn retention(&self, rules: &TopicRules) -> Retention {
+        Retention {
+            max_age_ms: rules.retention_ms,
+            max_bytes: rules.retention_bytes,
+            revision: self.revision,
+        }
+    }
+
     /// Forgets topics that are as if they had never been used, now and then.
     fn sweep(&mut self, now: Instant) {
-        if self.topics.len() < self.sweep_at {
+        if self.in_use.len() < self.sweep_at {
             return;
         }
-        self.topics.retain(|_, topic| Arc::strong_count(topic) > 1 || !topic.limit.is_full(now));
-        self.sweep_at = (self.topics.len() * 2).max(FIRST_SWEEP);
+        self.in_use.retain(|_, topic| Arc::strong_count(topic) > 1 || !topic.limit.is_full(now));
+        self.sweep_at = (self.in_use.len() * 2).max(FIRST_SWEEP);
     }
 }

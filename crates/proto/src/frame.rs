@@ -4,6 +4,7 @@
 //! |---|---|
 //! | what a client sends, one file an operation | `auth`, `publish`, `subscribe`, `ack`, `nack`, `modack`; `membership` for UNSUBSCRIBE, PAUSE and RESUME |
 //! | the event within | `event_in` |
+//! | the same without a frame around it, as HTTP takes it | `event_alone` |
 //! | the mark that an answer repeats | `corr` |
 //! | why a frame is refused | `error` |
 //! | what the server sends, written | [`answer`] |
@@ -19,6 +20,7 @@ pub mod answer;
 mod auth;
 mod corr;
 mod error;
+mod event_alone;
 mod event_in;
 mod field;
 mod json;
@@ -37,6 +39,7 @@ pub use ack::{Ack, AckIds};
 pub use auth::{Auth, Token};
 pub use corr::Corr;
 pub use error::FrameError;
+pub use event_alone::{event_of_line, payload_alone};
 pub use membership::Membership;
 pub use modack::ModAck;
 pub use nack::Nack;
@@ -205,13 +208,7 @@ fn unknown_op(op: &str) -> FrameError {
 
 /// The text of a frame, at the object that it has to be.
 fn cursor_at_object(frame: &[u8]) -> Result<Cursor<'_>, FrameError> {
-    let text = match std::str::from_utf8(frame) {
-        Ok(text) => text,
-        Err(error) => {
-            let at = error.valid_up_to();
-            return Err(FrameError::bad_json(format_args!("not UTF-8 at byte {at}")));
-        }
-    };
+    let text = text_of(frame).map_err(FrameError::bad_json)?;
     let cursor = Cursor::new(text);
     if cursor.is_at_object() {
         return Ok(cursor);
@@ -221,6 +218,10 @@ fn cursor_at_object(frame: &[u8]) -> Result<Cursor<'_>, FrameError> {
     cursor.value()?;
     cursor.end()?;
     Err(FrameError::bad_frame("a frame must be a JSON object"))
+}
+
+fn text_of(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to()))
 }
 
 #[cfg(test)]

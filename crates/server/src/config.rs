@@ -30,9 +30,11 @@ use prombus_engine::Durability;
 use prombus_proto::Topic;
 
 pub use auth::{Auth, Jwt, Token};
+pub(crate) use checking::{BUCKET_NUMBERS, DURABILITIES, RETENTION_NUMBERS, durability_of};
 pub use error::ConfigError;
 pub use key_path::KeyPath;
 pub use origin::Origin;
+pub(crate) use reading::in_words;
 pub use settings::{DEFAULT_FILE, Flag, Settings, Sources};
 
 use crate::logging::{LogFilter, LogFormat};

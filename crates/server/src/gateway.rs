@@ -2,7 +2,7 @@
 //!
 //! | idea | file |
 //! |---|---|
-//! | connections are accepted, and become WebSockets | `accept`, `upgrade` |
+//! | requests become WebSockets | `upgrade` |
 //! | one connection, from its first frame to its goodbye | `session` |
 //! | what its client has here | `client` |
 //! | the operations of the protocol, one file each | `command` |
@@ -10,25 +10,27 @@
 //! | frames that wait to be written | `outgoing`, `wire` |
 //! | why a connection is closed | [`close_code`] |
 
-mod accept;
 mod answers;
 mod client;
 pub mod close_code;
 mod command;
 mod outgoing;
 mod session;
-mod upgrade;
+pub(crate) mod upgrade;
 mod wire;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use prombus_bus::Bus;
 use prombus_proto::Clock;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 
 use crate::auth::{AllowedOrigins, Authenticator};
 use crate::config;
 
-pub use accept::serve;
+use session::Session;
 
 /// What all connections share.
 pub struct Gateway {
@@ -42,4 +44,17 @@ pub struct Gateway {
     pub clock: Arc<dyn Clock>,
     /// Sizes and times.
     pub settings: config::Gateway,
+}
+
+/// Serves a stream that has become a WebSocket, to its end. `read_ahead` is what was read of it
+/// already.
+pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
+    stream: S,
+    read_ahead: Bytes,
+    gateway: Arc<Gateway>,
+    stopping: watch::Receiver<bool>,
+) {
+    let session = Session::over(stream, read_ahead, gateway, stopping).await;
+    let end = Box::pin(session.run()).await;
+    tracing::debug!(?end, "a connection ended");
 }

@@ -5,11 +5,15 @@
 //! | what the server is told | [`config`] |
 //! | what it says about itself | [`logging`] |
 //! | who may do what | [`auth`] |
-//! | WebSocket connections | [`gateway`] |
+//! | connections, of both ports | `listening` |
+//! | what WebSockets say | [`gateway`] |
+//! | what HTTP requests say | [`http`] |
 //! | all of it, started and stopped | [`server`] |
 
 pub mod auth;
 pub mod config;
 pub mod gateway;
+pub mod http;
+mod listening;
 pub mod logging;
 pub mod server;

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prombus_bus::{Bus, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings};
-use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError, Retention};
+use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_proto::{IdSource, SystemClock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -24,7 +24,9 @@ use crate::auth::{
     ScopeWords, TokenSettings,
 };
 use crate::config::{Bucket, Config, EngineChoice, Tls};
-use crate::gateway::{self, Gateway};
+use crate::gateway::Gateway;
+use crate::http::{Http, HttpPort};
+use crate::listening::Listening;
 
 /// Why a server did not start.
 #[derive(Debug, Error)]
@@ -32,6 +34,9 @@ pub enum StartError {
     /// The store does not open.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// What was set for a topic earlier cannot be read.
+    #[error("{0}")]
+    Settings(Refusal),
     /// Tokens or keys cannot be used.
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
@@ -59,11 +64,12 @@ pub enum StartError {
 /// A server that runs.
 pub struct Server {
     ws: SocketAddr,
+    http: SocketAddr,
     is_encrypted: bool,
     engine: Arc<dyn Engine>,
     bus: Arc<Bus>,
     stopping: watch::Sender<bool>,
-    gateway: JoinHandle<()>,
+    ports: [JoinHandle<()>; 2],
 }
 
 impl Server {
@@ -83,19 +89,18 @@ impl Server {
         raise_file_limit();
         let tls = config.server.tls.as_ref().map(tls_acceptor).transpose()?;
         let is_encrypted = tls.is_some();
-        let address = config.server.ws;
-        let listen = |source| StartError::Listen { address, source };
         let authenticator = Authenticator::new(auth_settings(config))?;
         let mut origins = AllowedOrigins::new(&config.auth.allowed_origins)?;
         if authenticator.is_open() {
             origins = origins.distrusting_names();
         }
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let ws = listener.local_addr().map_err(listen)?;
+        let (ws_listener, ws) = listen(config.server.ws).await?;
+        let (http_listener, http) = listen(config.server.http).await?;
         let clock = Arc::new(SystemClock);
         let ids = Arc::new(IdSource::system());
         let bus =
             Arc::new(Bus::start(Arc::clone(&engine), bus_settings(config), clock.clone(), ids));
+        bus.recall_settings().await.map_err(StartError::Settings)?;
         let gateway = Arc::new(Gateway {
             bus: Arc::clone(&bus),
             authenticator,
@@ -104,8 +109,19 @@ impl Server {
             settings: config.gateway.clone(),
         });
         let (stopping, stop) = watch::channel(false);
-        let gateway = tokio::spawn(gateway::serve(listener, tls, gateway, stop));
-        Ok(Self { ws, is_encrypted, engine, bus, stopping, gateway })
+        let listening = Listening {
+            tls,
+            room: Arc::new(Semaphore::new(config.gateway.max_connections)),
+            gateway: Arc::clone(&gateway),
+            stopping: stop.clone(),
+        };
+        let is_local = http.ip().to_canonical().is_loopback();
+        let http_port = HttpPort::new(Http::new(Arc::clone(&gateway), is_local, stop));
+        let ports = [
+            tokio::spawn(listening.clone().serve(ws_listener, gateway)),
+            tokio::spawn(listening.serve(http_listener, Arc::new(http_port))),
+        ];
+        Ok(Self { ws, http, is_encrypted, engine, bus, stopping, ports })
     }
 
     /// Where the gateway listens.
@@ -118,6 +134,18 @@ impl Server {
     #[must_use]
     pub fn ws_url(&self) -> String {
         format!("{}://{}/", if self.is_encrypted { "wss" } else { "ws" }, self.ws)
+    }
+
+    /// Where HTTP listens.
+    #[must_use]
+    pub const fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// The address of HTTP as clients write it, without a path.
+    #[must_use]
+    pub fn http_url(&self) -> String {
+        format!("{}://{}", if self.is_encrypted { "https" } else { "http" }, self.http)
     }
 
     /// The store underneath.
@@ -136,10 +164,20 @@ impl Server {
     pub async fn stop(self) -> Result<(), Refusal> {
         self.bus.refuse_new_work();
         self.stopping.send_replace(true);
-        // A gateway that failed has no connections left.
-        let _ = self.gateway.await;
+        for port in self.ports {
+            // One that failed has no connections left.
+            let _ = port.await;
+        }
         self.bus.close().await
     }
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let wrong = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(wrong)?;
+    // Which port it is, if any would do.
+    let address = listener.local_addr().map_err(wrong)?;
+    Ok((listener, address))
 }
 
 /// Every connection is an open file, and the usual limit is low for no good reason.
@@ -158,12 +196,11 @@ fn rate(bucket: Bucket) -> Rate {
 fn bus_settings(config: &Config) -> Settings {
     let limits = &config.limits;
     let topics = config.topics.iter().map(|(topic, own)| {
-        let retention =
-            Retention { max_age_ms: own.retention_ms, max_bytes: own.retention_bytes, revision: 0 };
         let own = TopicSettings {
             durability: own.durability,
             rate: own.limit.map(rate),
-            retention: (own.retention_ms.or(own.retention_bytes)).map(|_| retention),
+            retention_ms: own.retention_ms,
+            retention_bytes: own.retention_bytes,
         };
         (topic.clone(), own)
     });

@@ -83,7 +83,7 @@ impl Actor {
         }
         let first = start.first(engine.as_ref(), &self.topic.topic).await?;
         let cursor = Cursor::starting_behind(first.previous(), self.around.clock.now());
-        let submission = Submission::of_state(vec![self.put(&cursor)], self.topic.durability);
+        let submission = Submission::of_state(vec![self.put(&cursor)], self.topic.durability());
         submit(self.around.committer.clone(), submission).await?;
         Ok(cursor)
     }

@@ -34,7 +34,7 @@ impl Actor {
         pending.dying.sort_by_key(|dying| dying.seq.is_some());
         let most = pending.dying.len().min(DEAD_LETTERS_AT_ONCE);
         work.pending.dying = pending.dying.split_off(most);
-        let durability = pending.durability(self.topic.durability);
+        let durability = pending.durability(self.topic.durability());
         let letters = match dead_letters(
             &self.around,
             &self.topic,

@@ -8,6 +8,7 @@ use prometheus::{IntGauge, IntGaugeVec, Opts, TextEncoder};
 use super::{Metrics, pairs_note};
 use crate::cursor::Cursor;
 use crate::error::Refusal;
+use crate::lag::open_events;
 
 /// How many cursors are read at a time.
 const PAGE: usize = 512;
@@ -36,14 +37,14 @@ async fn lag(metrics: &Metrics, engine: &dyn Engine) -> Result<IntGaugeVec, Refu
     let mut latest: Option<(Topic, Bounds)> = None;
     let mut after = None;
     loop {
-        let page = engine.scan(Cursor::PREFIX, after.as_ref(), PAGE).await?;
+        let page = engine.scan(Cursor::prefix(), after.as_ref(), PAGE).await?;
         for entry in &page {
             let Some((pair, cursor)) = read(entry) else { continue };
             let bounds = match &latest {
                 Some((topic, bounds)) if *topic == pair.0 => *bounds,
                 _ => engine.bounds(&pair.0).await?,
             };
-            let events = i64::try_from(cursor.not_done(&bounds)).unwrap_or(i64::MAX);
+            let events = i64::try_from(open_events(&cursor, &bounds).0).unwrap_or(i64::MAX);
             lag.with_label_values(&metrics.pair_labels(&pair)).add(events);
             latest = Some((pair.0, bounds));
         }
@@ -57,7 +58,7 @@ async fn lag(metrics: &Metrics, engine: &dyn Engine) -> Result<IntGaugeVec, Refu
 /// Whose cursor it is, and what it says. One that cannot be read is left out: the group says so
 /// itself when somebody subscribes.
 fn read(entry: &StateEntry) -> Option<((Topic, Group), Cursor)> {
-    let whose = Cursor::owner(&entry.key)?;
+    let whose = Cursor::names_at(&entry.key)?;
     Some((whose, Cursor::decode(&entry.value).ok()?))
 }
 

@@ -139,7 +139,7 @@ async fn without_the_lease_nothing_is_published_and_nothing_ends() {
 #[tokio::test(start_paused = true)]
 async fn what_is_published_with_it_is_as_durable_as_its_topic_asks_for() {
     let buffered =
-        TopicSettings { durability: Some(Durability::Buffered), rate: None, retention: None };
+        TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
     let engine = WatchedEngine::over(memory());
     let topics = HashMap::from([(orders(), buffered)]);
     let scene = Scene::over(engine.clone(), Settings { topics, ..unlimited() });

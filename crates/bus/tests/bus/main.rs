@@ -5,6 +5,7 @@
 
 mod acking;
 mod closing;
+mod configuring;
 mod dead_letters;
 mod exposition;
 mod following;
@@ -12,6 +13,7 @@ mod group_model;
 mod group_world;
 mod idling;
 mod lease_times;
+mod looking;
 mod metrics;
 mod outbox_limit;
 mod pausing;

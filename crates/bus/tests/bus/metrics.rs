@@ -251,6 +251,8 @@ async fn connections_and_bytes_are_counted_by_transport() {
 #[tokio::test(start_paused = true)]
 async fn of_many_topics_the_first_thousand_have_series_and_the_others_one() {
     let scene = Scene::new();
+    // Who only asks takes nobody's place.
+    drop(scene.bus.topic_limit(&named("never-published")));
     for round in 1..=2 {
         for number in 0..1500 {
             scene.publish(&named(&format!("t{number}")), round).await;

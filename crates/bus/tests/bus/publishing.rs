@@ -103,7 +103,7 @@ async fn all_that_waits_is_one_commit_and_each_gets_its_own_places() {
 #[tokio::test(start_paused = true)]
 async fn a_commit_is_as_durable_as_the_most_careful_topic_in_it() {
     let buffered =
-        TopicSettings { durability: Some(Durability::Buffered), rate: None, retention: None };
+        TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
     let engine = WatchedEngine::over(memory());
     let topics = HashMap::from([(orders(), buffered)]);
     let scene = Scene::over(engine.clone(), prombus_bus::Settings { topics, ..unlimited() });

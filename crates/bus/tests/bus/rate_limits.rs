@@ -73,7 +73,7 @@ async fn more_than_the_capacity_at_once_never_passes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_can_have_its_own_rate() {
-    let own = TopicSettings { durability: None, rate: Some(rate(3, 1)), retention: None };
+    let own = TopicSettings { rate: Some(rate(3, 1)), ..TopicSettings::default() };
     let scene = Scene::with(Settings { topics: HashMap::from([(orders(), own)]), ..usual() });
     let connection = scene.bus.connect();
     scene.try_publish(&connection, &orders(), some(3)).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_topic_can_have_its_own_rate() {
 
 #[tokio::test(start_paused = true)]
 async fn switched_off_means_off_for_all() {
-    let own = TopicSettings { durability: None, rate: Some(rate(3, 1)), retention: None };
+    let own = TopicSettings { rate: Some(rate(3, 1)), ..TopicSettings::default() };
     let scene = Scene::with(Settings { topics: HashMap::from([(orders(), own)]), ..unlimited() });
     let connection = scene.bus.connect();
     for _ in 0..10 {
@@ -162,4 +162,30 @@ async fn a_delivery_that_is_taken_back_gives_its_token_back() {
     consumer.subscription.pause().await.unwrap().unwrap();
     scene.try_publish(&consumer.connection, &payments, some(10)).await.unwrap();
     assert!(ids(&consumer.arrived().await).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_its_turn_waits_for_its_tokens_and_takes_no_more_than_others() {
+    let scene = Scene::with(usual());
+    let (patient, start) = (scene.bus.connect(), Instant::now());
+    let prepared = scene.bus.prepare_in_turn(&patient, &orders(), some(1000)).await.unwrap();
+    assert_eq!(prepared.len(), 1000);
+    // 200 at once, and 800 at 200 a second.
+    assert_eq!(start.elapsed().as_secs(), 4);
+    // What it waited for itself is not missing to others.
+    let others = scene.bus.connect();
+    scene.try_publish(&others, &orders(), some(200)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_its_turn_ends_with_the_bus() {
+    let scene = Scene::with(usual());
+    let (connection, topic) = (scene.bus.connect(), orders());
+    let waiting = scene.bus.prepare_in_turn(&connection, &topic, some(100_000));
+    let closing = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        scene.bus.refuse_new_work();
+    };
+    let (result, ()) = tokio::join!(waiting, closing);
+    assert_eq!(result.unwrap_err().code, ErrorCode::ShuttingDown);
 }

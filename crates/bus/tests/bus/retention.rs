@@ -4,14 +4,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use prombus_bus::{Settings, TopicSettings};
-use prombus_engine::Retention;
 
 use crate::scene::{Scene, named, orders, unlimited};
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_with_a_rule_forgets_and_others_do_not() {
-    let rule = Retention { max_bytes: Some(1000), ..Retention::default() };
-    let own = TopicSettings { durability: None, rate: None, retention: Some(rule) };
+    let own = TopicSettings { retention_bytes: Some(1000), ..TopicSettings::default() };
     let topics = HashMap::from([(orders(), own)]);
     let scene = Scene::with(Settings { topics, ..unlimited() });
     for topic in [orders(), named("payments")] {

@@ -14,6 +14,7 @@ members! {
 }
 
 members! {
+    /// What an event has beside its payload.
     OptMembers {
         id = "id",
         ts = "ts",
@@ -53,15 +54,7 @@ impl Source<'_> {
         payload: Option<Json<'_>>,
         opts: Option<Json<'_>>,
     ) -> Result<NewEvent, FrameError> {
-        let Some(payload) = payload else {
-            return Err(FrameError::bad_frame("payload is missing"));
-        };
-        let (size, most) = (payload.raw().len(), self.limits.max_payload_bytes);
-        if size > most {
-            let msg = format_args!("payload has {size} bytes, more than the {most} allowed");
-            return Err(FrameError::new(ErrorCode::PayloadTooLarge, msg));
-        }
-        let mut event = NewEvent::of(Payload::within(self.frame, payload.raw()));
+        let mut event = NewEvent::of(self.payload(payload)?);
         if let Some(opts) = field::present(opts) {
             let mut cursor = opts.cursor();
             if !cursor.is_at_object() {
@@ -72,9 +65,21 @@ impl Source<'_> {
         }
         Ok(event)
     }
+
+    pub(super) fn payload(self, payload: Option<Json<'_>>) -> Result<Payload, FrameError> {
+        let Some(payload) = payload else {
+            return Err(FrameError::bad_frame("payload is missing"));
+        };
+        let (size, most) = (payload.raw().len(), self.limits.max_payload_bytes);
+        if size > most {
+            let msg = format_args!("payload has {size} bytes, more than the {most} allowed");
+            return Err(FrameError::new(ErrorCode::PayloadTooLarge, msg));
+        }
+        Ok(Payload::within(self.frame, payload.raw()))
+    }
 }
 
-fn fill(members: &OptMembers<'_>, event: &mut NewEvent) -> Result<(), FrameError> {
+pub(super) fn fill(members: &OptMembers<'_>, event: &mut NewEvent) -> Result<(), FrameError> {
     if let Some(id) = field::present(members.id) {
         event.id = Some(field::event_id("id", id)?);
     }

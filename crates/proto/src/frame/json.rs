@@ -74,6 +74,11 @@ impl<'a> Cursor<'a> {
         Self { text, at: past_space(text.as_bytes(), 0), nesting: 0 }
     }
 
+    /// The same for a value that will be a member of something: one object is around it already.
+    pub(super) fn of_member(text: &'a str) -> Self {
+        Self { nesting: 1, ..Self::new(text) }
+    }
+
     pub(super) fn is_at_object(&self) -> bool {
         self.is_at(b'{')
     }

@@ -59,11 +59,25 @@ impl AllowedOrigins {
             Some("null") => self.null,
             Some(text) => Origin::parse(text).is_some_and(|origin| {
                 let is_own = host.is_some_and(|host| origin.is_of_host(host))
-                    && (!self.distrusts_names || origin.names_an_address());
+                    && (!self.distrusts_names || is_an_address(&origin.host));
                 is_own || self.listed.contains(&origin)
             }),
         };
         if allowed { Ok(()) } else { Err(OriginRefused) }
+    }
+
+    /// Whether the `Host` of a request that says no `Origin` can be ours. A page may ask its own
+    /// host without saying where it came from.
+    #[must_use]
+    pub fn knows_host(&self, host: Option<&str>) -> bool {
+        if !self.distrusts_names || self.all {
+            return true;
+        }
+        host.is_none_or(|host| {
+            host_and_port(host).is_some_and(|(host, _)| {
+                is_an_address(&host) || self.listed.iter().any(|listed| listed.host == host)
+            })
+        })
     }
 }
 
@@ -88,14 +102,6 @@ impl Origin {
         Some(Self { scheme, host, port })
     }
 
-    /// Whether nobody else can make this host point to another machine.
-    fn names_an_address(&self) -> bool {
-        let host = self.host.trim_matches(['[', ']']);
-        host == "localhost"
-            || host.ends_with(".localhost")
-            || host.parse::<std::net::IpAddr>().is_ok()
-    }
-
     /// Whether a page of this origin talks to the host it came from.
     ///
     /// A `Host` without a port means the usual port of the connection. Behind a proxy that ends
@@ -108,6 +114,12 @@ impl Origin {
             host == self.host && Some(port.unwrap_or(usual)) == self.port
         })
     }
+}
+
+/// Whether nobody else can make this host point to another machine.
+fn is_an_address(host: &str) -> bool {
+    let host = host.trim_matches(['[', ']']);
+    host == "localhost" || host.ends_with(".localhost") || host.parse::<std::net::IpAddr>().is_ok()
 }
 
 fn usual_port(scheme: &str) -> Option<u16> {
@@ -251,5 +263,24 @@ mod tests {
         }
         let with_tokens = AllowedOrigins::default();
         assert!(with_tokens.check(Some("http://bus.example"), Some("bus.example")).is_ok());
+    }
+    #[test]
+    fn without_tokens_only_hosts_that_nobody_can_make_point_here_are_ours() {
+        let open = AllowedOrigins::new(&["https://app.example"]).unwrap().distrusting_names();
+        for (host, known) in [
+            (None, true),
+            (Some("127.0.0.1:8083"), true),
+            (Some("[::1]:8083"), true),
+            (Some("LOCALHOST"), true),
+            (Some("app.example:8083"), true),
+            (Some("evil.example:8083"), false),
+            (Some("127.0.0.1.evil.example"), false),
+            (Some(""), false),
+        ] {
+            assert_eq!(open.knows_host(host), known, "{host:?}");
+        }
+        let all = AllowedOrigins::new(&["*"]).unwrap().distrusting_names();
+        assert!(all.knows_host(Some("evil.example")));
+        assert!(AllowedOrigins::default().knows_host(Some("bus.example")));
     }
 }

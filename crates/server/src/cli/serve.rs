@@ -112,10 +112,12 @@ async fn describe(server: &Server, settings: &config::Server) -> Result<(), Box<
         "prombus {} has opened {place}\n\
          {} topics, {events} events, {bytes} bytes\n\
          WebSocket gateway: {}\n\
+         HTTP: {}\n\
          ready; ctrl-c stops it",
         env!("CARGO_PKG_VERSION"),
         topics.len(),
         server.ws_url(),
+        server.http_url(),
     ));
     Ok(())
 }

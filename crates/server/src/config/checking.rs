@@ -1,6 +1,7 @@
 //! Makes the typed whole out of single settings, and checks what has to go together.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use prombus_engine::Durability;
 use prombus_proto::Topic;
@@ -15,6 +16,22 @@ use super::{
 use crate::logging::{LogFilter, LogFormat};
 
 type Checked<T> = Result<T, ConfigError>;
+
+/// What capacity and refill of a bucket may be.
+pub(crate) const BUCKET_NUMBERS: RangeInclusive<u64> = 1..=1_000_000_000;
+/// What times and sizes of retention may be.
+pub(crate) const RETENTION_NUMBERS: RangeInclusive<u64> = 1..=NO_END;
+/// What a durability may be, in words.
+pub(crate) const DURABILITIES: &str = "fsync or buffered";
+
+/// The durability that `text` names.
+pub(crate) fn durability_of(text: &str) -> Option<Durability> {
+    match text {
+        "fsync" => Some(Durability::Fsync),
+        "buffered" => Some(Durability::Buffered),
+        _ => None,
+    }
+}
 
 impl Config {
     /// Checks settings that were gathered.
@@ -93,7 +110,7 @@ fn limits(settings: &Settings) -> Checked<Limits> {
 }
 
 fn bucket_number(settings: &Settings, key: &KeyPath) -> Checked<u32> {
-    settings.number(key, 1..=1_000_000_000)
+    settings.number(key, BUCKET_NUMBERS)
 }
 
 fn topics(settings: &Settings, usual: Bucket) -> Checked<BTreeMap<Topic, TopicConfig>> {
@@ -111,16 +128,11 @@ fn topic_config(settings: &Settings, section: &KeyPath, usual: Bucket) -> Checke
     let set = |key: &KeyPath| settings.values.contains_key(key);
     let number = |name| {
         let key = section.join(name);
-        set(&key).then(|| settings.number(&key, 1..=NO_END)).transpose()
+        set(&key).then(|| settings.number(&key, RETENTION_NUMBERS)).transpose()
     };
     let durability = section.join("durability");
-    let durability = set(&durability).then(|| {
-        settings.parsed(&durability, "fsync or buffered", |text| match text {
-            "fsync" => Some(Durability::Fsync),
-            "buffered" => Some(Durability::Buffered),
-            _ => None,
-        })
-    });
+    let durability =
+        set(&durability).then(|| settings.parsed(&durability, DURABILITIES, durability_of));
     Ok(TopicConfig {
         durability: durability.transpose()?,
         retention_ms: number("retention_ms")?,

@@ -120,7 +120,7 @@ impl Setting {
     }
 }
 
-fn in_words(range: &RangeInclusive<u64>) -> String {
+pub(crate) fn in_words(range: &RangeInclusive<u64>) -> String {
     match *range.end() {
         NO_END => format!("{} or more", range.start()),
         end => format!("{} to {end}", range.start()),

@@ -1,6 +1,8 @@
 //! How a request becomes a WebSocket: path, origin and headers are checked before.
 
-use hyper::body::Incoming;
+use std::sync::Arc;
+
+use axum::body::Body;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version};
@@ -8,74 +10,104 @@ use tokio::sync::mpsc::Sender;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::Gateway;
+use crate::listening::{Admission, Answering, Arrival, Port};
 
-/// Whether there is room for one more connection.
+/// Why a request does not become a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
-    Open,
-    Full,
+pub(crate) enum NoUpgrade {
+    /// It does not ask for one, or not in a way that we understand.
+    NotAsked,
+    /// Its connection is to become one already.
+    Already,
 }
 
-/// Answers a request. One that becomes a WebSocket is handed to `upgrades`.
-pub(super) fn answer(
-    mut request: Request<Incoming>,
-    gateway: &Gateway,
-    admission: Admission,
-    upgrades: &Sender<OnUpgrade>,
-) -> Response<String> {
-    if let Err((status, reason)) = check(&request, gateway, admission) {
-        return refused(status, reason);
+impl Port for Gateway {
+    fn connected(self: Arc<Self>, arrival: Arrival) -> Answering {
+        Box::new(move |request| {
+            let response = self.answer(request, &arrival);
+            Box::pin(std::future::ready(response))
+        })
     }
+}
+
+impl Gateway {
+    fn answer<B>(&self, request: Request<B>, arrival: &Arrival) -> Response<Body> {
+        if let Err((status, reason)) = self.check(&request, arrival.admission) {
+            return refused(status, reason);
+        }
+        upgrade(request, &arrival.upgrades).unwrap_or_else(|no| no.answer(refused))
+    }
+
+    fn check<B>(
+        &self,
+        request: &Request<B>,
+        admission: Admission,
+    ) -> Result<(), (StatusCode, &'static str)> {
+        if !matches!(request.uri().path(), "/" | "/ws") {
+            return Err((StatusCode::NOT_FOUND, "the gateway is at / and /ws"));
+        }
+        if request.method() != Method::GET {
+            return Err((StatusCode::METHOD_NOT_ALLOWED, "a WebSocket begins with GET"));
+        }
+        let headers = request.headers();
+        let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
+        if self.origins.check(text(&header::ORIGIN), text(&header::HOST)).is_err() {
+            return Err((StatusCode::FORBIDDEN, "pages of this origin may not connect"));
+        }
+        if admission == Admission::Full {
+            return Err((StatusCode::SERVICE_UNAVAILABLE, "too many connections"));
+        }
+        Ok(())
+    }
+}
+
+/// Answers a request that becomes a WebSocket, and hands it to `upgrades`.
+pub(crate) fn upgrade<B>(
+    mut request: Request<B>,
+    upgrades: &Sender<OnUpgrade>,
+) -> Result<Response<Body>, NoUpgrade> {
     let headers = request.headers();
-    let asks = request.version() == Version::HTTP_11
+    let asks = request.method() == Method::GET
+        && request.version() == Version::HTTP_11
         && lists(headers, &header::CONNECTION, "upgrade")
         && lists(headers, &header::UPGRADE, "websocket")
         && lists(headers, &header::SEC_WEBSOCKET_VERSION, "13");
-    let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| asks);
-    let Some(accept) = key.map(|key| derive_accept_key(key.as_bytes())) else {
-        let mut response =
-            refused(StatusCode::UPGRADE_REQUIRED, "connect by WebSocket, version 13");
-        let headers = response.headers_mut();
-        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-        headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-        return response;
-    };
-    if upgrades.try_send(hyper::upgrade::on(&mut request)).is_err() {
-        return refused(StatusCode::BAD_REQUEST, "a connection becomes a WebSocket once");
-    }
-    Response::builder()
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| asks).ok_or(NoUpgrade::NotAsked)?;
+    let accept = derive_accept_key(key.as_bytes());
+    upgrades.try_send(hyper::upgrade::on(&mut request)).map_err(|_| NoUpgrade::Already)?;
+    Ok(Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(header::CONNECTION, "Upgrade")
         .header(header::UPGRADE, "websocket")
         .header(header::SEC_WEBSOCKET_ACCEPT, accept)
-        .body(String::new())
-        .expect("these headers are valid")
+        .body(Body::empty())
+        .expect("these headers are valid"))
 }
 
-fn check<B>(
-    request: &Request<B>,
-    gateway: &Gateway,
-    admission: Admission,
-) -> Result<(), (StatusCode, &'static str)> {
-    if !matches!(request.uri().path(), "/" | "/ws") {
-        return Err((StatusCode::NOT_FOUND, "the gateway is at / and /ws"));
+impl NoUpgrade {
+    /// The answer that says so, in the form that `refused` gives it.
+    pub(crate) fn answer(
+        self,
+        refused: impl FnOnce(StatusCode, &'static str) -> Response<Body>,
+    ) -> Response<Body> {
+        match self {
+            Self::NotAsked => {
+                let status = StatusCode::UPGRADE_REQUIRED;
+                let mut response = refused(status, "connect by WebSocket, version 13");
+                let headers = response.headers_mut();
+                headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+                headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+                response
+            }
+            Self::Already => {
+                refused(StatusCode::BAD_REQUEST, "a connection becomes a WebSocket once")
+            }
+        }
     }
-    if request.method() != Method::GET {
-        return Err((StatusCode::METHOD_NOT_ALLOWED, "a WebSocket begins with GET"));
-    }
-    let headers = request.headers();
-    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
-    if gateway.origins.check(text(&header::ORIGIN), text(&header::HOST)).is_err() {
-        return Err((StatusCode::FORBIDDEN, "pages of this origin may not connect"));
-    }
-    if admission == Admission::Full {
-        return Err((StatusCode::SERVICE_UNAVAILABLE, "too many connections"));
-    }
-    Ok(())
 }
 
-fn refused(status: StatusCode, reason: &str) -> Response<String> {
-    let mut response = Response::new(format!("{reason}\n"));
+fn refused(status: StatusCode, reason: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(format!("{reason}\n")));
     *response.status_mut() = status;
     response
 }

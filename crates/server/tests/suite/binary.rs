@@ -50,6 +50,7 @@ fn alone_it_opens_a_store_says_so_and_closes_it() {
         assert!(said.contains("has opened the store in ./prombus-data"), "{said}");
         assert!(said.contains("0 topics, 0 events"), "{said}");
         assert!(said.contains("WebSocket gateway: ws://127.0.0.1:"), "{said}");
+        assert!(said.contains("HTTP: http://127.0.0.1:"), "{said}");
         assert!(folder.path().join("prombus-data/catalog").exists());
         assert!(stop(child, out, Signal::TERM).contains("everything is stored"));
     }

@@ -4,5 +4,6 @@ mod binary;
 mod cli;
 mod config;
 mod gateway;
+mod http;
 mod killed;
 mod transcript;

@@ -34,7 +34,7 @@ pub(crate) async fn started_over(engine: Arc<dyn Engine>, set: &[&str]) -> Runni
 }
 
 pub(crate) fn sources(set: &[&str]) -> Sources {
-    let usual = ["server.ws=127.0.0.1:0", "limits.enabled=false"];
+    let usual = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "limits.enabled=false"];
     let set = usual.iter().chain(set).map(|&text| text.to_owned()).collect();
     Sources { set, ..Sources::default() }
 }

@@ -1,0 +1,63 @@
+//! What can be set for a topic while the bus runs: stored, in effect at once, and again after a
+//! restart.
+
+use prombus_engine::{CommitError, Durability, Expect, StateOp, Unavailable};
+use prombus_proto::{ErrorCode, Topic};
+
+use crate::bus::{Bus, now};
+use crate::committer::Submission;
+use crate::error::Refusal;
+use crate::own_settings;
+use crate::settings::TopicSettings;
+
+/// How many topics' settings are read at a time.
+const SETTINGS_AT_ONCE: usize = 1000;
+
+impl Bus {
+    /// Sets what is different for `topic`, in place of all that was set before. What `own` leaves
+    /// out is as configured.
+    pub async fn configure_topic(&self, topic: &Topic, own: TopicSettings) -> Result<(), Refusal> {
+        self.check_open()?;
+        // Two at once are stored and applied in the same order.
+        let _turn = self.configuring().lock().await;
+        let key = own_settings::key(topic)
+            .map_err(|error| Refusal::new(ErrorCode::BadTopic, error.to_string()))?;
+        let put = StateOp::Put {
+            key,
+            value: own_settings::encode(&own).into(),
+            expires_at: None,
+            expect: Expect::Any,
+        };
+        let submission = Submission::of_state(vec![put], Durability::Fsync);
+        let stored = self.committer().submit(submission).await?;
+        stored.await.unwrap_or_else(|_| Err(Unavailable::Closed.into()))?;
+        let rule = self.topics_in_use().set_own(topic, own, now());
+        // At once and not at the next round: that may be under way with the rule before.
+        match self.engine().retain(topic, &rule).await {
+            Ok(_) | Err(CommitError::StaleRule { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes up what was set in an earlier life. Before anybody publishes.
+    pub async fn recall_settings(&self) -> Result<(), Refusal> {
+        let mut after = None;
+        loop {
+            let prefix = own_settings::prefix();
+            let page = self.engine().scan(prefix, after.as_ref(), SETTINGS_AT_ONCE).await?;
+            let is_last = page.len() < SETTINGS_AT_ONCE;
+            after = page.last().map(|entry| entry.key.clone());
+            for entry in page {
+                let Some(topic) = own_settings::topic_at(&entry.key) else { continue };
+                let own = own_settings::decode(&entry.value).map_err(|error| {
+                    let message = format!("the settings of {topic} {error}");
+                    Refusal::new(ErrorCode::Internal, message)
+                })?;
+                self.topics_in_use().set_own(&topic, own, now());
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The newest event of a key.
+//!
+//! Topics have no index on keys: this reads backwards from the end, so a key that is in use is
+//! found at once, and one that is not costs a reading of the whole topic.
+
+use prombus_engine::{ReadBudget, StoredEvent};
+use prombus_proto::{Key, Seq, Topic};
+
+use crate::bus::Bus;
+use crate::error::Refusal;
+use crate::feed::FeedEvent;
+
+/// How far back the first look goes, and how far each.
+const FIRST_STEP: u64 = 256;
+const LONGEST_STEP: u64 = 16_384;
+
+impl Bus {
+    /// The last event of `topic` with `key`, in the topic's order.
+    pub async fn latest_by_key(
+        &self,
+        topic: &Topic,
+        key: &Key,
+    ) -> Result<Option<FeedEvent>, Refusal> {
+        let bounds = self.bounds(topic).await?;
+        let (mut end, mut step) = (bounds.next, FIRST_STEP);
+        while end > bounds.first {
+            let start = Seq(end.0.saturating_sub(step)).max(bounds.first);
+            if let Some(found) = self.last_within(topic, key, start, end).await? {
+                return Ok(Some(found.into()));
+            }
+            end = start;
+            step = (step * 2).min(LONGEST_STEP);
+        }
+        Ok(None)
+    }
+
+    async fn last_within(
+        &self,
+        topic: &Topic,
+        key: &Key,
+        start: Seq,
+        end: Seq,
+    ) -> Result<Option<StoredEvent>, Refusal> {
+        let mut found = None;
+        let mut from = start;
+        while from < end {
+            let left = usize::try_from(end.0 - from.0).unwrap_or(usize::MAX);
+            let page = self.engine().read(topic, from, ReadBudget::of_events(left)).await?;
+            // What is gone by now was forgotten meanwhile.
+            let Some(last) = page.events.last() else { break };
+            from = last.seq.next();
+            let has_key = |event: &StoredEvent| event.key.as_ref() == Some(key) && event.seq < end;
+            found = page.events.into_iter().rev().find(has_key).or(found);
+        }
+        Ok(found)
+    }
+}

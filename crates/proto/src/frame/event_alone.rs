@@ -1,0 +1,145 @@
+//! An event without a frame around it, as HTTP takes it: a payload alone, or a line as export
+//! writes it.
+
+use bytes::Bytes;
+
+use super::error::FrameError;
+use super::event_in::{self, OptMembers, Source};
+use super::json::{Cursor, Malformed, members};
+use super::{FrameLimits, text_of};
+use crate::{ErrorCode, NewEvent, Payload};
+
+members! {
+    /// A line: the payload, and beside it what stands in `opts` in a frame.
+    LineMembers {
+        payload = "payload",
+        id = "id",
+        ts = "ts",
+        key = "key",
+        headers = "headers",
+        tags = "tags",
+        caused_by = "caused_by",
+        sid = "sid",
+    }
+}
+
+/// The payload that is the whole of `body`. Stays a slice of it.
+///
+/// It may be nested as deep as in a frame, where one object is around it, so that it can be told
+/// to others in one.
+pub fn payload_alone(body: &Bytes, limits: &FrameLimits) -> Result<Payload, FrameError> {
+    let text = text_of(body).map_err(not_json)?;
+    let mut cursor = Cursor::of_member(text);
+    let value = cursor.value().map_err(malformed)?;
+    cursor.end().map_err(malformed)?;
+    Source { frame: body, limits }.payload(Some(value))
+}
+
+/// The event of one line: an object with a `payload`. What the bus gives by itself (`topic`, `seq`)
+/// and unknown members are ignored. Payloads stay slices of the line.
+pub fn event_of_line(line: &Bytes, limits: &FrameLimits) -> Result<NewEvent, FrameError> {
+    let text = text_of(line).map_err(not_json)?;
+    let mut cursor = Cursor::new(text);
+    if !cursor.is_at_object() {
+        cursor.value().map_err(malformed)?;
+        cursor.end().map_err(malformed)?;
+        return Err(FrameError::bad_frame("an event must be a JSON object with a payload"));
+    }
+    let members = LineMembers::read(&mut cursor).map_err(malformed)?;
+    cursor.end().map_err(malformed)?;
+    let LineMembers { payload, id, ts, key, headers, tags, caused_by, sid } = members;
+    let mut event = NewEvent::of(Source { frame: line, limits }.payload(payload)?);
+    let others = OptMembers { id, ts, key, headers, tags, caused_by, sid };
+    event_in::fill(&others, &mut event)?;
+    Ok(event)
+}
+
+fn malformed(Malformed { at, what }: Malformed) -> FrameError {
+    not_json(format_args!("{what} at byte {at}"))
+}
+
+fn not_json(msg: impl std::fmt::Display) -> FrameError {
+    FrameError::new(ErrorCode::BadJson, format_args!("not JSON: {msg}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::MAX_FRAME_NESTING;
+    use crate::{Event, EventId, Headers, Key, Seq, Timestamp, Topic};
+
+    fn of_line(line: &str) -> Result<NewEvent, String> {
+        let limits = FrameLimits { max_payload_bytes: 20 };
+        event_of_line(&Bytes::copy_from_slice(line.as_bytes()), &limits)
+            .map_err(|error| error.to_string())
+    }
+
+    fn alone(body: impl AsRef<[u8]>) -> Result<Payload, String> {
+        let limits = FrameLimits { max_payload_bytes: 500 };
+        payload_alone(&Bytes::copy_from_slice(body.as_ref()), &limits)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_line_that_was_written_is_the_event_again() {
+        let event = Event {
+            id: EventId::new("a").unwrap(),
+            ts: Timestamp(5),
+            topic: Topic::new("t").unwrap(),
+            key: Some(Key::new("k\"").unwrap()),
+            headers: Headers::new([("h".to_owned(), "v".to_owned())]).unwrap(),
+            payload: Payload::parse(&Bytes::from_static(b"{\"b\":1.0, \"a\":1}")).unwrap(),
+            caused_by: vec![EventId::new("b").unwrap()],
+            tags: vec!["x".to_owned()],
+            sid: Some("s".to_owned()),
+        };
+        let mut line = Vec::new();
+        event.clone().encode().write_json(Seq(7), &mut line);
+        let read = of_line(std::str::from_utf8(&line).unwrap()).unwrap();
+        let no_id = || unreachable!("it has one");
+        assert_eq!(read.complete(Topic::new("t").unwrap(), no_id, Timestamp(0)), event);
+    }
+
+    #[test]
+    fn only_the_payload_is_needed_and_unknown_members_are_ignored() {
+        let plain = of_line(r#" {"payload":null} "#).unwrap();
+        assert_eq!(plain, NewEvent::of(Payload::parse(&Bytes::from_static(b"null")).unwrap()));
+        let more = r#"{"seq":"x","topic":7,"opts":{"ts":1},"other":[],"ts":null,"payload":null}"#;
+        assert_eq!(of_line(more).unwrap(), plain);
+    }
+
+    #[test]
+    fn a_line_that_is_no_event_is_refused_by_what_is_wrong() {
+        for (line, reason) in [
+            ("{}", "bad_frame: payload is missing"),
+            ("[1]", "bad_frame: an event must be a JSON object with a payload"),
+            ("{", "bad_json: not JSON: "),
+            ("nonsense", "bad_json: not JSON: "),
+            (r#"{"payload":1}{"payload":1}"#, "bad_json: not JSON: nothing expected behind"),
+            (r#"{"payload":1,"ts":"now"}"#, "bad_frame: ts must be a whole number"),
+            (r#"{"payload":1,"id":""}"#, "bad_frame: id: an event id has 1 to 256 bytes"),
+            (r#"{"payload":1,"headers":[]}"#, "bad_frame: headers must be an object"),
+            (r#"{"payload":"12345678901234567890"}"#, "payload_too_large: payload has 22 bytes"),
+        ] {
+            let error = of_line(line).unwrap_err();
+            assert!(error.starts_with(reason), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_payload_alone_is_any_json_as_deep_as_a_frame_can_carry() {
+        assert_eq!(alone(" 1.50\n").unwrap().as_bytes(), b"1.50");
+        let nested = |depth: u32| {
+            let depth = depth as usize;
+            format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+        };
+        assert!(alone(nested(MAX_FRAME_NESTING - 1)).is_ok());
+        let error = alone(nested(MAX_FRAME_NESTING)).unwrap_err();
+        assert!(error.starts_with("bad_json: not JSON: nested deeper than 128"), "{error}");
+        for bad in ["", "{", "1 2", "nul"] {
+            assert!(alone(bad).unwrap_err().starts_with("bad_json: not JSON: "), "{bad}");
+        }
+        assert!(alone(b"\"\xff\"").unwrap_err().contains("not UTF-8 at byte 1"));
+        assert!(alone(format!("\"{}\"", "x".repeat(500))).unwrap_err().contains("502 bytes"));
+    }
+}

@@ -1,0 +1,34 @@
+//! `GET /latest-by-key`: the last event of a key, as the bytes it was committed as.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use prombus_proto::{ErrorCode, Key};
+
+use super::caller::Caller;
+use super::error::HttpError;
+use super::query::{Query, required};
+use super::{Http, answer};
+use crate::auth::Action;
+
+pub(super) async fn get(
+    State(http): State<Arc<Http>>,
+    caller: Caller,
+    uri: Uri,
+) -> Result<Response, HttpError> {
+    let query = Query::read(&uri, &["topic", "key"])?;
+    let topic = query.topic()?;
+    let key = required("key", query.parsed("key", Key::new)?)?;
+    caller.may(Action::Subscribe(&topic))?;
+    let Some(event) = http.bus().latest_by_key(&topic, &key).await? else {
+        let message = format!("{topic} holds no event with the key {:?}", key.as_str());
+        return Err(HttpError::new(ErrorCode::UnknownId, message));
+    };
+    let mut json = Vec::with_capacity(event.json_bytes() + 16);
+    json.extend_from_slice(b"{\"event\":");
+    event.write_json(&mut json);
+    json.push(b'}');
+    Ok(answer::written(json))
+}

@@ -1,0 +1,70 @@
+//! What the limits leave, as the fields `RateLimit-Policy` and `RateLimit` say it
+//! (draft-ietf-httpapi-ratelimit-headers). A limit that is off is not mentioned.
+
+use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
+use prombus_bus::{Limit, Standing};
+use tokio::time::Instant;
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LEFT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Adds how both limits stand now.
+pub(super) fn tell(headers: &mut HeaderMap, connection: &Limit, topic: &Limit) {
+    let now = Instant::now().into_std();
+    let limits = [("connection", connection.standing(now)), ("topic", topic.standing(now))];
+    let limits: Vec<_> =
+        limits.into_iter().filter_map(|(name, standing)| Some((name, standing?))).collect();
+    if limits.is_empty() {
+        return;
+    }
+    let listed = |item: fn(&str, &Standing) -> String| {
+        let items: Vec<_> = limits.iter().map(|(name, standing)| item(name, standing)).collect();
+        HeaderValue::try_from(items.join(", ")).expect("names and numbers are ASCII")
+    };
+    headers.insert(POLICY, listed(policy));
+    headers.insert(LEFT, listed(left));
+}
+
+fn policy(name: &str, Standing { rate, .. }: &Standing) -> String {
+    let window = seconds(rate.capacity, rate.refill_per_sec).max(1);
+    format!("\"{name}\";q={};w={window}", rate.capacity)
+}
+
+fn left(name: &str, Standing { rate, available }: &Standing) -> String {
+    let until_full = seconds(rate.capacity.saturating_sub(*available), rate.refill_per_sec);
+    format!("\"{name}\";r={available};t={until_full}")
+}
+
+/// How long so many tokens take to flow in.
+fn seconds(tokens: u64, per_second: u64) -> u64 {
+    tokens.div_ceil(per_second.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use prombus_bus::Rate;
+
+    use super::*;
+
+    #[test]
+    fn says_how_a_limit_stands() {
+        let limit = |capacity, refill_per_sec, taken| {
+            let now = Instant::now().into_std();
+            let limit = Limit::new(Some(Rate { capacity, refill_per_sec }), now);
+            limit.try_consume(taken, now).unwrap();
+            limit
+        };
+        let mut headers = HeaderMap::new();
+        tell(&mut headers, &limit(100, 1, 42), &limit(5, 1000, 0));
+        assert_eq!(headers[POLICY], "\"connection\";q=100;w=100, \"topic\";q=5;w=1");
+        assert_eq!(headers[LEFT], "\"connection\";r=58;t=42, \"topic\";r=5;t=0");
+        let mut headers = HeaderMap::new();
+        let off = Limit::new(None, Instant::now().into_std());
+        tell(&mut headers, &off, &limit(5, 1, 5));
+        assert_eq!(headers[POLICY], "\"topic\";q=5;w=5");
+        assert_eq!(headers[LEFT], "\"topic\";r=0;t=5");
+        let mut headers = HeaderMap::new();
+        tell(&mut headers, &off, &off);
+        assert!(headers.is_empty());
+    }
+}

@@ -1,0 +1,46 @@
+//! One event: the whole body is its payload, whatever its `Content-Type` says.
+
+use axum::extract::Request;
+use axum::response::Response;
+use prombus_bus::Connection;
+use prombus_proto::frame::payload_alone;
+use prombus_proto::{EventId, FrameLimits, Key, NewEvent, Seq, Timestamp, Topic};
+use serde::Serialize;
+
+use super::event_headers;
+use crate::http::body::RequestBody;
+use crate::http::error::HttpError;
+use crate::http::query::Query;
+use crate::http::{Http, answer};
+
+#[derive(Serialize)]
+struct Stored {
+    id: EventId,
+    seq: Seq,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    duplicate: bool,
+}
+
+pub(super) async fn publish(
+    http: &Http,
+    connection: &Connection,
+    topic: &Topic,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let (head, body) = request.into_parts();
+    let query = Query::read(&head.uri, &["key", "id", "ts"])?;
+    let id = query.parsed("id", EventId::new)?;
+    let key = query.parsed("key", Key::new)?;
+    let ts = query.number("ts", 0..=u64::MAX)?.map(Timestamp);
+    let headers = event_headers::read(&head.headers)?;
+    let limits = FrameLimits { max_payload_bytes: http.gateway.settings.max_frame_bytes };
+    let body = RequestBody::new(&head.headers, body, limits.max_payload_bytes)?.whole().await?;
+    let payload =
+        payload_alone(&body, &limits).map_err(|error| HttpError::from(error).within("the body"))?;
+    let event = NewEvent { id, key, ts, headers, ..NewEvent::of(payload) };
+    let prepared = http.bus().prepare(connection, topic, vec![event])?;
+    let id = prepared.ids().next().expect("one event has one id").clone();
+    let positions = http.bus().submit(prepared).await?.stored().await?;
+    let position = positions.first().expect("one event has one place");
+    Ok(answer::json(&Stored { id, seq: position.seq, duplicate: position.duplicate }))
+}

@@ -1,0 +1,20 @@
+//! `GET /ws`: the gateway, on this port, too.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use prombus_proto::ErrorCode;
+
+use super::Peer;
+use super::error::HttpError;
+use crate::gateway::upgrade::upgrade;
+
+pub(super) async fn get(Extension(peer): Extension<Arc<Peer>>, request: Request) -> Response {
+    upgrade(request, &peer.arrival.upgrades).unwrap_or_else(|no| {
+        no.answer(|status, reason| {
+            HttpError::new(ErrorCode::BadFrame, reason).with_status(status).into_response()
+        })
+    })
+}

@@ -1,0 +1,77 @@
+//! What is asked wrongly: always an error in the one form.
+
+use crate::gateway::running::started;
+use crate::http::client::HttpClient;
+
+#[tokio::test]
+async fn unknown_paths_and_wrong_methods() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    for path in ["/", "/nothing", "/publish", "/publish/", "/publish/a/b", "/healthz/", "//healthz"]
+    {
+        let message = client.get(path).await.refused(404, "unknown_op");
+        assert!(message.contains(path), "{message}");
+    }
+    for (method, path, allow) in [
+        ("GET", "/publish/t", "POST"),
+        ("PUT", "/publish/t", "POST"),
+        ("POST", "/healthz", "GET,HEAD"),
+        ("BREW", "/readyz", "GET,HEAD"),
+        ("OPTIONS", "/readyz", "GET,HEAD"),
+    ] {
+        let reply = client.ask(method, path, &[], "").await;
+        assert!(reply.refused(405, "unknown_op").contains(method));
+        assert_eq!(reply.header("allow"), Some(allow), "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_publish_cannot_be() {
+    let running = started(&["gateway.max_frame_bytes=1024"]).await;
+    let mut client = HttpClient::connect(&running).await;
+    let deep = format!("{}{}", "[".repeat(128), "]".repeat(128));
+    for (path, body, status, code, reason) in [
+        ("/publish/Orders", "1", 400, "bad_topic", "the topic in the path: a name is made of"),
+        ("/publish/a%20b", "1", 400, "bad_topic", "not ' '"),
+        ("/publish/a%2fb", "1", 400, "bad_topic", "not '/'"),
+        ("/publish/%ff", "1", 400, "bad_frame", "the path is not UTF-8"),
+        ("/nothing/%ff", "1", 400, "bad_frame", "the path is not UTF-8"),
+        ("/publish/t?kye=1", "1", 400, "bad_frame", "no parameter is called \"kye\""),
+        ("/publish/t?key=1&key=1", "1", 400, "bad_frame", "the parameter key is there more"),
+        ("/publish/t?key=", "1", 400, "bad_frame", "the parameter key is wrong: a key has"),
+        ("/publish/t?key=%ff", "1", 400, "bad_frame", "the parameter key is not"),
+        ("/publish/t?id=a%00b", "1", 400, "bad_frame", "the parameter id is wrong"),
+        ("/publish/t?ts=now", "1", 400, "bad_frame", "the parameter ts must be a whole number"),
+        ("/publish/t?ts=-1", "1", 400, "bad_frame", "the parameter ts must be a whole number"),
+        ("/publish/t", "", 400, "bad_json", "the body: not JSON: a value expected at byte 0"),
+        ("/publish/t", "{\"a\":1", 400, "bad_json", "the body: not JSON: "),
+        ("/publish/t", "1 2", 400, "bad_json", "nothing expected behind the value"),
+        ("/publish/t", "order=1", 400, "bad_json", "the body: not JSON: "),
+        ("/publish/t", &deep, 400, "bad_json", "nested deeper than 128"),
+        ("/healthz?verbose", "", 405, "unknown_op", "does not take POST"),
+    ] {
+        let message = client.post(path, body.to_owned()).await.refused(status, code);
+        assert!(message.contains(reason), "{path} {body}: {message}");
+    }
+    let message = client.get("/healthz?verbose").await.refused(400, "bad_frame");
+    assert!(message.contains("\"verbose\"; none is taken here"), "{message}");
+    assert_eq!(client.post("/publish/t", "1").await.ok()["seq"], 1, "nothing was stored before");
+}
+
+#[tokio::test]
+async fn event_headers_that_cannot_be() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    let names: Vec<_> = (0..65).map(|n| format!("x-event-h{n}")).collect();
+    let many: Vec<_> = names.iter().map(|name| (name.as_str(), "v")).collect();
+    for (headers, reason) in [
+        (&[("x-event-", "v")][..], "the header x-event- has no name"),
+        (&[("x-event-a", "v"), ("X-Event-A", "w")], "the header x-event-a is there more than once"),
+        (&many, "an event has at most 64 headers"),
+    ] {
+        let reply = client.ask("POST", "/publish/t", headers, "1").await;
+        let message = reply.refused(400, "bad_frame");
+        assert!(message.contains(reason), "{message}");
+    }
+    assert_eq!(client.ask("POST", "/publish/t", &many[1..], "1").await.ok()["seq"], 1);
+}

@@ -1,0 +1,127 @@
+//! A client to test with: one connection, one request after the other.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{HOST, HeaderMap};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::gateway::client::Stream;
+use crate::gateway::running::Running;
+
+/// So long nothing takes, except for a server that hangs.
+const HANG: Duration = Duration::from_secs(20);
+
+pub(crate) struct HttpClient {
+    sender: SendRequest<Full<Bytes>>,
+    host: String,
+    /// Sent with every request.
+    token: Option<&'static str>,
+}
+
+/// What a request was answered with.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl HttpClient {
+    pub(crate) async fn connect(running: &Running) -> Self {
+        Self::connect_to(running.server.http()).await
+    }
+
+    pub(crate) async fn connect_to(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        Self::over(stream, &address.to_string()).await
+    }
+
+    pub(crate) async fn over(stream: impl Stream + 'static, host: &str) -> Self {
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self { sender, host: host.to_owned(), token: None }
+    }
+
+    pub(crate) fn with_token(self, token: &'static str) -> Self {
+        Self { token: Some(token), ..self }
+    }
+
+    pub(crate) async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Reply {
+        let mut request = Request::builder().method(method).uri(path);
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            request = request.header(HOST, &self.host);
+        }
+        if let Some(token) = self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, value.as_bytes());
+        }
+        let request = request.body(Full::new(body.into())).unwrap();
+        let answered = async {
+            let (head, body) = self.sender.send_request(request).await.unwrap().into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            Reply { status: head.status, headers: head.headers, body }
+        };
+        timeout(HANG, answered).await.expect("the server answers nothing")
+    }
+
+    pub(crate) async fn get(&mut self, path: &str) -> Reply {
+        self.ask("GET", path, &[], "").await
+    }
+
+    pub(crate) async fn post(&mut self, path: &str, body: impl Into<Bytes>) -> Reply {
+        self.ask("POST", path, &[], body).await
+    }
+
+    pub(crate) async fn put(&mut self, path: &str, body: impl Into<Bytes>) -> Reply {
+        self.ask("PUT", path, &[], body).await
+    }
+
+    pub(crate) async fn ndjson(&mut self, path: &str, body: impl Into<Bytes>) -> Reply {
+        self.ask("POST", path, &[("content-type", "application/x-ndjson")], body).await
+    }
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{self:?}: {error}"))
+    }
+
+    /// What was asked was done.
+    #[track_caller]
+    pub(crate) fn ok(&self) -> Value {
+        assert_eq!(self.status, 200, "{self:?}");
+        self.json()
+    }
+
+    /// It was refused with this status and code; what the sentence says.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16, code: &str) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        let error = self.json();
+        let members: Vec<_> = error.as_object().unwrap().keys().collect();
+        assert_eq!(members, ["code", "error"]);
+        assert_eq!(error["code"], code, "{error}");
+        error["error"].as_str().unwrap().to_owned()
+    }
+}

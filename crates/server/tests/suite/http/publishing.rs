@@ -1,0 +1,49 @@
+//! One event at a time: the body is its payload.
+
+use serde_json::json;
+
+use crate::gateway::running::started;
+use crate::http::client::HttpClient;
+
+#[tokio::test]
+async fn a_body_becomes_an_event_with_all_that_is_said_of_it() {
+    let running = started(&[]).await;
+    let mut subscriber = running.connect().await;
+    subscriber.subscribe("orders.created", "g", json!({})).await;
+    let mut client = HttpClient::connect(&running).await;
+    let stored = client
+        .ask(
+            "POST",
+            "/publish/orders.created?key=a%20b&id=first&ts=12345",
+            &[
+                ("X-Event-Trace", "abc"),
+                ("x-event-Umlaut", "ä"),
+                ("Content-Type", "application/x-www-form-urlencoded"),
+            ],
+            " {\"b\":1.50,\n\"a\":1}\n",
+        )
+        .await;
+    assert_eq!(stored.ok(), json!({"id": "first", "seq": 1}));
+    let event = subscriber.event().await["event"].clone();
+    assert_eq!(
+        event,
+        json!({
+            "id": "first", "seq": 1, "ts": 12345, "topic": "orders.created", "key": "a b",
+            "headers": {"trace": "abc", "umlaut": "ä"}, "payload": {"b": 1.50, "a": 1},
+        })
+    );
+}
+
+#[tokio::test]
+async fn the_same_id_is_a_duplicate_and_any_json_is_a_payload() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    assert_eq!(client.post("/publish/t?id=a", "null").await.ok(), json!({"id": "a", "seq": 1}));
+    let again = client.post("/publish/t?id=a", "2").await;
+    assert_eq!(again.ok(), json!({"id": "a", "seq": 1, "duplicate": true}));
+    for (n, payload) in ["0", "\"x\"", "[]", "true"].into_iter().enumerate() {
+        let stored = client.post("/publish/t", payload).await.ok();
+        assert_eq!(stored["seq"], n + 2);
+        assert_eq!(stored["id"].as_str().unwrap().len(), 36);
+    }
+}
