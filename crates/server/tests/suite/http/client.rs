@@ -154,6 +154,22 @@ impl Raw {
         self.0.write_all(text.as_bytes()).await.unwrap();
     }
 
+    /// As [`Raw::post`], and returns when the server reads the body.
+    pub(crate) async fn post_begun(
+        running: &Running,
+        path: &str,
+        headers: &str,
+        body: &str,
+    ) -> Self {
+        let headers = format!("expect: 100-continue\r\n{headers}");
+        let mut raw = Self::post(running, path, &headers, "").await;
+        let mut asked = [0; 25];
+        raw.0.read_exact(&mut asked).await.unwrap();
+        assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+        raw.send(body).await;
+        raw
+    }
+
     /// The answer: its status, and its body as JSON. Without a limit of time, for tests that move it.
     pub(crate) async fn answer(&mut self) -> (u16, Value) {
         let mut read = Vec::new();

@@ -132,9 +132,7 @@ async fn every_code_is_seen_or_has_its_reason() {
 #[tokio::test]
 async fn a_publish_that_comes_too_late_is_told_so() {
     let running = started(&[]).await;
-    let mut raw = Raw::post(&running, "/publish/t", "content-length: 2\r\n", "1").await;
-    // Its head is read before the end begins.
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let mut raw = Raw::post_begun(&running, "/publish/t", "content-length: 2\r\n", "1").await;
     let stopped = tokio::spawn(running.server.stop());
     tokio::task::yield_now().await;
     raw.send("2").await;

@@ -122,9 +122,10 @@ async fn one_request_has_as_much_as_one_commit() {
 #[tokio::test]
 async fn who_goes_away_in_the_middle_leaves_nothing_and_no_place_taken() {
     let running = started(&[]).await;
+    let lines = "{\"payload\":1}\n{\"payload\":2}\n";
     for _ in 0..8 {
         let head = format!("{NDJSON}content-length: 1000\r\n");
-        drop(Raw::post(&running, "/publish/t", &head, "{\"payload\":1}\n{\"payload\":2}\n").await);
+        drop(Raw::post_begun(&running, "/publish/t", &head, lines).await);
     }
     let mut client = HttpClient::connect(&running).await;
     let reply = client.ndjson("/publish/t", "{\"payload\":3}").await;
@@ -139,10 +140,8 @@ async fn the_fifth_waits_until_one_of_four_is_done() {
     let mut begun = Vec::new();
     for _ in 0..4 {
         let head = format!("{NDJSON}content-length: {}\r\n", 2 * line.len());
-        begun.push(Raw::post(&running, "/publish/t", &head, line).await);
+        begun.push(Raw::post_begun(&running, "/publish/t", &head, line).await);
     }
-    // All four have their place before the fifth comes.
-    tokio::time::sleep(Duration::from_millis(100)).await;
     let mut client = HttpClient::connect(&running).await;
     let mut fifth = std::pin::pin!(client.ndjson("/publish/t", line));
     assert!(timeout(Duration::from_millis(300), &mut fifth).await.is_err(), "it had to wait");
