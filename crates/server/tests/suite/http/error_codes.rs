@@ -15,7 +15,11 @@ type Seen = Pin<Box<dyn Future<Output = Reply>>>;
 const TOKENS: &str = r#"auth.tokens=[{token="one",scopes=["subscribe:t"]}]"#;
 
 fn ways() -> Vec<(ErrorCode, Seen)> {
-    let few = &["limits.enabled=true", "limits.connection.capacity=1"];
+    let few = &[
+        "limits.enabled=true",
+        "limits.connection.capacity=1",
+        "limits.connection.refill_per_sec=1",
+    ];
     vec![
         (ErrorCode::BadJson, last_of(&[], None, &[("POST", "/publish/t", "nonsense")])),
         (ErrorCode::BadFrame, last_of(&[], None, &[("GET", "/groups", "")])),
