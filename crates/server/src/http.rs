@@ -8,6 +8,7 @@
 //! | what is answered, if it goes well or not | `answer`, `error` |
 //! | a request's body, bounded in size and time | `body` |
 //! | storing events | `publish` |
+//! | reading them: by pages, all at once, as they come | `replay`, `export`, `stream` (from where: `start`) |
 //! | what is there, and the settings of topics | `topics`, `groups`, `latest_by_key` |
 //! | the way to the gateway | `websocket` |
 //! | whether the server is there and well | `health` |
@@ -17,13 +18,17 @@ mod body;
 mod caller;
 mod cross_origin;
 mod error;
+mod export;
 mod groups;
 mod health;
 mod latest_by_key;
 mod port;
 mod publish;
 mod query;
+mod replay;
 mod router;
+mod start;
+mod stream;
 mod topic_in_path;
 mod topics;
 mod websocket;

@@ -1,6 +1,7 @@
 //! Who asks, by the token in `Authorization`, and what that allows.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
@@ -29,6 +30,12 @@ impl Caller {
             };
             HttpError::new(denied.code(), message)
         })
+    }
+
+    /// How long the caller's rights last, if they end.
+    pub(super) fn rights_last(&self) -> Option<Duration> {
+        let end = self.grant.ends_at()?;
+        Some(Duration::from_millis(end.0.saturating_sub(self.now.0)))
     }
 
     /// Whether the caller has anything to do with the topic.

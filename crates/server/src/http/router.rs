@@ -8,15 +8,17 @@ use axum::routing::{get, post};
 use prombus_proto::ErrorCode;
 
 use super::error::HttpError;
-use super::{Http, groups, health, latest_by_key, publish, topics, websocket};
+use super::{
+    Http, export, groups, health, latest_by_key, publish, replay, stream, topics, websocket,
+};
 
 /// All paths. A GET answers HEAD, too.
 pub(super) fn router(http: Arc<Http>) -> Router {
     Router::new()
         .route("/publish/{topic}", post(publish::post))
-        // Reading: .route("/replay", get(replay::get))
-        // Reading: .route("/export", get(export::get))
-        // Reading: .route("/stream", get(stream::get))
+        .route("/replay", get(replay::get))
+        .route("/export", get(export::get))
+        .route("/stream", get(stream::get))
         .route("/topics", get(topics::list))
         .route("/topics/{topic}", get(topics::get).put(topics::put))
         .route("/groups", get(groups::groups))
