@@ -29,7 +29,7 @@ mod bad_frames;
 mod bounds;
 pub(crate) mod client;
 mod counting;
-mod encryption;
+pub(crate) mod encryption;
 mod error_codes;
 mod liveness;
 mod pausing;
