@@ -133,13 +133,13 @@ impl Metrics {
             received_bytes: counters(
                 &registry,
                 "prombus_received_bytes_total",
-                "Bytes that were read from clients, without encryption.",
+                "Bytes that were read from clients, of WebSocket frames or of HTTP bodies.",
                 &["transport"],
             ),
             sent_bytes: counters(
                 &registry,
                 "prombus_sent_bytes_total",
-                "Bytes that were written to clients, without encryption.",
+                "Bytes that were written to clients, of WebSocket frames or of HTTP bodies.",
                 &["transport"],
             ),
             publish_to_commit: seconds(

@@ -9,7 +9,8 @@ use prombus_proto::ErrorCode;
 
 use super::error::HttpError;
 use super::{
-    Http, export, groups, health, latest_by_key, publish, replay, stream, topics, websocket,
+    Http, export, groups, health, latest_by_key, metrics, publish, replay, stream, topics,
+    websocket,
 };
 
 /// All paths. A GET answers HEAD, too.
@@ -28,7 +29,7 @@ pub(super) fn router(http: Arc<Http>) -> Router {
         .route("/ws", get(websocket::get))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
-        // Operations: .route("/metrics", get(metrics::get))
+        .route("/metrics", get(metrics::get))
         // The API itself: .route("/openapi.json", get(openapi::get))
         // The API itself: .route("/docs", get(docs::get))
         .fallback(unknown_path)

@@ -28,6 +28,7 @@ mod groups;
 mod health;
 mod latest_by_key;
 mod many_events;
+mod metrics;
 mod origins;
 mod publishing;
 mod rates;
