@@ -91,7 +91,10 @@ pub(crate) async fn run(arguments: ExportArguments) -> Result<(), Box<dyn Error>
         result = export.all(tries) => result,
         () = stopping.asked() => Err(Failure::Stopped),
     };
-    export.progress.finish();
+    // It would only stand in the way of an error.
+    if result.is_ok() || export.progress.events() > 0 {
+        export.progress.finish();
+    }
     result.map_err(|failure| export.not_complete(&failure).into())
 }
 

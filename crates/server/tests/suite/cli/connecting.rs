@@ -63,7 +63,7 @@ fn a_token_comes_by_flag_or_environment_and_is_never_shown() {
         assert!(!wrong.is_success && !wrong.err.contains("hunter"), "{wrong:?}");
     }
     let forbidden = server.run(&["export", "t", "--token", "hunter2"], "");
-    forbidden.failed_with("forbidden: subscribe to t");
+    forbidden.failed_with("forbidden: read t");
     let mut help = prombus(&["publish", "--help"]);
     help.env("PROMBUS_TOKEN", "hunter2");
     assert!(!run(help, "").out.contains("hunter2"));

@@ -40,11 +40,13 @@ fn file_in(folder: &TempDir) -> (std::path::PathBuf, String) {
     (path, text)
 }
 
-/// Waits until something is in the file: an export is under way then.
-fn wait_for_bytes(path: &Path, child: &mut Child) {
-    while fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended without a byte");
-        sleep(Duration::from_millis(5));
+/// Waits until more than `bytes` are in the file: an export is under way then, or done.
+fn wait_for_more_than(bytes: u64, path: &Path, child: &mut Child) {
+    while fs::metadata(path).map_or(0, |metadata| metadata.len()) <= bytes {
+        if child.try_wait().unwrap().is_some() {
+            return;
+        }
+        sleep(Duration::from_millis(1));
     }
 }
 
@@ -177,7 +179,7 @@ fn killed_in_the_middle_and_resumed_each_event_is_there_once() {
     // It cannot be done when it is killed.
     let proxy = Proxy::start(&server, &[Fate::StuckAfter(2_000_000)]);
     let mut child = prombus(&["export", "t", "-o", &file, "--url", &proxy.url]).spawn().unwrap();
-    wait_for_bytes(&path, &mut child);
+    wait_for_more_than(0, &path, &mut child);
     let second = server.run(&["export", "t", "-o", &file, "--resume"], "");
     second.failed_with("is being written by another export");
     child.kill().unwrap();
@@ -188,9 +190,11 @@ fn killed_in_the_middle_and_resumed_each_event_is_there_once() {
     let torn = &all[left.len()..][..100];
     OpenOptions::new().append(true).open(&path).unwrap().write_all(torn.as_bytes()).unwrap();
     // And killed wherever it is.
-    for _ in 0..5 {
+    for round in 1..=5 {
+        let file_again = OpenOptions::new().write(true).open(&path).unwrap();
+        file_again.set_len(round * 200_003).unwrap();
         let mut child = server.command(&["export", "t", "-o", &file, "--resume"]).spawn().unwrap();
-        wait_for_bytes(&path, &mut child);
+        wait_for_more_than(round * 200_003, &path, &mut child);
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -206,7 +210,7 @@ fn ctrl_c_says_how_far_it_came() {
     let proxy = Proxy::start(&server, &[Fate::StuckAfter(2_000_000)]);
     let mut command = prombus(&["export", "t", "-o", &file, "--url", &proxy.url]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    wait_for_bytes(&path, &mut child);
+    wait_for_more_than(0, &path, &mut child);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
     let mut said = String::new();

@@ -97,6 +97,18 @@ fn other_bad_lines() {
     }
 }
 
+/// The server need not read all that is sent to it to know that it is wrong.
+#[test]
+fn a_bad_line_is_named_though_much_comes_behind_it() {
+    let server = Server::start(&[]);
+    let large = format!("{{\"payload\":\"{}\"}}\n", "x".repeat(8000)).repeat(990);
+    for _ in 0..3 {
+        let ran = server.run(&["import", "t"], &format!("{{\"payload\":}}\n{large}"));
+        ran.failed_with("prombus: line 1: ");
+        assert_eq!(events(&server), 0);
+    }
+}
+
 #[test]
 fn a_lost_answer_is_asked_for_again_where_each_line_has_an_id() {
     let server = Server::start(&[]);
