@@ -39,7 +39,8 @@ Examples:
 
 Each line is an event as export writes it: {\"payload\": …} with id, ts, key, headers, tags, caused_by
 and sid where wanted; anything else in it is left out. An event whose id the topic holds is counted as
-a duplicate and not stored again, so importing a file again does no harm. At the end it prints
+a duplicate and not stored again, so importing a file again does no harm; so is one that was stored
+already when the connection was lost and it was sent again. At the end it prints
 {\"count\":…,\"duplicates\":…,\"first_seq\":…,\"last_seq\":…}.")]
 pub(crate) struct ImportArguments {
     /// Where to publish, such as orders.created
@@ -226,8 +227,8 @@ impl Importer {
     }
 
     fn stored(&mut self, batch: &Batch, stored: &Stored, time: Duration) {
-        let least = |a: Option<u64>, b| a.into_iter().chain(b).min();
-        self.total.first_seq = least(self.total.first_seq, stored.first_seq);
+        let first_seqs = self.total.first_seq.into_iter().chain(stored.first_seq);
+        self.total.first_seq = first_seqs.min();
         self.total.last_seq = self.total.last_seq.max(stored.last_seq);
         self.total.count += stored.count;
         self.total.duplicates += stored.duplicates;
@@ -244,7 +245,8 @@ impl Importer {
     fn may_be_sent_again(&self, batch: &Batch, failure: &HttpFailure) -> Result<(), String> {
         let was_not_sent = matches!(failure, HttpFailure::NotReached(_));
         if !failure.may_pass() || was_not_sent && !self.was_reached {
-            return Err(format!("{failure}{}", self.done_until_now()));
+            let (name, done) = (batch.name(), self.done_until_now());
+            return Err(format!("{failure} ({name}: not stored){done}"));
         }
         if was_not_sent || batch.has_ids() {
             return Ok(());

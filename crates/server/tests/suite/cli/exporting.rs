@@ -43,7 +43,7 @@ fn file_in(folder: &TempDir) -> (std::path::PathBuf, String) {
 /// Waits until more than `bytes` are in the file: an export is under way then, or done.
 fn wait_for_more_than(bytes: u64, path: &Path, child: &mut Child) {
     while fs::metadata(path).map_or(0, |metadata| metadata.len()) <= bytes {
-        if child.try_wait().unwrap().is_some() {
+        if child.try_wait().expect("it can be asked").is_some() {
             return;
         }
         sleep(Duration::from_millis(1));

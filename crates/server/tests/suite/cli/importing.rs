@@ -13,7 +13,7 @@ use crate::cli::server::Server;
 fn events(server: &Server) -> u64 {
     let topics = server.run(&["topics"], "").lines();
     let topic = topics.iter().find(|topic| topic["topic"] == "t");
-    topic.map_or(0, |topic| topic["events"].as_u64().unwrap())
+    topic.map_or(0, |topic| topic["events"].as_u64().expect("a number"))
 }
 
 fn payloads(server: &Server) -> Vec<Value> {
@@ -61,11 +61,11 @@ fn nothing_is_nothing() {
 
 #[test]
 fn a_bad_line_is_named_by_its_number_and_those_above_it_are_stored() {
-    for (above, blank) in [(0, 0), (1, 1), (1700, 3), (30_000, 0)] {
+    for (above, blank) in [(0, 0u8), (1, 1), (1700, 3), (30_000, 0)] {
         let server = Server::start(&[]);
-        let input = format!("{}{}{{\"payload\":}}\n", numbered(above), "\n".repeat(blank));
+        let input = format!("{}{}{{\"payload\":}}\n", numbered(above), "\n".repeat(blank.into()));
         let ran = server.run(&["import", "t"], &(input + &numbered(20_000)));
-        let bad = above as usize + blank + 1;
+        let bad = above + u64::from(blank) + 1;
         ran.failed_with(&format!("prombus: line {bad}: "));
         assert_eq!((ran.out.as_str(), ran.code), ("", Some(1)));
         match above {
