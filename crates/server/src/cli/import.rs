@@ -243,13 +243,14 @@ impl Importer {
 
     /// Refuses to send again what could be stored twice then, and what cannot get better.
     fn may_be_sent_again(&self, batch: &Batch, failure: &HttpFailure) -> Result<(), String> {
-        let was_not_sent = matches!(failure, HttpFailure::NotReached(_));
-        if !failure.may_pass() || was_not_sent && !self.was_reached {
+        let was_never_there = !self.was_reached && matches!(failure, HttpFailure::NotReached(_));
+        let can_get_better = failure.may_pass() && !was_never_there;
+        if can_get_better && (failure.did_nothing() || batch.has_ids()) {
+            return Ok(());
+        }
+        if failure.did_nothing() {
             let (name, done) = (batch.name(), self.done_until_now());
             return Err(format!("{failure} ({name}: not stored){done}"));
-        }
-        if was_not_sent || batch.has_ids() {
-            return Ok(());
         }
         Err(format!("{failure}; {}", self.in_doubt(batch)))
     }

@@ -27,7 +27,7 @@ mod authorising;
 mod bad_frames;
 mod bounds;
 pub(crate) mod client;
-mod encryption;
+pub(crate) mod encryption;
 mod error_codes;
 mod liveness;
 mod pausing;

@@ -85,7 +85,18 @@ impl HttpFailure {
         }
     }
 
-    /// Whether the same request may succeed later. What it did until now is not known.
+    /// Whether it is certain that the request changed nothing.
+    pub(in crate::cli) fn did_nothing(&self) -> bool {
+        match self {
+            HttpFailure::NotReached(_) | HttpFailure::NotSendable(_) => true,
+            HttpFailure::Refused { status, .. } | HttpFailure::Foreign { status, .. } => {
+                status.is_client_error()
+            }
+            HttpFailure::NotUnderstood(_) | HttpFailure::Lost(_) => false,
+        }
+    }
+
+    /// Whether the same request may succeed later.
     pub(in crate::cli) fn may_pass(&self) -> bool {
         match self {
             HttpFailure::Lost(_) | HttpFailure::NotReached(AddressError::Unreachable { .. }) => {
@@ -136,6 +147,8 @@ mod tests {
         assert!(full.may_pass() && full.told_to_wait().is_none());
         let stopping = r#"{"error":"about to stop","code":"shutting_down"}"#;
         assert!(refused(503, None, stopping).may_pass());
+        assert!(refused(429, None, limited).did_nothing());
+        assert!(!refused(503, None, stopping).did_nothing());
     }
 
     #[test]
