@@ -53,6 +53,10 @@ pub(super) type CommitAnswer = (Result<Committed, CommitError>, Batch);
 
 /// How much is gathered into one frame, at most.
 const GROUP_BYTES: usize = 4 << 20;
+/// The same where nobody asks for a sync, which is what makes large groups worth while. A smaller
+/// one is written while it is in the processor's cache, and while the committers get the next ready:
+/// all of them in one group would wait for the journal, and then the journal for them.
+const UNSYNCED_GROUP_BYTES: usize = 256 << 10;
 const GROUP_REQUESTS: usize = 8192;
 
 /// How much room is made ready ahead of small frames that are synced.
@@ -103,7 +107,8 @@ struct Group {
 
 impl Group {
     fn is_full(&self) -> bool {
-        self.waiting.len() >= GROUP_REQUESTS || self.bytes >= GROUP_BYTES
+        let most_bytes = if self.wants_sync { GROUP_BYTES } else { UNSYNCED_GROUP_BYTES };
+        self.waiting.len() >= GROUP_REQUESTS || self.bytes >= most_bytes
     }
 }
 
