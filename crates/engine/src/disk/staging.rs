@@ -317,7 +317,7 @@ impl Staging {
     ) -> Result<Vec<Place>, CommitError> {
         let mut places = Vec::with_capacity(events.len());
         // Within the batch: by topic, the newest id that rises with time, and all others.
-        let mut in_batch = BatchIds::default();
+        let mut in_batch = BatchIds::of(events);
         let mut cached: Option<(Topic, IdContext)> = None;
         for (index, event) in events.iter().enumerate() {
             let topic = event.topic();
@@ -329,7 +329,7 @@ impl Staging {
                     context
                 }
             };
-            let place = match in_batch.earlier(index, event) {
+            let place = match in_batch.earlier(index) {
                 Some(earlier) => Place::EarlierInBatch(earlier),
                 None => match self.stored(shared, ids, &context, event)? {
                     Some(seq) => Place::Stored(seq),
@@ -440,32 +440,34 @@ enum Place {
 
 /// The ids of one batch, to find repetitions. Ids that rise with time, as most do, are only
 /// compared with the one before.
-#[derive(Default)]
 struct BatchIds<'a> {
+    events: &'a [EncodedEvent],
     rising: Option<(&'a Topic, u128)>,
     all: HashMap<(&'a Topic, &'a EventId), usize>,
     /// Events before this one are in `all`.
     before: usize,
-    events: Vec<&'a EncodedEvent>,
 }
 
 impl<'a> BatchIds<'a> {
-    /// The index of an earlier event of the same topic and id.
-    fn earlier(&mut self, index: usize, event: &'a EncodedEvent) -> Option<usize> {
+    fn of(events: &'a [EncodedEvent]) -> Self {
+        Self { events, rising: None, all: HashMap::new(), before: 0 }
+    }
+
+    /// The index of an earlier event of the same topic and id, asked for one after the other.
+    fn earlier(&mut self, index: usize) -> Option<usize> {
+        let event = &self.events[index];
         let rises = match (self.rising, ids::time_ordered(event.id())) {
             (None, Some(id)) if index == 0 => Some(id),
             (Some((topic, last)), Some(id)) if topic == event.topic() && id > last => Some(id),
             _ => None,
         };
-        self.events.push(event);
         if let Some(id) = rises {
             self.rising = Some((event.topic(), id));
             return None;
         }
         // Out of order, or another topic: from here on every event is compared with all.
         self.rising = None;
-        for known in self.before..index {
-            let event = self.events[known];
+        for (known, event) in self.events.iter().enumerate().take(index).skip(self.before) {
             self.all.entry((event.topic(), event.id())).or_insert(known);
         }
         self.before = index + 1;
