@@ -15,6 +15,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::oneshot;
 
 use super::checkpoint::{SealedWal, Task, TouchedTopic};
+use super::record::EndSum;
 use super::shared::Shared;
 use super::staging::{RecordBuffers, StagedFrame, Staging};
 use super::storage_faults::means_full;
@@ -26,10 +27,11 @@ use crate::{
 
 /// What the journal is asked to do, in order.
 pub(super) enum Request {
-    /// A batch whose sizes are right, and how many bytes it has.
+    /// A batch whose sizes are right, how many bytes it has, and the sums of its events' ends.
     Commit {
         batch: Batch,
         bytes: usize,
+        end_sums: Vec<EndSum>,
         reply: oneshot::Sender<CommitAnswer>,
     },
     Trim {
@@ -260,9 +262,9 @@ impl Journal {
     fn stage(&mut self, request: &Request, staging: &mut Staging) -> Outcome {
         let shared = &self.shared;
         match request {
-            Request::Commit { batch, .. } => {
+            Request::Commit { batch, end_sums, .. } => {
                 let version = Version(self.last_version + 1);
-                match staging.stage(shared, &shared.ids(), batch, version) {
+                match staging.stage(shared, &shared.ids(), (batch, end_sums), version) {
                     Ok(positions) => {
                         self.last_version = version.0;
                         Outcome::Committed { positions, version }

@@ -10,7 +10,7 @@ use super::checksum::{BlockChecksum, checksum};
 use super::frame::{End, FrameHead, Run, StateChange, Trim};
 use super::ids::recent::{RecentIds, RisingId, find_rising};
 use super::ids::{self, IdPlace, IdSeed, Ordinal};
-use super::record::{self, RecordSeed};
+use super::record::{self, EndSum, RecordSeed};
 use super::retaining;
 use super::seeking_id::{self, StoredIds};
 use super::shared::{Ids, Shared};
@@ -151,7 +151,7 @@ impl Staging {
         &mut self,
         shared: &Shared,
         ids: &Ids,
-        batch: &Batch,
+        (batch, end_sums): (&Batch, &[EndSum]),
         version: Version,
     ) -> Result<Vec<Position>, CommitError> {
         for (topic, expected) in &batch.expected_last {
@@ -165,11 +165,13 @@ impl Staging {
         let places = self.find_duplicates(shared, ids, &batch.events)?;
         // From here on nothing fails.
         let mut positions: Vec<Position> = Vec::with_capacity(places.len());
-        for (event, place) in batch.events.iter().zip(places) {
+        for ((event, end_sum), place) in batch.events.iter().zip(end_sums).zip(places) {
             positions.push(match place {
                 Place::Stored(seq) => Position { seq, duplicate: true },
                 Place::EarlierInBatch(index) => Position { duplicate: true, ..positions[index] },
-                Place::New => Position { seq: self.append(shared, event), duplicate: false },
+                Place::New => {
+                    Position { seq: self.append(shared, event, *end_sum), duplicate: false }
+                }
             });
         }
         for change in changes {
@@ -390,9 +392,9 @@ impl Staging {
         staged.ids.find(id).filter(|seq| *seq >= staged.first)
     }
 
-    fn append(&mut self, shared: &Shared, event: &EncodedEvent) -> Seq {
+    fn append(&mut self, shared: &Shared, event: &EncodedEvent, end_sum: EndSum) -> Seq {
         let index = self.topic_index(shared, event.topic());
-        self.topics[index].append(event)
+        self.topics[index].append(event, end_sum)
     }
 
     fn topic_index(&mut self, shared: &Shared, topic: &Topic) -> usize {
@@ -502,10 +504,10 @@ impl StagedTopic {
         }
     }
 
-    fn append(&mut self, event: &EncodedEvent) -> Seq {
+    fn append(&mut self, event: &EncodedEvent, end_sum: EndSum) -> Seq {
         let seq = self.next;
         let start = self.records.len();
-        record::append(&mut self.records, self.record_seed, seq, event);
+        record::append(&mut self.records, self.record_seed, seq, event, end_sum);
         self.records_checksum.advance(&self.records);
         let bytes = u32::try_from(self.records.len() - start).expect("a record is below 4 GiB");
         match self.pieces.last_mut() {
