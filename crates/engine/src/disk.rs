@@ -61,6 +61,7 @@ pub use self::storage_faults::StorageFaults;
 use self::checkpoint::{Checkpointer, Task};
 use self::journal::{Journal, Request};
 use self::layout::Layout;
+use self::record::EndSum;
 use self::recovery::Recovered;
 use self::shared::Shared;
 use crate::{
@@ -189,7 +190,9 @@ impl Engine for DiskEngine {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         // Here rather than in the journal, which every commit has to pass.
         let bytes = batch.check_sizes()?;
-        let (answer, _batch) = self.ask(|reply| Request::Commit { batch, bytes, reply }).await?;
+        let end_sums = batch.events.iter().map(EndSum::of).collect();
+        let commit = |reply| Request::Commit { batch, bytes, end_sums, reply };
+        let (answer, _batch) = self.ask(commit).await?;
         answer
     }
 

@@ -188,6 +188,12 @@ impl EncodedEvent {
         JSON_BEFORE_SEQ.len() + MAX_SEQ_DIGITS + self.json_behind_seq.len()
     }
 
+    /// The end of its JSON, all that follows the `seq`.
+    #[must_use]
+    pub fn json_behind_seq(&self) -> &[u8] {
+        &self.json_behind_seq
+    }
+
     /// Appends the whole JSON to `out`: these bytes are what every reader gets.
     pub fn write_json(&self, seq: Seq, out: &mut Vec<u8>) {
         out.extend_from_slice(JSON_BEFORE_SEQ);

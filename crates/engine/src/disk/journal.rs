@@ -15,6 +15,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::oneshot;
 
 use super::checkpoint::{SealedWal, Task, TouchedTopic};
+use super::record::EndSum;
 use super::shared::Shared;
 use super::staging::{RecordBuffers, StagedFrame, Staging};
 use super::storage_faults::means_full;
@@ -26,10 +27,11 @@ use crate::{
 
 /// What the journal is asked to do, in order.
 pub(super) enum Request {
-    /// A batch whose sizes are right, and how many bytes it has.
+    /// A batch whose sizes are right, how many bytes it has, and the sums of its events' ends.
     Commit {
         batch: Batch,
         bytes: usize,
+        end_sums: Vec<EndSum>,
         reply: oneshot::Sender<CommitAnswer>,
     },
     Trim {
@@ -53,6 +55,10 @@ pub(super) type CommitAnswer = (Result<Committed, CommitError>, Batch);
 
 /// How much is gathered into one frame, at most.
 const GROUP_BYTES: usize = 4 << 20;
+/// The same where nobody asks for a sync, which is what makes large groups worth while. A smaller
+/// one is written while it is in the processor's cache, and while the committers get the next ready:
+/// all of them in one group would wait for the journal, and then the journal for them.
+const UNSYNCED_GROUP_BYTES: usize = 256 << 10;
 const GROUP_REQUESTS: usize = 8192;
 
 /// How much room is made ready ahead of small frames that are synced.
@@ -83,6 +89,7 @@ pub(super) struct Journal {
 struct OpenWal {
     file: Arc<WalFile>,
     end: u64,
+    last_frame_bytes: u64,
     /// To where the room behind `end` was written with zeros.
     cleared_to: u64,
     unsynced: bool,
@@ -103,7 +110,8 @@ struct Group {
 
 impl Group {
     fn is_full(&self) -> bool {
-        self.waiting.len() >= GROUP_REQUESTS || self.bytes >= GROUP_BYTES
+        let most_bytes = if self.wants_sync { GROUP_BYTES } else { UNSYNCED_GROUP_BYTES };
+        self.waiting.len() >= GROUP_REQUESTS || self.bytes >= most_bytes
     }
 }
 
@@ -240,6 +248,9 @@ impl Journal {
                 for (request, outcome) in waiting {
                     request.answer(&self.shared, outcome, kept);
                 }
+                if wants_sync {
+                    self.clear_ahead();
+                }
             }
             Err(error) => {
                 waiting.into_iter().for_each(|(request, _)| request.refuse(error.clone()));
@@ -258,9 +269,9 @@ impl Journal {
     fn stage(&mut self, request: &Request, staging: &mut Staging) -> Outcome {
         let shared = &self.shared;
         match request {
-            Request::Commit { batch, .. } => {
+            Request::Commit { batch, end_sums, .. } => {
                 let version = Version(self.last_version + 1);
-                match staging.stage(shared, &shared.ids(), batch, version) {
+                match staging.stage(shared, &shared.ids(), (batch, end_sums), version) {
                     Ok(positions) => {
                         self.last_version = version.0;
                         Outcome::Committed { positions, version }
@@ -290,9 +301,6 @@ impl Journal {
         }
         let frame = staging.into_frame(self.next_frame, Version(self.last_version));
         let offset = self.write(&frame)?;
-        if sync {
-            self.clear_ahead(frame.head.frame_bytes());
-        }
         let kept = self.sync_if(sync)?;
         self.next_frame += 1;
         self.show(frame, offset);
@@ -322,6 +330,7 @@ impl Journal {
             });
         }
         wal.end += bytes;
+        wal.last_frame_bytes = bytes;
         wal.unsynced = true;
         if matches!(self.shared.condition(), Condition::Full(_)) {
             self.shared.set_condition(Condition::Healthy);
@@ -329,20 +338,24 @@ impl Journal {
         Ok(offset)
     }
 
-    /// Writes zeros behind the frame that is about to be synced.
+    /// Writes zeros to where the next frames will be, while those who were answered come back.
     ///
     /// The first write into room that was only taken makes the filesystem note in its own journal
     /// that the room is now in use, and a sync waits for that, too: 20 KiB took 250 µs instead of
     /// 135. So that is done for many small frames at once. Large ones have too little of it.
-    fn clear_ahead(&mut self, frame_bytes: u64) {
+    fn clear_ahead(&mut self) {
         let limit = self.shared.options.wal_file_bytes;
         let Some(wal) = self.wal.as_mut() else { return };
-        if frame_bytes > CLEARED_AHEAD / 2 || wal.end <= wal.cleared_to {
+        let room_for_next = wal.end + 2 * wal.last_frame_bytes <= wal.cleared_to;
+        if wal.last_frame_bytes > CLEARED_AHEAD / 2 || room_for_next {
             return;
         }
-        let to = (wal.end + CLEARED_AHEAD).min(limit);
-        wal.file.clear(wal.end, to);
-        wal.cleared_to = to;
+        let from = wal.end.max(wal.cleared_to);
+        let to = (from + CLEARED_AHEAD).min(limit);
+        if from < to {
+            wal.file.clear(from, to);
+            wal.cleared_to = to;
+        }
     }
 
     fn begin_wal(&mut self, room: u64) -> Result<OpenWal, CommitError> {
@@ -361,6 +374,7 @@ impl Journal {
                 Ok(OpenWal {
                     file: Arc::new(file),
                     end: WalFile::first_frame_offset(),
+                    last_frame_bytes: 0,
                     cleared_to: 0,
                     unsynced: false,
                     touched: BTreeSet::new(),

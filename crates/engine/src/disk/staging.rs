@@ -10,7 +10,7 @@ use super::checksum::{BlockChecksum, checksum};
 use super::frame::{End, FrameHead, Run, StateChange, Trim};
 use super::ids::recent::{RecentIds, RisingId, find_rising};
 use super::ids::{self, IdPlace, IdSeed, Ordinal};
-use super::record::{self, RecordSeed};
+use super::record::{self, EndSum, RecordSeed};
 use super::retaining;
 use super::seeking_id::{self, StoredIds};
 use super::shared::{Ids, Shared};
@@ -151,7 +151,7 @@ impl Staging {
         &mut self,
         shared: &Shared,
         ids: &Ids,
-        batch: &Batch,
+        (batch, end_sums): (&Batch, &[EndSum]),
         version: Version,
     ) -> Result<Vec<Position>, CommitError> {
         for (topic, expected) in &batch.expected_last {
@@ -165,11 +165,13 @@ impl Staging {
         let places = self.find_duplicates(shared, ids, &batch.events)?;
         // From here on nothing fails.
         let mut positions: Vec<Position> = Vec::with_capacity(places.len());
-        for (event, place) in batch.events.iter().zip(places) {
+        for ((event, end_sum), place) in batch.events.iter().zip(end_sums).zip(places) {
             positions.push(match place {
                 Place::Stored(seq) => Position { seq, duplicate: true },
                 Place::EarlierInBatch(index) => Position { duplicate: true, ..positions[index] },
-                Place::New => Position { seq: self.append(shared, event), duplicate: false },
+                Place::New => {
+                    Position { seq: self.append(shared, event, *end_sum), duplicate: false }
+                }
             });
         }
         for change in changes {
@@ -317,7 +319,7 @@ impl Staging {
     ) -> Result<Vec<Place>, CommitError> {
         let mut places = Vec::with_capacity(events.len());
         // Within the batch: by topic, the newest id that rises with time, and all others.
-        let mut in_batch = BatchIds::default();
+        let mut in_batch = BatchIds::of(events);
         let mut cached: Option<(Topic, IdContext)> = None;
         for (index, event) in events.iter().enumerate() {
             let topic = event.topic();
@@ -329,7 +331,7 @@ impl Staging {
                     context
                 }
             };
-            let place = match in_batch.earlier(index, event) {
+            let place = match in_batch.earlier(index) {
                 Some(earlier) => Place::EarlierInBatch(earlier),
                 None => match self.stored(shared, ids, &context, event)? {
                     Some(seq) => Place::Stored(seq),
@@ -390,9 +392,9 @@ impl Staging {
         staged.ids.find(id).filter(|seq| *seq >= staged.first)
     }
 
-    fn append(&mut self, shared: &Shared, event: &EncodedEvent) -> Seq {
+    fn append(&mut self, shared: &Shared, event: &EncodedEvent, end_sum: EndSum) -> Seq {
         let index = self.topic_index(shared, event.topic());
-        self.topics[index].append(event)
+        self.topics[index].append(event, end_sum)
     }
 
     fn topic_index(&mut self, shared: &Shared, topic: &Topic) -> usize {
@@ -440,32 +442,34 @@ enum Place {
 
 /// The ids of one batch, to find repetitions. Ids that rise with time, as most do, are only
 /// compared with the one before.
-#[derive(Default)]
 struct BatchIds<'a> {
+    events: &'a [EncodedEvent],
     rising: Option<(&'a Topic, u128)>,
     all: HashMap<(&'a Topic, &'a EventId), usize>,
     /// Events before this one are in `all`.
     before: usize,
-    events: Vec<&'a EncodedEvent>,
 }
 
 impl<'a> BatchIds<'a> {
-    /// The index of an earlier event of the same topic and id.
-    fn earlier(&mut self, index: usize, event: &'a EncodedEvent) -> Option<usize> {
+    fn of(events: &'a [EncodedEvent]) -> Self {
+        Self { events, rising: None, all: HashMap::new(), before: 0 }
+    }
+
+    /// The index of an earlier event of the same topic and id, asked for one after the other.
+    fn earlier(&mut self, index: usize) -> Option<usize> {
+        let event = &self.events[index];
         let rises = match (self.rising, ids::time_ordered(event.id())) {
             (None, Some(id)) if index == 0 => Some(id),
             (Some((topic, last)), Some(id)) if topic == event.topic() && id > last => Some(id),
             _ => None,
         };
-        self.events.push(event);
         if let Some(id) = rises {
             self.rising = Some((event.topic(), id));
             return None;
         }
         // Out of order, or another topic: from here on every event is compared with all.
         self.rising = None;
-        for known in self.before..index {
-            let event = self.events[known];
+        for (known, event) in self.events.iter().enumerate().take(index).skip(self.before) {
             self.all.entry((event.topic(), event.id())).or_insert(known);
         }
         self.before = index + 1;
@@ -500,10 +504,10 @@ impl StagedTopic {
         }
     }
 
-    fn append(&mut self, event: &EncodedEvent) -> Seq {
+    fn append(&mut self, event: &EncodedEvent, end_sum: EndSum) -> Seq {
         let seq = self.next;
         let start = self.records.len();
-        record::append(&mut self.records, self.record_seed, seq, event);
+        record::append(&mut self.records, self.record_seed, seq, event, end_sum);
         self.records_checksum.advance(&self.records);
         let bytes = u32::try_from(self.records.len() - start).expect("a record is below 4 GiB");
         match self.pieces.last_mut() {

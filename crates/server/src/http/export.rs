@@ -30,10 +30,11 @@ use super::caller::Caller;
 use super::error::HttpError;
 use crate::auth::Action;
 
-/// How much is read and sent in one step.
-const STEP: ReadBudget = ReadBudget::of_bytes(128 << 10);
+/// How much is read and sent in one step. Every step wakes several threads one after the other, and
+/// that takes longer than reading a hundred kilobytes.
+const STEP: ReadBudget = ReadBudget::of_bytes(512 << 10);
 /// How many steps may be ready before they are sent.
-const STEPS_AHEAD: usize = 2;
+const STEPS_AHEAD: usize = 1;
 
 pub(super) async fn get(
     State(http): State<Arc<Http>>,
