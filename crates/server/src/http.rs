@@ -12,16 +12,19 @@
 //! | what is there, and the settings of topics | `topics`, `groups`, `latest_by_key` |
 //! | the way to the gateway | `websocket` |
 //! | whether the server is there and well | `health` |
+//! | what there is, for machines and for people | `openapi`, `docs` |
 
 mod answer;
 mod body;
 mod caller;
 mod cross_origin;
+mod docs;
 mod error;
 mod export;
 mod groups;
 mod health;
 mod latest_by_key;
+mod openapi;
 mod port;
 mod publish;
 mod query;
