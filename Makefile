@@ -5,7 +5,7 @@ SECONDS ?= 60
 ONLY ?=
 N ?= 5000
 
-.PHONY: help test test-long foreign fuzz lint docs-check bench bench-engine bench-frames bench-connections crash
+.PHONY: help test test-long foreign fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading crash
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,7 +33,7 @@ lint: ## formatting, clippy and documentation, warnings are errors
 docs-check: ## docs/asyncapi.yaml, by the AsyncAPI project's parser (needs node and npm)
 	scripts/check-asyncapi.sh
 
-bench: bench-engine bench-frames bench-connections ## all benchmarks
+bench: bench-engine bench-frames bench-connections bench-reading ## all benchmarks
 
 bench-engine: ## the storage engine beside its baselines (ONLY=append, fsync, read, reopen, memory, topics)
 	cargo bench --locked -p prombus-engine --bench engine -- $(ONLY)
@@ -43,6 +43,9 @@ bench-frames: ## reading and writing the gateway's frames, beside serde_json
 
 bench-connections: ## memory of N idle connections, half of them with a subscription
 	cargo bench --locked -p prombus-server --bench connections -- $(N)
+
+bench-reading: ## export and replay of 5 million events over HTTP, beside a plain file
+	cargo bench --locked -p prombus-server --bench reading
 
 crash: ## the crash test, long: killed ROUNDS times
 	PROMBUS_CRASH_ROUNDS=$(ROUNDS) cargo test --locked -p prombus-engine --test suite -- crash

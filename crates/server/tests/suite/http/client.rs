@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{HOST, HeaderMap};
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -61,6 +62,22 @@ impl HttpClient {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Reply {
+        let answered = async {
+            let (head, body) = self.open(method, path, headers, body).await.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            Reply { status: head.status, headers: head.headers, body }
+        };
+        timeout(HANG, answered).await.expect("the server answers nothing")
+    }
+
+    /// As [`HttpClient::ask`], with the body still to come.
+    pub(crate) async fn open(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Response<Incoming> {
         let mut request = Request::builder().method(method).uri(path);
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             request = request.header(HOST, &self.host);
@@ -72,12 +89,9 @@ impl HttpClient {
             request = request.header(*name, value.as_bytes());
         }
         let request = request.body(Full::new(body.into())).unwrap();
-        let answered = async {
-            let (head, body) = self.sender.send_request(request).await.unwrap().into_parts();
-            let body = body.collect().await.unwrap().to_bytes();
-            Reply { status: head.status, headers: head.headers, body }
-        };
-        timeout(HANG, answered).await.expect("the server answers nothing")
+        self.sender.ready().await.unwrap();
+        let opened = timeout(HANG, self.sender.send_request(request)).await;
+        opened.expect("the server answers nothing").unwrap()
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Reply {

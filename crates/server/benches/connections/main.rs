@@ -6,16 +6,19 @@
 #![allow(clippy::print_stdout)] // A bench talks to whoever runs it.
 
 use std::error::Error;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
-use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
+
+#[path = "../server_process.rs"]
+mod server_process;
+
+use server_process::ServerProcess;
 
 type Failure = Box<dyn Error + Send + Sync>;
 type Socket = WebSocketStream<TcpStream>;
@@ -54,16 +57,20 @@ fn allow_files(wanted: u64) -> Result<(), Failure> {
 }
 
 async fn measure(count: usize) -> Result<(), Failure> {
-    let server = Server::start(count)?;
+    let most = format!("gateway.max_connections={}", count + 10);
+    // The clients here only read when they are asked to.
+    let never_ping = "gateway.ping_interval_ms=3600000";
+    let server =
+        ServerProcess::start(&["--engine", "memory", "--set", &most, "--set", never_ping])?;
     // One of each, so that what all share is there before.
     let mut sockets = open(&server, 0..2, true).await?;
     let (idle, subscribed) = (count / 2, count - count / 2);
-    let empty = server.resident_bytes().await?;
+    let empty = settled(&server).await?;
     let began = Instant::now();
     sockets.extend(open(&server, 0..idle, false).await?);
-    let with_idle = server.resident_bytes().await?;
+    let with_idle = settled(&server).await?;
     sockets.extend(open(&server, idle..count, true).await?);
-    let with_all = server.resident_bytes().await?;
+    let with_all = settled(&server).await?;
     let took = began.elapsed();
     let mut alive = 0;
     let mut open_still = Vec::new();
@@ -88,7 +95,7 @@ async fn measure(count: usize) -> Result<(), Failure> {
             closed?;
         }
     }
-    println!("after closing all {:8.1} MiB", server.resident_bytes().await? as f64 / 1_048_576.0);
+    println!("after closing all {:8.1} MiB", settled(&server).await? as f64 / 1_048_576.0);
     server.stop()
 }
 
@@ -100,13 +107,13 @@ fn chunks(mut sockets: Vec<Socket>) -> impl Iterator<Item = Vec<Socket>> {
 }
 
 async fn open(
-    server: &Server,
+    server: &ServerProcess,
     numbers: std::ops::Range<usize>,
     subscribe: bool,
 ) -> Result<Vec<Socket>, Failure> {
     let mut sockets = Vec::with_capacity(numbers.len());
     let mut opening = futures_util::stream::iter(numbers)
-        .map(|number| connect(&server.address, subscribe.then_some(number)))
+        .map(|number| connect(&server.ws, subscribe.then_some(number)))
         .buffer_unordered(AT_ONCE);
     while let Some(socket) = opening.next().await {
         sockets.push(socket?);
@@ -149,57 +156,12 @@ async fn close(mut socket: Socket) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The server's memory, once it has settled.
+async fn settled(server: &ServerProcess) -> Result<u64, Failure> {
+    sleep(Duration::from_secs(1)).await;
+    server.resident_bytes()
+}
+
 async fn next(socket: &mut Socket) -> Result<Message, Failure> {
     Ok(timeout(PATIENCE, socket.next()).await?.ok_or("the connection ended")??)
-}
-
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(connections: usize) -> Result<Self, Failure> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
-            .args(["--engine", "memory", "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"])
-            .args(["--set", &format!("gateway.max_connections={}", connections + 10)])
-            // The clients here only read when they are asked to.
-            .args(["--set", "gateway.ping_interval_ms=3600000"])
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let out = BufReader::new(child.stdout.take().ok_or("it has no output")?);
-        let mut lines = out.lines();
-        let url = lines.find_map(|line| {
-            Some(line.ok()?.strip_prefix("WebSocket gateway: ws://")?.trim_matches('/').to_owned())
-        });
-        // Read on, or it could not say goodbye.
-        std::thread::spawn(move || lines.for_each(drop));
-        Ok(Self { child, address: url.ok_or("the server did not say where it listens")? })
-    }
-
-    /// Once that has settled.
-    async fn resident_bytes(&self) -> Result<u64, Failure> {
-        sleep(Duration::from_secs(1)).await;
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("no VmRSS")?;
-        Ok(kib.trim().parse::<u64>()? * 1024)
-    }
-
-    fn stop(mut self) -> Result<(), Failure> {
-        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
-        let status = self.child.wait()?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("the server ended with {status}").into())
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // One that was stopped is gone already.
-        let _ = self.child.kill();
-    }
 }

@@ -1,0 +1,159 @@
+//! Events as they come.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde_json::Value;
+use tokio::time::{Instant, timeout};
+
+use crate::gateway::running::{Running, started};
+use crate::http::client::HttpClient;
+
+const HANG: Duration = Duration::from_secs(20);
+
+/// Somebody who listens to a stream.
+pub(crate) struct Listener {
+    body: Incoming,
+    text: String,
+    /// The connection ends with it.
+    _client: HttpClient,
+}
+
+impl Listener {
+    pub(crate) async fn open(running: &Running, path: &str, headers: &[(&str, &str)]) -> Self {
+        let client = HttpClient::connect(running).await;
+        Self::over(client, path, headers).await
+    }
+
+    async fn over(mut client: HttpClient, path: &str, headers: &[(&str, &str)]) -> Self {
+        let response = client.open("GET", path, headers, "").await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut listener =
+            Self { body: response.into_body(), text: String::new(), _client: client };
+        assert_eq!(listener.block().await.unwrap(), "retry: 1000");
+        listener
+    }
+
+    /// What comes next up to an empty line; nothing at the end.
+    async fn block(&mut self) -> Option<String> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.text = rest;
+                return Some(block);
+            }
+            let frame = timeout(HANG, self.body.frame()).await.expect("nothing comes")?.unwrap();
+            self.text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+        }
+    }
+
+    /// The next event, as it was sent.
+    pub(crate) async fn event(&mut self) -> String {
+        let block = self.block().await.expect("the stream ended");
+        let (id, data) = block.split_once("\ndata: ").unwrap_or_else(|| panic!("{block:?}"));
+        let event: Value = serde_json::from_str(data).unwrap();
+        assert_eq!(id, format!("id: {}", event["id"].as_str().unwrap()));
+        data.to_owned()
+    }
+
+    async fn seq(&mut self) -> u64 {
+        serde_json::from_str::<Value>(&self.event().await).unwrap()["seq"].as_u64().unwrap()
+    }
+}
+
+async fn publish(client: &mut HttpClient, count: usize) {
+    for _ in 0..count {
+        client.post("/publish/t", "1").await.ok();
+    }
+}
+
+#[tokio::test]
+async fn begins_where_it_is_told_and_goes_on_with_what_comes() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    for (id, ts) in [("a", 10), ("b", 20), ("c", 30)] {
+        client.post(&format!("/publish/t?id={id}&ts={ts}"), "1").await.ok();
+    }
+    let mut listeners = Vec::new();
+    for (query, first) in
+        [("", 4), ("&from=latest", 4), ("&from=earliest", 1), ("&ts=20", 2), ("&afterId=b", 3)]
+    {
+        listeners
+            .push((Listener::open(&running, &format!("/stream?topic=t{query}"), &[]).await, first));
+    }
+    publish(&mut client, 2).await;
+    for (mut listener, first) in listeners {
+        for seq in first..=5 {
+            assert_eq!(listener.seq().await, seq);
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_comes_back_goes_on_behind_the_last_event() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    for id in ["a", "b%20%C3%BC", "c"] {
+        client.post(&format!("/publish/t?id={id}"), "1").await.ok();
+    }
+    for (last, first) in [("a", 2), ("b ü", 3), ("", 1)] {
+        let headers = [("last-event-id", last)];
+        let path = "/stream?topic=t&from=earliest";
+        let mut listener = Listener::open(&running, path, &headers).await;
+        assert_eq!(listener.seq().await, first, "{last:?}");
+    }
+    let headers = [("last-event-id", "x")];
+    let reply = client.ask("GET", "/stream?topic=t", &headers, "").await;
+    assert_eq!(reply.refused(404, "unknown_id"), "t holds no event x");
+}
+
+#[tokio::test]
+async fn what_it_refuses() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    publish(&mut client, 1).await;
+    for (query, status, code) in [
+        ("", 400, "bad_frame"),
+        ("topic=x", 404, "unknown_topic"),
+        ("topic=t&from=nowhere", 400, "bad_frame"),
+        ("topic=t&afterId=x", 404, "unknown_id"),
+        ("topic=t&limit=1", 400, "bad_frame"),
+    ] {
+        client.get(&format!("/stream?{query}")).await.refused(status, code);
+    }
+    assert_eq!(client.ask("HEAD", "/stream?topic=t", &[], "").await.status, 200);
+}
+
+#[tokio::test]
+async fn takes_the_tokens_of_its_connection_and_waits_without() {
+    let settings = [
+        "limits.enabled=true",
+        "limits.connection.capacity=20",
+        "limits.connection.refill_per_sec=50",
+    ];
+    let running = started(&settings).await;
+    let mut client = HttpClient::connect(&running).await;
+    let lines = "{\"payload\":1}\n".repeat(60);
+    client.ndjson("/publish/t", lines).await.ok();
+    let mut listener = Listener::open(&running, "/stream?topic=t&from=earliest", &[]).await;
+    let began = Instant::now();
+    for seq in 1..=60 {
+        assert_eq!(listener.seq().await, seq);
+    }
+    // 20 at once, and 40 at 50 a second. Later is possible, earlier is not.
+    assert!(began.elapsed() >= Duration::from_millis(750), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn ends_with_the_server() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    publish(&mut client, 1).await;
+    let mut listener = Listener::open(&running, "/stream?topic=t", &[]).await;
+    let stopping = tokio::spawn(running.server.stop());
+    assert_eq!(listener.block().await, None);
+    drop(client);
+    timeout(HANG, stopping).await.expect("the server does not stop").unwrap().unwrap();
+}
