@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Holds the built binary's HTTP to its description: schemathesis over /openapi.json,
-# and every example of docs/http.md.
+# Holds the built binary's HTTP to its description: schemathesis over /openapi.json, Prometheus' parser over
+# /metrics, and every example of docs/http.md.
 #
 #   tests/http-api/run.sh target/debug/prombus [TEST…]
 #

@@ -15,12 +15,14 @@ use crate::error::Refusal;
 use crate::group::{Actor, Command, Description, Member, Surroundings};
 use crate::groups::Groups;
 use crate::leases::MemberId;
-use crate::limits::Limit;
+use crate::limits::{Limit, Limited, SHORTEST_WAIT};
+use crate::metrics::{self, Metrics};
 use crate::outbox::Outbox;
 use crate::publish::{self, Prepared, Submitted};
 use crate::retention;
 use crate::settings::Settings;
 use crate::subscription::{SubscribeOptions, Subscription};
+use crate::token_bucket::Deficit;
 use crate::topics::{TopicInUse, Topics};
 
 /// The bus over one engine.
@@ -53,9 +55,12 @@ impl Bus {
         ids: Arc<IdSource>,
     ) -> Self {
         let settings = Arc::new(settings);
+        let metrics = Arc::new(Metrics::new());
         // Settings are read when a process starts: those of a later one are newer.
-        let topics = Arc::new(Topics::new(Arc::clone(&settings), clock.now().0));
-        let (committer, committing) = Committer::start(Arc::clone(&engine), Arc::clone(&topics));
+        let revision = clock.now().0;
+        let topics = Arc::new(Topics::new(Arc::clone(&settings), revision, Arc::clone(&metrics)));
+        let (committer, committing) =
+            Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
         let groups = Arc::new(Groups::default());
         let forgetting = tokio::spawn(retention::run(Arc::clone(&engine), Arc::clone(&topics)));
         Self {
@@ -66,6 +71,7 @@ impl Bus {
                 clock,
                 ids,
                 groups,
+                metrics,
                 is_closing: Arc::new(AtomicBool::new(false)),
             },
             topics,
@@ -107,6 +113,7 @@ impl Bus {
         topic: &Topic,
         events: Vec<NewEvent>,
     ) -> Result<Prepared, Refusal> {
+        let taken_at = now();
         let topic = self.topic_in_use(topic);
         let mut owed = events.len() as u64;
         while owed > 0 {
@@ -116,13 +123,18 @@ impl Bus {
             let some = owed.min(available(&connection.limit)).min(available(&topic.limit)).max(1);
             match publish::admit(&[(Arc::clone(&topic), some)], &connection.limit, now) {
                 Ok(()) => owed -= some,
-                Err(Refusal { retry_after: Some(time), .. }) => tokio::time::sleep(time).await,
-                Err(refusal) => return Err(refusal),
+                Err(Limited { deficit: Deficit::Wait(time), .. }) => {
+                    tokio::time::sleep(time.max(SHORTEST_WAIT)).await;
+                }
+                Err(limited) => {
+                    self.metrics().rate_limited(limited.scope);
+                    return Err(limited.into());
+                }
             }
         }
         self.check_open()?;
         let events = events.into_iter().map(|event| (topic.as_ref(), event));
-        publish::build(events, &self.around.ids, self.clock())
+        publish::build(events, &self.around.ids, self.clock(), taken_at)
     }
 
     /// As [`Bus::prepare`], for events of several topics.
@@ -155,10 +167,11 @@ impl Bus {
         placed: impl Iterator<Item = (usize, NewEvent)>,
         now: Instant,
     ) -> Result<Prepared, Refusal> {
-        publish::admit(wanted, &connection.limit, now)?;
+        let Surroundings { ids, clock, metrics, .. } = &self.around;
+        publish::admit(wanted, &connection.limit, now)
+            .inspect_err(|limited| metrics.rate_limited(limited.scope))?;
         let events = placed.map(|(place, event)| (wanted[place].0.as_ref(), event));
-        let Surroundings { ids, clock, .. } = &self.around;
-        publish::build(events, ids, clock.as_ref())
+        publish::build(events, ids, clock.as_ref(), now)
             .inspect_err(|_| publish::give_back(wanted, &connection.limit))
     }
 
@@ -234,6 +247,17 @@ impl Bus {
         description.await.ok()
     }
 
+    /// What it counts.
+    #[must_use]
+    pub const fn metrics(&self) -> &Arc<Metrics> {
+        &self.around.metrics
+    }
+
+    /// What it counts, as Prometheus text 0.0.4. How far groups are behind is read for it.
+    pub async fn metrics_text(&self) -> Result<String, Refusal> {
+        metrics::text(&self.around.metrics, self.around.engine.as_ref()).await
+    }
+
     /// Refuses what is new and delivers nothing from now on. What is there can be finished.
     pub fn refuse_new_work(&self) {
         self.around.is_closing.store(true, Ordering::SeqCst);
@@ -256,8 +280,7 @@ impl Bus {
             let _ = stopped.await;
         }
         // What was handed over before is committed before this.
-        let nothing =
-            Submission { events: vec![], state: vec![], durability: Durability::Buffered };
+        let nothing = Submission::of_state(vec![], Durability::Buffered);
         if let Ok(flushed) = self.around.committer.submit(nothing).await {
             let _ = flushed.await;
         }

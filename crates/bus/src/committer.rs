@@ -1,21 +1,24 @@
 //! The one task that commits: it gathers all that waits into one batch, and answers everybody.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use prombus_engine::{
-    Batch, CommitError, Committed, Durability, Engine, Position, StateOp, Unavailable,
-};
+use prombus_engine::{Batch, CommitError, Durability, Engine, Position, StateOp, Unavailable};
+use prombus_proto::EncodedEvent;
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_BATCH_EVENTS};
-use prombus_proto::{EncodedEvent, Topic};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::topics::Topics;
+use crate::metrics::CommitMeter;
+use crate::moments::Moments;
+use crate::topics::{TopicInUse, Topics};
 
 /// What is to be committed together.
 #[derive(Debug)]
 pub(crate) struct Submission {
     pub(crate) events: Vec<EncodedEvent>,
+    /// When each of the events was taken.
+    pub(crate) taken: Moments,
     pub(crate) state: Vec<StateOp>,
     pub(crate) durability: Durability,
 }
@@ -48,9 +51,13 @@ const _: () = assert!(GATHERED_BYTES < MAX_BATCH_BYTES && GATHERED_EVENTS < MAX_
 const _: () = assert!(WAITING_BYTES > MAX_BATCH_BYTES);
 
 impl Committer {
-    pub(crate) fn start(engine: Arc<dyn Engine>, topics: Arc<Topics>) -> (Self, JoinHandle<()>) {
+    pub(crate) fn start(
+        engine: Arc<dyn Engine>,
+        topics: Arc<Topics>,
+        meter: CommitMeter,
+    ) -> (Self, JoinHandle<()>) {
         let (queue, waiting) = mpsc::unbounded_channel();
-        let task = tokio::spawn(run(engine, topics, waiting));
+        let task = tokio::spawn(run(engine, topics, meter, waiting));
         (Self { queue, room: Arc::new(Semaphore::new(WAITING_BYTES)) }, task)
     }
 
@@ -71,6 +78,10 @@ impl Committer {
 }
 
 impl Submission {
+    pub(crate) const fn of_state(state: Vec<StateOp>, durability: Durability) -> Self {
+        Self { events: Vec::new(), taken: Moments::none(), state, durability }
+    }
+
     fn bytes(&self) -> usize {
         let events: usize = self.events.iter().map(EncodedEvent::max_json_bytes).sum();
         let state: usize = self
@@ -103,6 +114,7 @@ impl Submission {
 async fn run(
     engine: Arc<dyn Engine>,
     topics: Arc<Topics>,
+    mut meter: CommitMeter,
     mut queue: mpsc::UnboundedReceiver<Waiting>,
 ) {
     let mut too_much = None;
@@ -125,29 +137,40 @@ async fn run(
             }
             gathered.push(next);
         }
-        commit(engine.as_ref(), &topics, gathered).await;
+        commit(engine.as_ref(), &topics, &mut meter, gathered).await;
     }
 }
 
 /// Commits all of `gathered` at once. Where one of them makes that impossible, each is tried by
 /// itself: nobody is refused for what another asked.
-async fn commit(engine: &dyn Engine, topics: &Topics, gathered: Vec<Waiting>) {
-    let mut whole = Submission { events: vec![], state: vec![], durability: Durability::Buffered };
+async fn commit(
+    engine: &dyn Engine,
+    topics: &Topics,
+    meter: &mut CommitMeter,
+    gathered: Vec<Waiting>,
+) {
+    let mut whole = Submission::of_state(vec![], Durability::Buffered);
     let mut parts = Vec::with_capacity(gathered.len());
     for Waiting { mut submission, answer, _room, .. } in gathered {
         let (events, state) = (submission.events.len(), submission.state.len());
-        parts.push((Part { events, state, durability: submission.durability }, answer, _room));
+        let taken = std::mem::take(&mut submission.taken);
+        let durability = submission.durability;
+        parts.push((Part { events, taken, state, durability }, answer, _room));
         whole.merge(&mut submission);
     }
-    let runs = Runs::of(&whole.events);
+    let runs = Runs::of(&whole.events, topics);
     // One copy serves both: who follows, and another try.
     let is_alone = parts.len() == 1;
-    let kept = (!is_alone || runs.are_followed(topics)).then(|| whole.events.clone());
+    let kept = (!is_alone || runs.are_followed()).then(|| whole.events.clone());
     let kept_state = if is_alone { Vec::new() } else { whole.state.clone() };
     match engine.commit(whole.into_batch()).await {
         Ok(committed) => {
-            runs.tell(topics, kept, &committed.positions);
-            let mut positions = committed.positions.into_iter();
+            let positions = committed.positions;
+            let taken = parts.iter().map(|(part, ..)| &part.taken);
+            meter.committed(positions.len(), taken, committed.sync_time, now());
+            let each = parts.iter().flat_map(|(part, ..)| part.taken.each(part.events));
+            runs.tell(kept, each, &positions);
+            let mut positions = positions.into_iter();
             for (part, answer, _room) in parts {
                 // Who is gone does not want the answer.
                 let _ = answer.send(Ok(positions.by_ref().take(part.events).collect()));
@@ -159,16 +182,11 @@ async fn commit(engine: &dyn Engine, topics: &Topics, gathered: Vec<Waiting>) {
                 for (part, answer, _room) in parts {
                     let single = Submission {
                         events: events.by_ref().take(part.events).collect(),
+                        taken: part.taken,
                         state: state.by_ref().take(part.state).collect(),
                         durability: part.durability,
                     };
-                    let runs = Runs::of(&single.events);
-                    let kept = runs.are_followed(topics).then(|| single.events.clone());
-                    let result = engine.commit(single.into_batch()).await;
-                    let _ = answer.send(result.map(|Committed { positions, .. }| {
-                        runs.tell(topics, kept, &positions);
-                        positions
-                    }));
+                    let _ = answer.send(commit_single(engine, topics, meter, single).await);
                 }
             }
             _ => {
@@ -180,9 +198,26 @@ async fn commit(engine: &dyn Engine, topics: &Topics, gathered: Vec<Waiting>) {
     }
 }
 
+async fn commit_single(
+    engine: &dyn Engine,
+    topics: &Topics,
+    meter: &mut CommitMeter,
+    mut single: Submission,
+) -> Answer {
+    let runs = Runs::of(&single.events, topics);
+    let kept = runs.are_followed().then(|| single.events.clone());
+    let taken = std::mem::take(&mut single.taken);
+    let committed = engine.commit(single.into_batch()).await?;
+    let positions = committed.positions;
+    meter.committed(positions.len(), std::iter::once(&taken), committed.sync_time, now());
+    runs.tell(kept, taken.each(positions.len()), &positions);
+    Ok(positions)
+}
+
 /// How much of a batch one submission is.
 struct Part {
     events: usize,
+    taken: Moments,
     state: usize,
     durability: Durability,
 }
@@ -196,47 +231,60 @@ fn is_about_one(error: &CommitError) -> bool {
 }
 
 /// The topics of a batch, and how many events in a row each has.
-struct Runs(Vec<(Topic, usize)>);
+struct Runs(Vec<(Arc<TopicInUse>, usize)>);
 
 impl Runs {
-    fn of(events: &[EncodedEvent]) -> Self {
-        let mut runs: Vec<(Topic, usize)> = Vec::new();
+    fn of(events: &[EncodedEvent], topics: &Topics) -> Self {
+        let mut runs: Vec<(Arc<TopicInUse>, usize)> = Vec::new();
+        let now = now();
         for event in events {
             match runs.last_mut() {
-                Some((topic, count)) if topic == event.topic() => *count += 1,
-                _ => runs.push((event.topic().clone(), 1)),
+                Some((run, count)) if run.topic == *event.topic() => *count += 1,
+                _ => runs.push((topics.get(event.topic(), now), 1)),
             }
         }
         Self(runs)
     }
 
-    fn are_followed(&self, topics: &Topics) -> bool {
-        self.0.iter().any(|(topic, _)| topics.followed(topic).is_some())
+    fn are_followed(&self) -> bool {
+        self.0.iter().any(|(topic, _)| topic.feed.has_followers())
     }
 
-    /// Tells followers what is stored now. Those who came since the events were not kept for them
-    /// read them from the engine.
-    fn tell(self, topics: &Topics, kept: Option<Vec<EncodedEvent>>, positions: &[Position]) {
-        let mut events = kept.map(Vec::into_iter);
-        let mut positions = positions.iter();
+    /// Tells followers what is stored now, and counts it. Those who came since the events were not
+    /// kept for them read them from the engine.
+    fn tell(
+        self,
+        kept: Option<Vec<EncodedEvent>>,
+        taken: impl Iterator<Item = Option<Instant>>,
+        positions: &[Position],
+    ) {
+        let mut events = kept.map(|kept| kept.into_iter().zip(taken));
+        let mut positions = positions;
         for (topic, count) in self.0 {
-            let stored = positions.by_ref().take(count);
-            let run = events.as_mut().map(|events| events.by_ref().take(count).collect::<Vec<_>>());
-            let Some(feed) = topics.followed(&topic) else {
-                stored.for_each(drop);
-                continue;
-            };
-            match run {
-                Some(run) => {
-                    let new = stored.zip(run).filter(|(position, _)| !position.duplicate);
-                    feed.append(new.map(|(position, event)| (position.seq, event)));
+            let (stored, others) = positions.split_at(count);
+            positions = others;
+            topic.series().committed(stored);
+            let is_followed = topic.feed.has_followers();
+            match events.as_mut().map(|events| events.take(count)) {
+                Some(run) if is_followed => {
+                    let new = stored.iter().zip(run).filter(|(position, _)| !position.duplicate);
+                    topic
+                        .feed
+                        .append(new.map(|(position, (event, taken))| (position.seq, event, taken)));
                 }
+                Some(run) => run.for_each(drop),
                 None => {
-                    if let Some(last) = stored.filter(|position| !position.duplicate).last() {
-                        feed.wake(last.seq);
+                    let last = stored.iter().rfind(|position| !position.duplicate);
+                    if let Some(last) = last.filter(|_| is_followed) {
+                        topic.feed.wake(last.seq);
                     }
                 }
             }
         }
     }
+}
+
+/// Through the runtime, so that a test can move the time.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

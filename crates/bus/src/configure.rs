@@ -28,8 +28,7 @@ impl Bus {
             expires_at: None,
             expect: Expect::Any,
         };
-        let submission =
-            Submission { events: vec![], state: vec![put], durability: Durability::Fsync };
+        let submission = Submission::of_state(vec![put], Durability::Fsync);
         let stored = self.committer().submit(submission).await?;
         stored.await.unwrap_or_else(|_| Err(Unavailable::Closed.into()))?;
         let rule = self.topics_in_use().set_own(topic, own, now());

@@ -115,6 +115,12 @@ impl Cursor {
         StateKey::new(format!("{PREFIX}{topic}::{group}/0"))
     }
 
+    /// What the keys of all groups start with.
+    #[must_use]
+    pub const fn prefix() -> &'static [u8] {
+        PREFIX.as_bytes()
+    }
+
     /// What the keys of all groups of `topic` start with.
     #[must_use]
     pub fn prefix_of(topic: &Topic) -> Vec<u8> {

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use prombus_engine::{Engine, ReadBudget, ReadError, StoredEvent};
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp, Topic};
@@ -23,8 +24,8 @@ pub struct FeedEvent {
 #[derive(Clone, Debug)]
 enum Body {
     Stored(bytes::Bytes),
-    /// From this process: its JSON but for the `seq`.
-    Recent(EncodedEvent),
+    /// From this process: its JSON but for the `seq`, and when the bus took it.
+    Recent(EncodedEvent, Option<Instant>),
 }
 
 /// The way to follow one topic.
@@ -60,16 +61,19 @@ impl Feed {
     }
 
     /// Takes events that were just committed, in order.
-    pub(crate) fn append(&self, events: impl Iterator<Item = (Seq, EncodedEvent)>) {
+    pub(crate) fn append(
+        &self,
+        events: impl Iterator<Item = (Seq, EncodedEvent, Option<Instant>)>,
+    ) {
         let mut last = None;
         {
             let mut recent = self.recent();
-            for (seq, encoded) in events {
+            for (seq, encoded, taken_at) in events {
                 recent.push(FeedEvent {
                     seq,
                     id: encoded.id().clone(),
                     ts: encoded.ts(),
-                    body: Body::Recent(encoded),
+                    body: Body::Recent(encoded, taken_at),
                 });
                 last = Some(seq);
             }
@@ -149,7 +153,15 @@ impl FeedEvent {
     pub fn json_bytes(&self) -> usize {
         match &self.body {
             Body::Stored(json) => json.len(),
-            Body::Recent(encoded) => encoded.max_json_bytes(),
+            Body::Recent(encoded, _) => encoded.max_json_bytes(),
+        }
+    }
+
+    /// When the bus took it; not known of what was read back from the store.
+    pub(crate) const fn taken_at(&self) -> Option<Instant> {
+        match &self.body {
+            Body::Stored(_) => None,
+            Body::Recent(_, taken_at) => *taken_at,
         }
     }
 
@@ -157,7 +169,7 @@ impl FeedEvent {
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match &self.body {
             Body::Stored(json) => out.extend_from_slice(json),
-            Body::Recent(encoded) => encoded.write_json(self.seq, out),
+            Body::Recent(encoded, _) => encoded.write_json(self.seq, out),
         }
     }
 }

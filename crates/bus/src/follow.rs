@@ -40,10 +40,11 @@ impl Bus {
 
     /// Reads `topic` along from `start` on.
     pub async fn follow(&self, topic: &Topic, start: &StartAt) -> Result<Follower, Refusal> {
+        self.bounds(topic).await?;
         let in_use = self.topic_in_use(topic);
         // Before the place is looked up: what comes in between wakes.
         let growth = in_use.feed.watch();
-        let next = self.locate(topic, start).await?;
+        let next = start.first(self.engine().as_ref(), topic).await?;
         Ok(Follower { engine: Arc::clone(self.engine()), topic: in_use, growth, next })
     }
 }

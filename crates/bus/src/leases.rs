@@ -75,6 +75,7 @@ impl State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) member: MemberId,
+    pub(crate) lent_at: Instant,
     pub(crate) deadline: Instant,
 }
 
@@ -197,14 +198,14 @@ impl Leases {
         matches!(self.slot(seq)?.state, State::Lent(lease) if lease.member == member).then_some(seq)
     }
 
-    /// Begins to end the lease of `seq`: it is acknowledged, and done once that is stored.
-    pub(crate) fn begin_end(&mut self, seq: Seq) {
-        if let Some(slot) = self.slot_mut(seq)
-            && let State::Lent(lease) = slot.state
-        {
-            slot.state = State::Ending(lease);
-            self.forget_id(seq);
-        }
+    /// Begins to end the lease of `seq`: it is acknowledged, and done once that is stored. Answers
+    /// the lease.
+    pub(crate) fn begin_end(&mut self, seq: Seq) -> Option<Lease> {
+        let slot = self.slot_mut(seq)?;
+        let State::Lent(lease) = slot.state else { return None };
+        slot.state = State::Ending(lease);
+        self.forget_id(seq);
+        Some(lease)
     }
 
     /// The acknowledgement of `seq` is stored.

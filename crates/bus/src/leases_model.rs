@@ -117,7 +117,8 @@ impl Pair {
         match *step {
             Step::Lend { member, timeout_ms } => {
                 let seq = leases.first_again().unwrap_or_else(|| leases.next_new());
-                let lease = Lease { member: MemberId(member), deadline: after(timeout_ms) };
+                let lease =
+                    Lease { member: MemberId(member), lent_at: *now, deadline: after(timeout_ms) };
                 let attempt = leases.lend(seq, &id_of(seq), Timestamp(seq.0), lease);
                 let fact =
                     model.events.entry(seq.0).or_insert(Fact { attempts: 0, state: State::Again });

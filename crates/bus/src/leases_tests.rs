@@ -20,7 +20,7 @@ fn id_of(seq: Seq) -> EventId {
 }
 
 fn lend(leases: &mut Leases, seq: Seq, member: MemberId, now: Instant) -> u32 {
-    let lease = Lease { member, deadline: now + TIMEOUT };
+    let lease = Lease { member, lent_at: now, deadline: now + TIMEOUT };
     leases.lend(seq, &id_of(seq), Timestamp(1000 + seq.0), lease)
 }
 
@@ -219,7 +219,7 @@ fn what_the_topic_no_longer_keeps_is_done_whoever_has_it() {
 fn an_id_published_again_after_a_trim_means_the_newer_event() {
     let now = Instant::now();
     let mut leases = fresh();
-    let lease = Lease { member: ANN, deadline: now + TIMEOUT };
+    let lease = Lease { member: ANN, lent_at: now, deadline: now + TIMEOUT };
     for seq in 1..=3 {
         leases.lend(Seq(seq), &id("same"), Timestamp(1), lease);
     }

@@ -21,6 +21,9 @@ pub struct Standing {
     pub available: u64,
 }
 
+/// Nobody is told to come again sooner.
+pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
 /// Whose limit it is, as a refusal names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -70,7 +73,24 @@ impl Limit {
     }
 }
 
+/// A publish that a limit stops: whose, and how far it is from passing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limited {
+    pub(crate) scope: Scope,
+    pub(crate) deficit: Deficit,
+}
+
+impl From<Limited> for Refusal {
+    fn from(Limited { scope, deficit }: Limited) -> Self {
+        scope.refusal(deficit)
+    }
+}
+
 impl Scope {
+    pub(crate) const fn limited(self, deficit: Deficit) -> Limited {
+        Limited { scope: self, deficit }
+    }
+
     /// The refusal of a publish. Without a time to try again where no time helps: more was asked
     /// for at once than the bucket ever holds.
     #[must_use]
@@ -80,7 +100,7 @@ impl Scope {
             Scope::Topic => "topic publish rate exceeded",
         };
         let retry_after = match deficit {
-            Deficit::Wait(time) => Some(time.max(Duration::from_millis(1))),
+            Deficit::Wait(time) => Some(time.max(SHORTEST_WAIT)),
             Deficit::Never => None,
         };
         Refusal { retry_after, ..Refusal::new(ErrorCode::RateLimited, message) }

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::feed::FeedEvent;
 use crate::leases::MemberId;
+use crate::metrics::GroupSeries;
 
 /// An event for one subscription.
 #[derive(Clone, Debug)]
@@ -26,6 +27,7 @@ pub struct Delivery {
     pub attempt: u32,
     /// When the lease ends.
     pub deadline: Instant,
+    pub(crate) series: Arc<GroupSeries>,
 }
 
 /// What waits to be sent to one connection.
@@ -64,8 +66,9 @@ impl Outbox {
         self.waiting().deliveries.is_empty()
     }
 
-    /// Takes deliveries, oldest first, until they have `bytes` together.
+    /// Takes deliveries, oldest first, until they have `bytes` together. They count as delivered.
     pub fn take(&self, bytes: usize, out: &mut Vec<Delivery>) {
+        let before = out.len();
         let mut waiting = self.waiting();
         let mut taken = 0;
         while taken < bytes
@@ -76,6 +79,12 @@ impl Outbox {
         }
         waiting.bytes -= taken;
         self.tell_blocked(&mut waiting);
+        drop(waiting);
+        if out.len() > before {
+            // Through the runtime, so that a test can move the time.
+            let now = tokio::time::Instant::now().into_std();
+            GroupSeries::delivered(&out[before..], now);
+        }
     }
 
     /// Sets the room that is left aside, and answers how many bytes that is: the groups that fill

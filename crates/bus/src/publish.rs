@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 
 use crate::committer::{Answer, Committer, Submission};
 use crate::error::Refusal;
-use crate::limits::{Limit, Scope};
+use crate::limits::{Limit, Limited, Scope};
+use crate::moments::Moments;
 use crate::topics::TopicInUse;
 
 /// Events that may be committed: limited, checked, encoded.
@@ -18,6 +19,7 @@ use crate::topics::TopicInUse;
 pub struct Prepared {
     pub(crate) events: Vec<EncodedEvent>,
     pub(crate) durability: Durability,
+    pub(crate) taken: Moments,
     /// Counted along: it is asked for with every frame that joins.
     bytes: usize,
 }
@@ -30,7 +32,12 @@ impl Prepared {
     /// Nothing yet.
     #[must_use]
     pub const fn none() -> Self {
-        Self { events: Vec::new(), durability: Durability::Buffered, bytes: 0 }
+        Self {
+            events: Vec::new(),
+            durability: Durability::Buffered,
+            taken: Moments::none(),
+            bytes: 0,
+        }
     }
 
     #[cfg(test)]
@@ -42,6 +49,7 @@ impl Prepared {
     pub fn append(&mut self, mut other: Prepared) {
         self.events.append(&mut other.events);
         self.durability = self.durability.max(other.durability);
+        self.taken.append(other.taken);
         self.bytes += other.bytes;
     }
 
@@ -69,8 +77,8 @@ impl Prepared {
     }
 
     pub(crate) async fn submit(self, committer: &Committer) -> Result<Submitted, Refusal> {
-        let Prepared { events, durability, .. } = self;
-        let submission = Submission { events, state: Vec::new(), durability };
+        let Prepared { events, durability, taken, .. } = self;
+        let submission = Submission { events, taken, state: Vec::new(), durability };
         Ok(Submitted(committer.submit(submission).await?))
     }
 }
@@ -97,14 +105,14 @@ pub(crate) fn admit(
     wanted: &[(Arc<TopicInUse>, u64)],
     connection: &Limit,
     now: Instant,
-) -> Result<(), Refusal> {
+) -> Result<(), Limited> {
     let all = wanted.iter().map(|(_, count)| count).sum();
-    connection.try_consume(all, now).map_err(|deficit| Scope::Connection.refusal(deficit))?;
+    connection.try_consume(all, now).map_err(|deficit| Scope::Connection.limited(deficit))?;
     for (place, (topic, count)) in wanted.iter().enumerate() {
         if let Err(deficit) = topic.limit.try_consume(*count, now) {
             give_back(&wanted[..place], connection);
             connection.give_back(wanted[place..].iter().map(|(_, count)| count).sum());
-            return Err(Scope::Topic.refusal(deficit));
+            return Err(Scope::Topic.limited(deficit));
         }
     }
     Ok(())
@@ -123,6 +131,7 @@ pub(crate) fn build<'a>(
     events: impl Iterator<Item = (&'a TopicInUse, NewEvent)>,
     ids: &IdSource,
     clock: &dyn Clock,
+    now: Instant,
 ) -> Result<Prepared, Refusal> {
     let ts = clock.now();
     let mut durability = Durability::Buffered;
@@ -138,5 +147,6 @@ pub(crate) fn build<'a>(
         return Err(Refusal::new(ErrorCode::PayloadTooLarge, message));
     }
     let bytes = encoded.iter().map(EncodedEvent::max_json_bytes).sum();
-    Ok(Prepared { events: encoded, durability, bytes })
+    let taken = Moments::of(now, encoded.len());
+    Ok(Prepared { events: encoded, durability, taken, bytes })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use prombus_engine::{Durability, Retention};
@@ -10,6 +10,7 @@ use prombus_proto::Topic;
 
 use crate::feed::Feed;
 use crate::limits::Limit;
+use crate::metrics::{Metrics, TopicSeries};
 use crate::settings::{Settings, TopicRules, TopicSettings};
 
 /// One topic in use.
@@ -19,11 +20,14 @@ pub(crate) struct TopicInUse {
     is_buffered: AtomicBool,
     pub(crate) limit: Limit,
     pub(crate) feed: Arc<Feed>,
+    metrics: Arc<Metrics>,
+    series: OnceLock<TopicSeries>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Topics {
     settings: Arc<Settings>,
+    metrics: Arc<Metrics>,
     known: RwLock<Known>,
 }
 
@@ -41,13 +45,21 @@ struct Known {
 const FIRST_SWEEP: usize = 1024;
 
 impl TopicInUse {
-    fn new(topic: &Topic, rules: &TopicRules, now: Instant) -> Self {
+    fn new(topic: &Topic, rules: &TopicRules, metrics: Arc<Metrics>, now: Instant) -> Self {
         Self {
             topic: topic.clone(),
             is_buffered: AtomicBool::new(rules.durability == Durability::Buffered),
             limit: Limit::new(rules.rate, now),
             feed: Arc::new(Feed::new()),
+            metrics,
+            series: OnceLock::new(),
         }
+    }
+
+    /// Its series, which it has from its first event on: not every name that somebody asks for is
+    /// worth one.
+    pub(crate) fn series(&self) -> &TopicSeries {
+        self.series.get_or_init(|| self.metrics.topic(&self.topic))
     }
 
     pub(crate) fn durability(&self) -> Durability {
@@ -68,10 +80,10 @@ impl TopicInUse {
 
 impl Topics {
     /// `revision` has to be larger than that of any earlier life.
-    pub(crate) fn new(settings: Arc<Settings>, revision: u64) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, revision: u64, metrics: Arc<Metrics>) -> Self {
         let known =
             Known { in_use: HashMap::new(), sweep_at: FIRST_SWEEP, own: HashMap::new(), revision };
-        Self { settings, known: RwLock::new(known) }
+        Self { settings, metrics, known: RwLock::new(known) }
     }
 
     pub(crate) fn get(&self, topic: &Topic, now: Instant) -> Arc<TopicInUse> {
@@ -82,14 +94,10 @@ impl Topics {
         known.sweep(now);
         let rules = self.rules_in(&known, topic);
         let made = known.in_use.entry(topic.clone());
-        Arc::clone(made.or_insert_with(|| Arc::new(TopicInUse::new(topic, &rules, now))))
-    }
-
-    /// The feed of `topic`, if anybody follows it.
-    pub(crate) fn followed(&self, topic: &Topic) -> Option<Arc<Feed>> {
-        let known = self.read();
-        let in_use = known.in_use.get(topic)?;
-        in_use.feed.has_followers().then(|| Arc::clone(&in_use.feed))
+        let made = made.or_insert_with(|| {
+            Arc::new(TopicInUse::new(topic, &rules, Arc::clone(&self.metrics), now))
+        });
+        Arc::clone(made)
     }
 
     /// From now on `own` holds for `topic`, in use or not. Answers what it has to keep.

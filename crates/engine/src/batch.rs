@@ -1,5 +1,7 @@
 //! What goes in through the one door, and what comes back.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use prombus_proto::limits::{
     MAX_BATCH_BYTES, MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_STATE_VALUE_BYTES,
@@ -64,6 +66,9 @@ pub struct Committed {
     pub version: Version,
     /// How safe all of it is now.
     pub durability: Durability,
+    /// How long the sync took that made it so; nothing where none was needed. Commits that are
+    /// answered together share one.
+    pub sync_time: Option<Duration>,
 }
 
 /// Where an event is.

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+#[allow(dead_code, reason = "a benchmark needs one address or the other")]
 pub(crate) struct ServerProcess {
     child: Child,
     /// Where the gateway listens.

@@ -138,13 +138,13 @@ pub struct TopicConfig {
 /// Sizes and times of connections.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    /// The largest frame a client may send.
+    /// The largest frame a client may send, and the largest payload by HTTP.
     pub max_frame_bytes: usize,
     /// What may wait to be sent on one connection.
     pub max_outbox_bytes: usize,
     /// Subscriptions of one connection.
     pub max_subscriptions: usize,
-    /// Connections at the same time.
+    /// Connections at the same time, of both ports together.
     pub max_connections: usize,
     /// How often a connection is pinged.
     pub ping_interval: Duration,

@@ -11,12 +11,13 @@
 //! | reading them: by pages, all at once, as they come | `replay`, `export`, `stream` (from where: `start`) |
 //! | what is there, and the settings of topics | `topics`, `groups`, `latest_by_key` |
 //! | the way to the gateway | `websocket` |
-//! | whether the server is there and well | `health` |
+//! | whether the server is there and well, and what it counts | `health`, `metrics`, `counted_body` |
 //! | what there is, for machines and for people | `openapi`, `docs` |
 
 mod answer;
 mod body;
 mod caller;
+mod counted_body;
 mod cross_origin;
 mod docs;
 mod error;
@@ -24,6 +25,7 @@ mod export;
 mod groups;
 mod health;
 mod latest_by_key;
+mod metrics;
 mod openapi;
 mod port;
 mod publish;
@@ -38,8 +40,9 @@ mod websocket;
 
 use std::sync::Arc;
 
-use prombus_bus::{Bus, Connection};
+use prombus_bus::{Bus, Connection, OpenConnection};
 use prombus_proto::Timestamp;
+use prombus_proto::limits::MAX_BATCH_BYTES;
 use tokio::sync::{Semaphore, watch};
 
 use crate::gateway::Gateway;
@@ -55,18 +58,20 @@ pub(crate) struct Http {
     is_local: bool,
     /// Whether the server is about to stop. What streams without an end has to watch this.
     stopping: watch::Receiver<bool>,
-    /// Places for requests of many events, which are in memory as a whole until they are stored.
+    /// Room for requests of many events, which are in memory as a whole until they are stored.
     many_events: Semaphore,
 }
 
-/// How many requests of many events are taken at a time.
-const MANY_EVENTS_AT_ONCE: usize = 4;
+/// How many bytes of them there may be: four of the largest.
+const MANY_EVENTS_BYTES: usize = 4 * MAX_BATCH_BYTES;
 
 /// Who sends requests: one connection. An extension of each of its requests.
 struct Peer {
     /// Its place at the bus: the bucket that its requests share.
     connection: Connection,
     arrival: Arrival,
+    /// It is counted as long as it is there.
+    _open: OpenConnection,
 }
 
 impl Http {
@@ -75,7 +80,7 @@ impl Http {
         is_local: bool,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        let many_events = Semaphore::new(MANY_EVENTS_AT_ONCE);
+        let many_events = Semaphore::new(MANY_EVENTS_BYTES);
         Self { gateway, is_local, stopping, many_events }
     }
 

@@ -154,6 +154,12 @@ impl Server {
         &self.engine
     }
 
+    /// The bus over it.
+    #[must_use]
+    pub const fn bus(&self) -> &Arc<Bus> {
+        &self.bus
+    }
+
     /// Stops: new work is refused, clients may finish what they have, everything is stored.
     pub async fn stop(self) -> Result<(), Refusal> {
         self.bus.refuse_new_work();

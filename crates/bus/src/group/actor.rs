@@ -19,6 +19,7 @@ use crate::dead_letter::dead_letter_topic;
 use crate::error::Refusal;
 use crate::groups::Groups;
 use crate::leases::{Failed, Fate, Leases};
+use crate::metrics::{GroupSeries, InFlight, Metrics};
 use crate::topics::TopicInUse;
 
 /// What a group needs of the bus.
@@ -29,6 +30,7 @@ pub(crate) struct Surroundings {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<IdSource>,
     pub(crate) groups: Arc<Groups>,
+    pub(crate) metrics: Arc<Metrics>,
     /// Nothing more is delivered: the bus is about to close.
     pub(crate) is_closing: Arc<AtomicBool>,
 }
@@ -50,6 +52,8 @@ pub(crate) struct Actor {
     /// After a failure of the storage, when to try again.
     pub(super) retry_at: Option<Instant>,
     pub(super) idle_since: Option<Instant>,
+    pub(super) series: Arc<GroupSeries>,
+    in_flight: InFlight,
 }
 
 /// What a group is busy with.
@@ -86,6 +90,7 @@ impl Actor {
         })?;
         let key = Cursor::key(&topic.topic, &group)
             .map_err(|error| Refusal::new(ErrorCode::BadGroup, error.to_string()))?;
+        let series = Arc::new(around.metrics.group(&topic.topic, &group));
         Ok(Self {
             growth: topic.feed.watch(),
             around,
@@ -100,6 +105,8 @@ impl Actor {
             round: None,
             retry_at: None,
             idle_since: None,
+            in_flight: InFlight::of(&series),
+            series,
         })
     }
 
@@ -122,6 +129,7 @@ impl Actor {
             self.look_at_clock(now);
             self.lend(now).await;
             self.start_round().await;
+            self.in_flight.show(self.work.as_ref().map_or(0, |work| work.leases.in_flight()));
             if self.is_idle(now)
                 && self
                     .around

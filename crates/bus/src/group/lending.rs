@@ -1,6 +1,7 @@
 //! How a group hands out events.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -57,7 +58,8 @@ impl Actor {
                 continue;
             }
             let event = work.fetched.take(seq).expect("it was just there");
-            let lease = Lease { member: member.id, deadline: now + member.ack_timeout };
+            let lease =
+                Lease { member: member.id, lent_at: now, deadline: now + member.ack_timeout };
             let attempt = work.leases.lend(seq, &event.id, event.ts, lease);
             work.pending.changed = true;
             member.lend(Delivery {
@@ -67,6 +69,7 @@ impl Actor {
                 event,
                 attempt,
                 deadline: lease.deadline,
+                series: Arc::clone(&self.series),
             });
         }
         self.members.finish_lending();

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use prombus_engine::{Durability, Position};
 use prombus_proto::{EventId, Seq};
@@ -15,8 +16,8 @@ use crate::publish::Prepared;
 /// What waits for the next commit.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// Events whose acknowledgement is to be stored.
-    pub(super) ending: Vec<Seq>,
+    /// Events whose acknowledgement is to be stored, and how long after their deliveries it came.
+    pub(super) ending: Vec<(Seq, Duration)>,
     pub(super) publish: Prepared,
     pub(super) waiters: Vec<Waiter>,
     pub(super) dying: Vec<Dying>,
@@ -52,7 +53,7 @@ pub(super) enum Waiter {
 /// A commit on its way.
 pub(super) struct Round {
     pub(super) answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
-    pub(super) ending: Vec<Seq>,
+    pub(super) ending: Vec<(Seq, Duration)>,
     pub(super) waiters: Vec<Waiter>,
     pub(super) dying: Vec<Dying>,
 }
@@ -115,7 +116,7 @@ mod tests {
     fn what_is_published_is_as_safe_as_its_own_topic_asks_for() {
         let mut pending = Pending { changed: true, ..Pending::default() };
         assert_eq!(pending.durability(Durability::Fsync), Durability::Buffered);
-        pending.ending.push(Seq(1));
+        pending.ending.push((Seq(1), Duration::ZERO));
         assert_eq!(pending.durability(Durability::Fsync), Durability::Fsync);
         assert_eq!(pending.durability(Durability::Buffered), Durability::Buffered);
         pending.publish.append(Prepared::as_safe_as(Durability::Fsync));

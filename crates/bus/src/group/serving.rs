@@ -83,11 +83,7 @@ impl Actor {
         }
         let first = start.first(engine.as_ref(), &self.topic.topic).await?;
         let cursor = Cursor::starting_behind(first.previous(), self.around.clock.now());
-        let submission = Submission {
-            events: vec![],
-            state: vec![self.put(&cursor)],
-            durability: self.topic.durability(),
-        };
+        let submission = Submission::of_state(vec![self.put(&cursor)], self.topic.durability());
         submit(self.around.committer.clone(), submission).await?;
         Ok(cursor)
     }
@@ -136,14 +132,16 @@ impl Actor {
         let mut stale = Vec::new();
         let mut late = BTreeSet::new();
         let mut ended = false;
+        let now = now();
         for (place, event) in ids.iter().enumerate() {
             match work.leases.lent_to(id, event) {
                 Some(seq) => {
                     if work.leases.attempts(seq) > 1 {
                         late.insert(seq);
                     }
-                    work.leases.begin_end(seq);
-                    work.pending.ending.push(seq);
+                    let lease = work.leases.begin_end(seq);
+                    let since = lease.map_or(now, |lease| lease.lent_at);
+                    work.pending.ending.push((seq, now.saturating_duration_since(since)));
                     member.in_flight -= 1;
                     ended = true;
                 }
@@ -185,6 +183,7 @@ impl Actor {
         let failed = work.leases.fail(seq, member.max_attempts, Some(now() + rest));
         member.in_flight -= 1;
         work.failed(failed, reason.unwrap_or("not acknowledged: nack without a reason"));
+        self.series.nacked();
         work.pending.waiters.push(Waiter::Nack { reply });
     }
 

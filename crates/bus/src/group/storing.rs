@@ -1,5 +1,7 @@
 //! How a group keeps what it has done: one commit at a time, with all that gathered meanwhile.
 
+use std::time::Duration;
+
 use prombus_engine::{Expect, ReadError, StateOp, Unavailable};
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_EVENT_BYTES};
 use prombus_proto::{EncodedEvent, Group, Seq, Topic};
@@ -11,6 +13,7 @@ use crate::committer::{Answer, Committer, Submission};
 use crate::cursor::Cursor;
 use crate::dead_letter::DeadLetter;
 use crate::error::Refusal;
+use crate::moments::Moments;
 use crate::topics::TopicInUse;
 
 /// How many dead letters one commit takes.
@@ -58,9 +61,11 @@ impl Actor {
             work.leases.begin_burial(seq);
         }
         let cursor = work.leases.cursor();
+        let mut taken = Moments::of(now(), letters.len());
+        taken.append(pending.publish.taken);
         let mut events = letters;
         events.append(&mut pending.publish.events);
-        let submission = Submission { events, state: vec![self.put(&cursor)], durability };
+        let submission = Submission { events, taken, state: vec![self.put(&cursor)], durability };
         let committer = self.around.committer.clone();
         self.round = Some(Round {
             answer: Box::pin(submit(committer, submission)),
@@ -75,10 +80,14 @@ impl Actor {
         match answer {
             Ok(positions) => {
                 let work = self.work.as_mut().expect("a round has work");
-                for seq in round.ending.into_iter().chain(round.dying.iter().filter_map(|d| d.seq))
-                {
+                let ended = round.ending.iter().map(|(seq, _)| *seq);
+                for seq in ended.chain(round.dying.iter().filter_map(|dying| dying.seq)) {
                     work.leases.end(seq);
                 }
+                if !round.ending.is_empty() {
+                    self.series.acked(round.ending.iter().map(|(_, after)| *after));
+                }
+                self.series.dead_lettered(round.dying.len());
                 let mut published = positions.into_iter().skip(round.dying.len());
                 round.waiters.into_iter().for_each(|waiter| waiter.stored(&mut published));
             }
@@ -92,9 +101,9 @@ impl Actor {
     }
 
     /// Leases whose end could not be stored go on.
-    fn undo(&mut self, ending: Vec<Seq>, dying: Vec<Dying>) {
+    fn undo(&mut self, ending: Vec<(Seq, Duration)>, dying: Vec<Dying>) {
         let Some(work) = self.work.as_mut() else { return };
-        for seq in ending {
+        for (seq, _) in ending {
             let Some(id) = work.leases.undo_end(seq) else { continue };
             match self.members.get_mut(id) {
                 Some(member) => member.in_flight += 1,

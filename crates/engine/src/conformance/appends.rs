@@ -66,9 +66,12 @@ async fn an_answer_is_as_durable_as_asked_or_as_the_engine_can(store: Store) {
     let most = store.engine().capabilities().max_durability;
     for asked in [Durability::Buffered, Durability::Fsync] {
         let batch = Batch { durability: asked, ..of_events(&[store.event("a")]) };
-        let answered = store.commit(batch).await.durability;
+        let committed = store.commit(batch).await;
+        let answered = committed.durability;
         assert!(answered >= asked.min(most), "{asked:?}: {answered:?}");
         assert!(answered <= most, "{asked:?}: {answered:?}");
+        let is_synced = committed.sync_time.is_some();
+        assert!(!is_synced || answered == Durability::Fsync, "{asked:?}: {committed:?}");
     }
     assert_eq!(store.read_all("a").await.len(), 2);
 }

@@ -114,6 +114,13 @@ enum Outcome {
     Refused(CommitError),
 }
 
+/// How safe a group is, and how long the sync for it took.
+#[derive(Clone, Copy)]
+struct Kept {
+    durability: Durability,
+    sync_time: Option<Duration>,
+}
+
 impl Journal {
     pub(super) fn new(
         shared: Arc<Shared>,
@@ -228,10 +235,10 @@ impl Journal {
             return;
         }
         match self.store(staging, wants_sync) {
-            Ok(durability) => {
+            Ok(kept) => {
                 self.gathering.answered(waiting.len(), wants_sync);
                 for (request, outcome) in waiting {
-                    request.answer(&self.shared, outcome, durability);
+                    request.answer(&self.shared, outcome, kept);
                 }
             }
             Err(error) => {
@@ -277,7 +284,7 @@ impl Journal {
 
     /// Writes, syncs and shows what was staged. After an error nothing of it is stored, or the
     /// engine is poisoned.
-    fn store(&mut self, staging: Staging, sync: bool) -> Result<Durability, CommitError> {
+    fn store(&mut self, staging: Staging, sync: bool) -> Result<Kept, CommitError> {
         if staging.is_empty() {
             return self.sync_if(sync);
         }
@@ -286,10 +293,10 @@ impl Journal {
         if sync {
             self.clear_ahead(frame.head.frame_bytes());
         }
-        let durability = self.sync_if(sync)?;
+        let kept = self.sync_if(sync)?;
         self.next_frame += 1;
         self.show(frame, offset);
-        Ok(durability)
+        Ok(kept)
     }
 
     /// Appends a frame to the log and answers where it begins.
@@ -395,14 +402,17 @@ impl Journal {
             .map_err(|_| Unavailable::Poisoned("the checkpoint thread is gone".to_owned()).into())
     }
 
-    fn sync_if(&mut self, wanted: bool) -> Result<Durability, CommitError> {
+    fn sync_if(&mut self, wanted: bool) -> Result<Kept, CommitError> {
         if !wanted {
-            return Ok(Durability::Buffered);
+            return Ok(Kept { durability: Durability::Buffered, sync_time: None });
         }
+        let mut sync_time = None;
+        let begun = now();
         // A later file must not survive what an earlier one loses.
         for earlier in mem::take(&mut self.unsynced) {
             if let Some(earlier) = earlier.upgrade().filter(|earlier| !earlier.is_moved()) {
                 earlier.sync().map_err(|error| self.poison(&error))?;
+                sync_time = Some(begun.elapsed());
             }
         }
         if let Some(wal) = self.wal.as_mut().filter(|wal| wal.unsynced) {
@@ -412,8 +422,9 @@ impl Journal {
             }
             wal.unsynced = false;
             self.gathering.synced_in(started.elapsed());
+            sync_time = Some(begun.elapsed());
         }
-        Ok(Durability::Fsync)
+        Ok(Kept { durability: Durability::Fsync, sync_time })
     }
 
     fn show(&mut self, mut frame: StagedFrame, offset: u64) {
@@ -561,10 +572,12 @@ impl Request {
         }
     }
 
-    fn answer(self, shared: &Shared, outcome: Outcome, durability: Durability) {
+    fn answer(self, shared: &Shared, outcome: Outcome, kept: Kept) {
         match (self, outcome) {
             (Request::Commit { reply, batch, .. }, Outcome::Committed { positions, version }) => {
-                answer(reply, (Ok(Committed { positions, version, durability }), batch));
+                let Kept { durability, sync_time } = kept;
+                let committed = Committed { positions, version, durability, sync_time };
+                answer(reply, (Ok(committed), batch));
             }
             (
                 Request::Trim { reply, .. } | Request::Retain { reply, .. },

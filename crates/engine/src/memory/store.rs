@@ -61,7 +61,7 @@ impl Store {
         for (event, position) in batch.events.iter().zip(&positions) {
             self.tell_watchers(event.topic(), *position);
         }
-        Ok(Committed { positions, version, durability: Durability::Memory })
+        Ok(Committed { positions, version, durability: Durability::Memory, sync_time: None })
     }
 
     fn check_last_positions(&self, batch: &Batch) -> Result<(), Conflict> {

@@ -94,7 +94,7 @@ mod tests {
             sid: Some("s".to_owned()),
         };
         let mut line = Vec::new();
-        event.clone().encode().write_json(Seq(7), &mut line);
+        event.encode().write_json(Seq(7), &mut line);
         let read = of_line(std::str::from_utf8(&line).unwrap()).unwrap();
         let no_id = || unreachable!("it has one");
         assert_eq!(read.complete(Topic::new("t").unwrap(), no_id, Timestamp(0)), event);

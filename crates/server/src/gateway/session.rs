@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use prombus_bus::{Delivery, Refusal};
+use prombus_bus::{Delivery, OpenConnection, Refusal, Transport};
 use prombus_proto::ErrorCode;
 use prombus_proto::frame::answer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -47,6 +47,8 @@ pub(super) struct Session<S> {
     stuck_since: Option<Instant>,
     rights_end: Option<Instant>,
     deliveries: Vec<Delivery>,
+    /// Counted while it is there.
+    _open: OpenConnection,
 }
 
 /// Why a session ends.
@@ -97,7 +99,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             .write_buffer_size(0)
             .max_message_size(limit)
             .max_frame_size(limit);
-        let wire = Wire::new(stream, read_ahead);
+        let metrics = gateway.bus.metrics();
+        let wire = Wire::new(stream, read_ahead, metrics.traffic(Transport::Ws));
         let now = Instant::now();
         Self {
             socket: WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await,
@@ -113,6 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             stuck_since: None,
             rights_end: None,
             deliveries: Vec::new(),
+            _open: metrics.connection(Transport::Ws),
             client: Client::new(gateway),
         }
     }

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
+use prombus_bus::Traffic;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::outgoing::Outgoing;
@@ -18,13 +19,15 @@ pub(super) struct Wire<S> {
     /// What was read together with the request, and belongs to the WebSocket.
     read_ahead: Bytes,
     pub(super) outgoing: Outgoing,
+    traffic: Traffic,
 }
 
 impl<S> Wire<S> {
-    pub(super) fn new(stream: S, read_ahead: Bytes) -> Self {
+    pub(super) fn new(stream: S, read_ahead: Bytes, traffic: Traffic) -> Self {
         // Even an empty one may hold on to the whole buffer that the request was read into.
         let read_ahead = if read_ahead.is_empty() { Bytes::new() } else { read_ahead };
-        Self { stream, read_ahead, outgoing: Outgoing::default() }
+        traffic.received(read_ahead.len());
+        Self { stream, read_ahead, outgoing: Outgoing::default(), traffic }
     }
 }
 
@@ -38,6 +41,7 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(count)) => {
                     self.outgoing.wrote(count);
+                    self.traffic.sent(count);
                     total += count;
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -66,7 +70,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.read_ahead.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+            let before = buffer.filled().len();
+            let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+            self.traffic.received(buffer.filled().len() - before);
+            return read;
         }
         let count = self.read_ahead.len().min(buffer.remaining());
         buffer.put_slice(&self.read_ahead[..count]);

@@ -40,7 +40,15 @@ impl RequestBody {
         if body.size_hint().lower() > most as u64 {
             return Err(too_large(most));
         }
+        // What says how large it is is never larger.
+        let upper = body.size_hint().upper().and_then(|upper| usize::try_from(upper).ok());
+        let most = upper.map_or(most, |upper| upper.min(most));
         Ok(Self { chunks: body.into_data_stream(), most, left: most, due: None })
+    }
+
+    /// The most bytes it can have.
+    pub(super) fn max_bytes(&self) -> u32 {
+        u32::try_from(self.most).unwrap_or(u32::MAX)
     }
 
     /// What came next of it. Nothing at its end.

@@ -9,9 +9,11 @@ use axum::http::header::{CONNECTION, HeaderValue};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
+use prombus_bus::{Traffic, Transport};
 use prombus_proto::ErrorCode;
 use tower_service::Service;
 
+use super::counted_body::CountedBody;
 use super::cross_origin::{self, Page};
 use super::error::HttpError;
 use super::router::router;
@@ -22,19 +24,32 @@ use crate::listening::{Admission, Answering, Arrival, Port};
 pub(crate) struct HttpPort {
     http: Arc<Http>,
     router: Router,
+    traffic: Traffic,
 }
 
 impl HttpPort {
     pub(crate) fn new(http: Http) -> Self {
         let http = Arc::new(http);
-        Self { router: router(Arc::clone(&http)), http }
+        let traffic = http.bus().metrics().traffic(Transport::Http);
+        Self { router: router(Arc::clone(&http)), http, traffic }
     }
 
-    async fn answer<B>(self: Arc<Self>, peer: Arc<Peer>, mut request: Request<B>) -> Response
+    /// Answers `request`, and counts the bytes of both bodies.
+    async fn answer<B>(self: Arc<Self>, peer: Arc<Peer>, request: Request<B>) -> Response
     where
-        B: hyper::body::Body<Data = bytes::Bytes> + Send + 'static,
+        B: hyper::body::Body<Data = bytes::Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let traffic = self.traffic.clone();
+        let request = request
+            .map(|body| Body::new(CountedBody::new(body, move |bytes| traffic.received(bytes))));
+        let traffic = self.traffic.clone();
+        self.respond(peer, request)
+            .await
+            .map(|body| Body::new(CountedBody::new(body, move |bytes| traffic.sent(bytes))))
+    }
+
+    async fn respond(self: Arc<Self>, peer: Arc<Peer>, mut request: Request<Body>) -> Response {
         let page = match Page::of(request.headers(), &self.http) {
             Ok(page) => page,
             Err(error) => return error.into_response(),
@@ -47,7 +62,7 @@ impl HttpPort {
             HttpError::new(ErrorCode::BadFrame, "the path is not UTF-8").into_response()
         } else {
             request.extensions_mut().insert(peer);
-            let Ok(response) = self.router.clone().call(request.map(Body::new)).await;
+            let Ok(response) = self.router.clone().call(request).await;
             response
         };
         if let Some(page) = page {
@@ -59,7 +74,9 @@ impl HttpPort {
 
 impl Port for HttpPort {
     fn connected(self: Arc<Self>, arrival: Arrival) -> Answering {
-        let peer = Arc::new(Peer { connection: self.http.bus().connect(), arrival });
+        let bus = self.http.bus();
+        let open = bus.metrics().connection(Transport::Http);
+        let peer = Arc::new(Peer { connection: bus.connect(), arrival, _open: open });
         Box::new(move |request| Box::pin(Arc::clone(&self).answer(Arc::clone(&peer), request)))
     }
 }

@@ -9,8 +9,8 @@ use prombus_proto::ErrorCode;
 
 use super::error::HttpError;
 use super::{
-    Http, docs, export, groups, health, latest_by_key, openapi, publish, replay, stream, topics,
-    websocket,
+    Http, docs, export, groups, health, latest_by_key, metrics, openapi, publish, replay, stream,
+    topics, websocket,
 };
 
 /// Makes the router and, from the same lines, the list of what it takes.
@@ -41,6 +41,7 @@ routes! {
     "/ws": get websocket::get;
     "/healthz": get health::alive;
     "/readyz": get health::ready;
+    "/metrics": get metrics::get;
     "/openapi.json": get openapi::get;
     "/docs": get docs::get;
     "/": get docs::redirect;

@@ -13,6 +13,7 @@
 //! | members of a group | `sharing` |
 //! | limits of rate | `rates` |
 //! | peers that do not read, and what is kept for them | `slow_consumer`, `bounds` |
+//! | connections and bytes are counted | `counting` |
 //! | the end of the server | `stopping` |
 
 #![expect(
@@ -27,7 +28,8 @@ mod authorising;
 mod bad_frames;
 mod bounds;
 pub(crate) mod client;
-mod encryption;
+mod counting;
+pub(crate) mod encryption;
 mod error_codes;
 mod liveness;
 mod pausing;

@@ -37,8 +37,8 @@ pub(super) async fn publish(
         return Err(HttpError::new(ErrorCode::BadFrame, message));
     }
     let body = RequestBody::new(&head.headers, body, MAX_BATCH_BYTES)?;
-    // Nothing is read before there is a place for it.
-    let _place = http.many_events.acquire().await;
+    // Nothing is read before there is room for it.
+    let _room = http.many_events.acquire_many(body.max_bytes()).await;
     let limits = FrameLimits { max_payload_bytes: http.gateway.settings.max_frame_bytes };
     let events = read(body, &limits).await?;
     if events.is_empty() {

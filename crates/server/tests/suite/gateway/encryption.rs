@@ -13,13 +13,13 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::gateway::client::Client;
 use crate::gateway::running::{Running, started};
 
-struct Encrypted {
-    running: Running,
-    trusting: TlsConnector,
+pub(crate) struct Encrypted {
+    pub(crate) running: Running,
+    pub(crate) trusting: TlsConnector,
     _files: tempfile::TempDir,
 }
 
-async fn encrypted(set: &[&str]) -> Encrypted {
+pub(crate) async fn encrypted(set: &[&str]) -> Encrypted {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let files = tempfile::tempdir().unwrap();
     let (cert, key) = (files.path().join("cert.pem"), files.path().join("key.pem"));

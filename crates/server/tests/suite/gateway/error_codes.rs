@@ -42,7 +42,11 @@ fn ways() -> Vec<(ErrorCode, Seen)> {
         (
             ErrorCode::RateLimited,
             after(
-                &["limits.enabled=true", "limits.connection.capacity=1"],
+                &[
+                    "limits.enabled=true",
+                    "limits.connection.capacity=1",
+                    "limits.connection.refill_per_sec=1",
+                ],
                 vec![publish()],
                 publish(),
             ),

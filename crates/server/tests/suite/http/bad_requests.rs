@@ -1,7 +1,10 @@
 //! What is asked wrongly: always an error in the one form.
 
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
 use crate::gateway::running::started;
-use crate::http::client::HttpClient;
+use crate::http::client::{HttpClient, Raw};
 
 #[tokio::test]
 async fn unknown_paths_and_wrong_methods() {
@@ -73,4 +76,16 @@ async fn event_headers_that_cannot_be() {
         assert!(message.contains(reason), "{message}");
     }
     assert_eq!(client.ask("POST", "/publish/t", &many[1..], "1").await.ok()["seq"], 1);
+}
+
+#[tokio::test]
+async fn an_event_header_that_is_no_text() {
+    let running = started(&[]).await;
+    let head = "content-length: 1\r\nx-event-a: ";
+    let mut raw = Raw(TcpStream::connect(running.server.http()).await.unwrap());
+    raw.send(&format!("POST /publish/t HTTP/1.1\r\nhost: localhost\r\n{head}")).await;
+    raw.0.write_all(b"\xff\r\n\r\n1").await.unwrap();
+    let (status, error) = raw.answer().await;
+    assert_eq!((status, error["code"].as_str()), (400, Some("bad_frame")));
+    assert_eq!(error["error"], "the header x-event-a is not UTF-8");
 }

@@ -11,6 +11,7 @@ use hyper::header::{HOST, HeaderMap};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -23,6 +24,9 @@ const HANG: Duration = Duration::from_secs(20);
 pub(crate) struct HttpClient {
     sender: SendRequest<Full<Bytes>>,
     host: String,
+    /// Where to connect again after a refusal.
+    address: Option<SocketAddr>,
+    was_refused: bool,
     /// Sent with every request.
     token: Option<&'static str>,
 }
@@ -42,13 +46,13 @@ impl HttpClient {
 
     pub(crate) async fn connect_to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
-        Self::over(stream, &address.to_string()).await
+        Self { address: Some(address), ..Self::over(stream, &address.to_string()).await }
     }
 
     pub(crate) async fn over(stream: impl Stream + 'static, host: &str) -> Self {
         let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        Self { sender, host: host.to_owned(), token: None }
+        Self { sender, host: host.to_owned(), address: None, was_refused: false, token: None }
     }
 
     pub(crate) fn with_token(self, token: &'static str) -> Self {
@@ -89,9 +93,17 @@ impl HttpClient {
             request = request.header(*name, value.as_bytes());
         }
         let request = request.body(Full::new(body.into())).unwrap();
-        self.sender.ready().await.unwrap();
+        // Who is refused before its body was read loses its connection, as HTTP allows.
+        match (self.sender.ready().await, self.address) {
+            (Err(_), Some(address)) if self.was_refused => {
+                self.sender = Self::connect_to(address).await.sender;
+            }
+            (ready, _) => ready.unwrap(),
+        }
         let opened = timeout(HANG, self.sender.send_request(request)).await;
-        opened.expect("the server answers nothing").unwrap()
+        let opened = opened.expect("the server answers nothing").unwrap();
+        self.was_refused = !opened.status().is_success();
+        opened
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Reply {
@@ -137,5 +149,54 @@ impl Reply {
         assert_eq!(members, ["code", "error"]);
         assert_eq!(error["code"], code, "{error}");
         error["error"].as_str().unwrap().to_owned()
+    }
+}
+
+/// A request written by hand, for those that are not as they should be.
+pub(crate) struct Raw(pub(crate) TcpStream);
+
+impl Raw {
+    /// Sends a POST with these headers and as much of its body as is given.
+    pub(crate) async fn post(running: &Running, path: &str, headers: &str, body: &str) -> Self {
+        let mut raw = Self(TcpStream::connect(running.server.http()).await.unwrap());
+        let host = running.server.http();
+        raw.send(&format!("POST {path} HTTP/1.1\r\nhost: {host}\r\n{headers}\r\n{body}")).await;
+        raw
+    }
+
+    pub(crate) async fn send(&mut self, text: &str) {
+        self.0.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// As [`Raw::post`], and returns when the server reads the body.
+    pub(crate) async fn post_begun(
+        running: &Running,
+        path: &str,
+        headers: &str,
+        body: &str,
+    ) -> Self {
+        let headers = format!("expect: 100-continue\r\n{headers}");
+        let mut raw = Self::post(running, path, &headers, "").await;
+        let mut asked = [0; 25];
+        raw.0.read_exact(&mut asked).await.unwrap();
+        assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+        raw.send(body).await;
+        raw
+    }
+
+    /// The answer: its status, and its body as JSON. Without a limit of time, for tests that move it.
+    pub(crate) async fn answer(&mut self) -> (u16, Value) {
+        let mut read = Vec::new();
+        loop {
+            let text = String::from_utf8_lossy(&read);
+            if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                let status = head[9..12].parse().unwrap();
+                let length = head.split("content-length: ").nth(1).unwrap();
+                if body.len() == length.lines().next().unwrap().parse::<usize>().unwrap() {
+                    return (status, serde_json::from_str(body).unwrap());
+                }
+            }
+            assert_ne!(self.0.read_buf(&mut read).await.unwrap(), 0, "no whole answer: {read:?}");
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! The server itself: alive, ready, and the gateway on this port.
 
+use std::sync::Arc;
+
+use prombus_engine::{DiskEngine, DiskOptions};
 use serde_json::json;
 
 use crate::gateway::client::Client;
-use crate::gateway::running::started;
+use crate::gateway::running::{started, started_over};
 use crate::http::client::HttpClient;
 
 #[tokio::test]
@@ -34,4 +37,35 @@ async fn the_gateway_is_on_this_port_too() {
     assert_eq!(socket.close_code().await, 1001);
     drop(socket);
     stopped.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_store_is_not_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = DiskOptions::at(folder.path());
+    let faults = Arc::clone(&options.faults);
+    let engine = Arc::new(DiskEngine::open(&options).unwrap());
+    let running = started_over(engine, &[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    faults.leave_room(0);
+    client.post("/publish/t", "1").await.refused(503, "storage_unavailable");
+    let message = client.get("/readyz").await.refused(503, "storage_unavailable");
+    assert!(message.starts_with("the storage is full: "), "{message}");
+    faults.make_room();
+    client.post("/publish/t", "1").await.ok();
+    client.get("/readyz").await.ok();
+    faults.fail_syncs(true);
+    client.post("/publish/t", "1").await.refused(503, "storage_unavailable");
+    let message = client.get("/readyz").await.refused(503, "storage_unavailable");
+    assert!(message.starts_with("the storage failed, and the server has to be "), "{message}");
+    client.get("/healthz").await.ok();
+}
+
+#[tokio::test]
+async fn a_server_whose_store_is_closed_is_not_ready() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    running.server.engine().close().await.unwrap();
+    let message = client.get("/readyz").await.refused(503, "storage_unavailable");
+    assert_eq!(message, "the storage is closed");
 }

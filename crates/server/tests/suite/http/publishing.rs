@@ -47,3 +47,26 @@ async fn the_same_id_is_a_duplicate_and_any_json_is_a_payload() {
         assert_eq!(stored["id"].as_str().unwrap().len(), 36);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_clients_at_once_get_places_of_their_own() {
+    let running = started(&[]).await;
+    let publishing = |name: &'static str| {
+        let address = running.server.http();
+        tokio::spawn(async move {
+            let mut client = HttpClient::connect_to(address).await;
+            let mut seqs = Vec::new();
+            for n in 0..200 {
+                let path = format!("/publish/t?id={name}-{n}");
+                seqs.push(client.post(&path, n.to_string()).await.ok()["seq"].as_u64().unwrap());
+            }
+            seqs
+        })
+    };
+    let (one, other) = (publishing("a"), publishing("b"));
+    let (one, other) = (one.await.unwrap(), other.await.unwrap());
+    assert!(one.is_sorted() && other.is_sorted());
+    let mut all = [one, other].concat();
+    all.sort_unstable();
+    assert_eq!(all, (1..=400).collect::<Vec<_>>());
+}

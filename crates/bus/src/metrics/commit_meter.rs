@@ -1,0 +1,50 @@
+//! What the committer counts.
+
+use std::time::{Duration, Instant};
+
+use prometheus::Histogram;
+use prometheus::local::LocalHistogram;
+
+use crate::moments::Moments;
+
+/// The committer's own, so that the events of a commit are added together.
+#[derive(Debug)]
+pub(crate) struct CommitMeter {
+    publish_to_commit: LocalHistogram,
+    batch: Histogram,
+    sync: Histogram,
+}
+
+impl CommitMeter {
+    pub(super) fn new(publish_to_commit: &Histogram, batch: &Histogram, sync: &Histogram) -> Self {
+        Self {
+            publish_to_commit: publish_to_commit.local(),
+            batch: batch.clone(),
+            sync: sync.clone(),
+        }
+    }
+
+    /// So many events are stored at `now`, and were taken at these moments.
+    pub(crate) fn committed<'a>(
+        &mut self,
+        events: usize,
+        taken: impl Iterator<Item = &'a Moments>,
+        sync_time: Option<Duration>,
+        now: Instant,
+    ) {
+        for (at, count) in taken.flat_map(Moments::runs) {
+            let seconds = now.saturating_duration_since(at).as_secs_f64();
+            for _ in 0..count {
+                self.publish_to_commit.observe(seconds);
+            }
+        }
+        self.publish_to_commit.flush();
+        if events > 0 {
+            #[expect(clippy::cast_precision_loss, reason = "a batch is far smaller than that")]
+            self.batch.observe(events as f64);
+        }
+        if let Some(time) = sync_time {
+            self.sync.observe(time.as_secs_f64());
+        }
+    }
+}

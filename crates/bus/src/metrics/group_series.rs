@@ -1,0 +1,87 @@
+//! What a group counts.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prometheus::{Histogram, IntCounter, IntGauge};
+
+use crate::outbox::Delivery;
+
+#[derive(Debug)]
+pub(crate) struct GroupSeries {
+    pub(super) delivered: IntCounter,
+    pub(super) acked: IntCounter,
+    pub(super) nacked: IntCounter,
+    pub(super) dead_lettered: IntCounter,
+    pub(super) in_flight: IntGauge,
+    /// The same for all groups.
+    pub(super) publish_to_deliver: Histogram,
+    pub(super) deliver_to_ack: Histogram,
+}
+
+impl GroupSeries {
+    /// These deliveries leave at `now`. They may be of several groups.
+    pub(crate) fn delivered(deliveries: &[Delivery], now: Instant) {
+        for run in deliveries.chunk_by(|one, next| Arc::ptr_eq(&one.series, &next.series)) {
+            let series = &run[0].series;
+            series.delivered.inc_by(run.len() as u64);
+            // What comes again says more about its consumers than about the bus.
+            let live = run.iter().filter(|delivery| delivery.attempt == 1);
+            let mut taken = live.filter_map(|delivery| delivery.event.taken_at()).peekable();
+            if taken.peek().is_some() {
+                let times = series.publish_to_deliver.local();
+                for at in taken {
+                    times.observe(now.saturating_duration_since(at).as_secs_f64());
+                }
+                times.flush();
+            }
+        }
+    }
+
+    /// Acknowledgements are stored that came so long after their deliveries.
+    pub(crate) fn acked(&self, after: impl Iterator<Item = Duration>) {
+        let times = self.deliver_to_ack.local();
+        let mut count = 0;
+        for time in after {
+            times.observe(time.as_secs_f64());
+            count += 1;
+        }
+        times.flush();
+        self.acked.inc_by(count);
+    }
+
+    pub(crate) fn nacked(&self) {
+        self.nacked.inc();
+    }
+
+    pub(crate) fn dead_lettered(&self, letters: usize) {
+        self.dead_lettered.inc_by(letters as u64);
+    }
+}
+
+/// A group's part of its gauge, which it may share with others. Taken back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    gauge: IntGauge,
+    shown: i64,
+}
+
+impl InFlight {
+    pub(crate) fn of(series: &GroupSeries) -> Self {
+        Self { gauge: series.in_flight.clone(), shown: 0 }
+    }
+
+    pub(crate) fn show(&mut self, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        if count != self.shown {
+            self.gauge.add(count - self.shown);
+            self.shown = count;
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.show(0);
+    }
+}

@@ -1,0 +1,63 @@
+//! Connections, and the bytes that go over them.
+
+use prometheus::{IntCounter, IntGauge};
+
+/// By what a client is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// By WebSocket.
+    Ws,
+    /// By HTTP.
+    Http,
+}
+
+impl Transport {
+    pub(super) const ALL: [Transport; 2] = [Transport::Ws, Transport::Http];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Transport::Ws => "ws",
+            Transport::Http => "http",
+        }
+    }
+}
+
+/// A connection that is counted as open until this is dropped.
+#[derive(Debug)]
+pub struct OpenConnection(IntGauge);
+
+impl OpenConnection {
+    pub(super) fn new(open: IntGauge) -> Self {
+        open.inc();
+        Self(open)
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Counts bytes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    received: IntCounter,
+    sent: IntCounter,
+}
+
+impl Traffic {
+    pub(super) const fn new(received: IntCounter, sent: IntCounter) -> Self {
+        Self { received, sent }
+    }
+
+    /// So many bytes were read.
+    pub fn received(&self, bytes: usize) {
+        self.received.inc_by(bytes as u64);
+    }
+
+    /// So many bytes were written.
+    pub fn sent(&self, bytes: usize) {
+        self.sent.inc_by(bytes as u64);
+    }
+}

@@ -1,0 +1,147 @@
+//! Each error code that HTTP can give.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use prombus_bus::cursor::Cursor;
+use prombus_engine::{Batch, Durability, Expect, StateOp};
+use prombus_proto::{ErrorCode, Group, Topic};
+
+use crate::gateway::running::{memory, started, started_over, started_with_faults};
+use crate::http::client::{HttpClient, Raw, Reply};
+
+type Seen = Pin<Box<dyn Future<Output = Reply>>>;
+
+const TOKENS: &str = r#"auth.tokens=[{token="one",scopes=["subscribe:t"]}]"#;
+
+fn ways() -> Vec<(ErrorCode, Seen)> {
+    let few = &[
+        "limits.enabled=true",
+        "limits.connection.capacity=1",
+        "limits.connection.refill_per_sec=1",
+    ];
+    vec![
+        (ErrorCode::BadJson, last_of(&[], None, &[("POST", "/publish/t", "nonsense")])),
+        (ErrorCode::BadFrame, last_of(&[], None, &[("GET", "/groups", "")])),
+        (ErrorCode::BadTopic, last_of(&[], None, &[("GET", "/topics/T", "")])),
+        (ErrorCode::BadGroup, last_of(&[], None, &[("GET", "/lag?topic=t&group=G", "")])),
+        (
+            ErrorCode::PayloadTooLarge,
+            last_of(&["gateway.max_frame_bytes=1024"], None, &[("POST", "/publish/t", LARGE)]),
+        ),
+        (ErrorCode::Unauthorized, last_of(&[TOKENS], None, &[("GET", "/topics", "")])),
+        (ErrorCode::BadToken, last_of(&[TOKENS], Some("two"), &[("GET", "/topics", "")])),
+        (ErrorCode::Forbidden, last_of(&[TOKENS], Some("one"), &[("POST", "/publish/t", "1")])),
+        (ErrorCode::RateLimited, last_of(few, None, &[("POST", "/publish/t", "1"); 2])),
+        (
+            ErrorCode::UnknownId,
+            last_of(&[], None, &[("POST", "/publish/t", "1"), ("GET", "/lag?topic=t&group=g", "")]),
+        ),
+        (ErrorCode::UnknownTopic, last_of(&[], None, &[("GET", "/topics/t", "")])),
+        (ErrorCode::StorageUnavailable, Box::pin(storage_unavailable())),
+        (ErrorCode::Internal, Box::pin(internal())),
+    ]
+}
+
+const LARGE: &str = {
+    const BYTES: [u8; 2000] = [b'1'; 2000];
+    match std::str::from_utf8(&BYTES) {
+        Ok(text) => text,
+        Err(_) => unreachable!(),
+    }
+};
+
+/// Seen below: they have a status of their own, or need a server that stops.
+const ELSEWHERE: [ErrorCode; 2] = [ErrorCode::UnknownOp, ErrorCode::ShuttingDown];
+
+/// What HTTP cannot give, and why.
+const NEVER: [(ErrorCode, &str); 5] = [
+    (ErrorCode::AlreadySubscribed, "nobody subscribes by HTTP"),
+    (ErrorCode::NotSubscribed, "nobody subscribes by HTTP"),
+    (ErrorCode::LeaseLost, "nobody has a lease by HTTP"),
+    (ErrorCode::SchemaViolation, "topics have no schemas so far"),
+    (ErrorCode::Conflict, "no request has a precondition"),
+];
+
+/// The answer to the last of these requests.
+fn last_of(
+    set: &'static [&'static str],
+    token: Option<&'static str>,
+    requests: &[(&'static str, &'static str, &'static str)],
+) -> Seen {
+    let requests = requests.to_vec();
+    Box::pin(async move {
+        let running = started(set).await;
+        let mut client = HttpClient::connect(&running).await;
+        if let Some(token) = token {
+            client = client.with_token(token);
+        }
+        let mut last = None;
+        for (method, path, body) in requests {
+            last = Some(client.ask(method, path, &[], body).await);
+        }
+        last.unwrap()
+    })
+}
+
+async fn storage_unavailable() -> Reply {
+    let (running, faults) = started_with_faults(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    client.post("/publish/t", "1").await.ok();
+    faults.fail_commits_before(1);
+    let reply = client.post("/publish/t", "1").await;
+    for path in ["/topics", "/topics/t", "/groups?topic=t", "/latest-by-key?topic=t&key=k"] {
+        faults.fail_reads(1);
+        client.get(path).await.refused(503, "storage_unavailable");
+    }
+    faults.fail_commits_before(1);
+    client.put("/topics/t", "{\"retention_ms\":1}").await.refused(503, "storage_unavailable");
+    assert_eq!(client.get("/topics/t").await.ok()["own"], serde_json::json!({}));
+    reply
+}
+
+/// A cursor that nobody can read.
+async fn internal() -> Reply {
+    let engine = memory();
+    let key = Cursor::key(&Topic::new("t").unwrap(), &Group::new("g").unwrap()).unwrap();
+    let value = "no cursor".into();
+    let state = vec![StateOp::Put { key, value, expires_at: None, expect: Expect::Any }];
+    let batch =
+        Batch { events: vec![], expected_last: vec![], state, durability: Durability::Buffered };
+    engine.commit(batch).await.unwrap();
+    let running = started_over(engine, &[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    client.post("/publish/t", "1").await.ok();
+    client.get("/lag?topic=t&group=g").await
+}
+
+#[tokio::test]
+async fn every_code_is_seen_or_has_its_reason() {
+    let mut known: Vec<_> = NEVER.map(|(code, _)| code).into_iter().chain(ELSEWHERE).collect();
+    for (code, seen) in ways() {
+        let reply = seen.await;
+        let message = reply.refused(code.http_status(), code.as_str());
+        assert!(!message.is_empty());
+        let has_time = reply.header("retry-after").is_some();
+        assert_eq!(has_time, code == ErrorCode::RateLimited, "{code}");
+        known.push(code);
+    }
+    for code in ErrorCode::ALL {
+        let times = known.iter().filter(|known| *known == code).count();
+        assert_eq!(times, 1, "{code} has to be in one of the lists, once");
+    }
+}
+
+/// A request that was begun before the server stops is told so.
+#[tokio::test]
+async fn a_publish_that_comes_too_late_is_told_so() {
+    let running = started(&[]).await;
+    let mut raw = Raw::post_begun(&running, "/publish/t", "content-length: 2\r\n", "1").await;
+    let stopped = tokio::spawn(running.server.stop());
+    tokio::task::yield_now().await;
+    raw.send("2").await;
+    let (status, error) = raw.answer().await;
+    assert_eq!((status, error["code"].as_str()), (503, Some("shutting_down")), "{error}");
+    drop(raw);
+    stopped.await.unwrap().unwrap();
+}

@@ -1,0 +1,80 @@
+//! Who consumes a topic, and how far they are.
+
+use serde_json::{Value, json};
+
+use crate::gateway::running::started;
+use crate::http::client::HttpClient;
+
+/// What is to be seen, without what depends on the time.
+fn without_times(mut list: Value) -> Value {
+    for entry in list.as_array_mut().unwrap() {
+        let entry = entry.as_object_mut().unwrap();
+        for time in ["lag_ms", "created"] {
+            assert!(entry.remove(time).is_none_or(|time| time.is_u64()));
+        }
+    }
+    list
+}
+
+#[tokio::test]
+async fn groups_cursors_and_lag_tell_the_same() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    let mut consumer = running.connect().await;
+    consumer.subscribe("t", "billing", json!({"maxInFlight": 2})).await;
+    let mut idle = running.connect().await;
+    idle.subscribe("t", "audit", json!({})).await;
+    idle.ok(json!({"op": "PAUSE", "topic": "t", "group": "audit"})).await;
+    for n in 1..=5 {
+        client.post(&format!("/publish/t?id=e{n}&ts={n}"), "1").await.ok();
+    }
+    let first = consumer.event().await;
+    consumer.ack(&first).await;
+    consumer.event().await;
+    consumer.event().await;
+    let groups = client.get("/groups?topic=t").await.ok();
+    assert_eq!(groups["topic"], "t");
+    assert_eq!(
+        without_times(groups["groups"].clone()),
+        json!([
+            {"group": "audit", "members": 1, "in_flight": 0, "lag_events": 5},
+            {"group": "billing", "members": 1, "in_flight": 2, "lag_events": 4},
+        ])
+    );
+    assert!(groups["groups"][0]["lag_ms"].as_u64().unwrap() > 1_000_000_000_000);
+    let cursors = client.get("/cursors?topic=t").await.ok();
+    assert_eq!(cursors["topic"], "t");
+    assert!(cursors["cursors"][1]["created"].as_u64().unwrap() > 1_000_000_000_000);
+    assert_eq!(
+        without_times(cursors["cursors"].clone()),
+        json!([
+            {"group": "audit", "seq": 0, "last_id": null, "last_ts": null},
+            {"group": "billing", "seq": 1, "last_id": "e1", "last_ts": 1},
+        ])
+    );
+    let lag = client.get("/lag?topic=t&group=billing").await.ok();
+    let ms = lag["ms"].as_u64().unwrap();
+    assert!(ms > 1_000_000_000_000);
+    assert_eq!(lag, json!({"topic": "t", "group": "billing", "events": 4, "ms": ms}));
+    let message = client.get("/lag?topic=t&group=nobody").await.refused(404, "unknown_id");
+    assert!(message.contains("nobody"), "{message}");
+}
+
+#[tokio::test]
+async fn a_group_that_is_done_has_no_lag_and_one_without_members_is_there() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    let mut consumer = running.connect().await;
+    consumer.subscribe("t", "g", json!({})).await;
+    client.post("/publish/t", "1").await.ok();
+    let event = consumer.event().await;
+    consumer.ack(&event).await;
+    consumer.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "g"})).await;
+    assert_eq!(
+        client.get("/groups?topic=t").await.ok()["groups"],
+        json!([{"group": "g", "members": 0, "in_flight": 0, "lag_events": 0, "lag_ms": 0}])
+    );
+    client.post("/publish/u", "1").await.ok();
+    assert_eq!(client.get("/groups?topic=u").await.ok(), json!({"topic": "u", "groups": []}));
+    assert_eq!(client.get("/cursors?topic=u").await.ok(), json!({"topic": "u", "cursors": []}));
+}
