@@ -12,8 +12,8 @@ from server import BINARY, Server
 HERE = os.path.dirname(__file__)
 TOKEN = "a token that may do everything"
 EVERYTHING = f'auth.tokens=[{{token="{TOKEN}",scopes=["publish:**","subscribe:**","admin"]}}]'
-# Long enough for a few hundred requests to each operation.
-SECONDS = os.environ.get("PROMBUS_SCHEMATHESIS_SECONDS", "60")
+# For a longer search than the usual one, which is the same each time.
+SECONDS = os.environ.get("PROMBUS_SCHEMATHESIS_SECONDS")
 
 
 class Description(unittest.TestCase):
@@ -31,7 +31,8 @@ class Description(unittest.TestCase):
         command = [
             os.path.join(os.path.dirname(sys.executable), "schemathesis"),
             "--config-file", "schemathesis.toml",
-            "run", f"{server.http}/openapi.json", "--checks", "all", "--max-time", SECONDS,
+            "run", f"{server.http}/openapi.json", "--checks", "all",
+            *(["--max-time", SECONDS] if SECONDS else []),
         ]
         for name, value in headers.items():
             command += ["--header", f"{name}:{value}"]
