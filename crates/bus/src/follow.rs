@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use prombus_engine::{Engine, ReadBudget};
+use prombus_engine::{Engine, ReadBudget, StoredEvent};
 use prombus_proto::{Seq, Topic};
 use tokio::sync::watch;
 
@@ -33,9 +33,8 @@ impl Bus {
         topic: &Topic,
         from: Seq,
         budget: ReadBudget,
-    ) -> Result<Vec<FeedEvent>, Refusal> {
-        let page = self.engine().read(topic, from, budget).await?;
-        Ok(page.events.into_iter().map(FeedEvent::from).collect())
+    ) -> Result<Vec<StoredEvent>, Refusal> {
+        Ok(self.engine().read(topic, from, budget).await?.events)
     }
 
     /// Reads `topic` along from `start` on.

@@ -8,7 +8,6 @@ use prombus_proto::{Key, Seq, Topic};
 
 use crate::bus::Bus;
 use crate::error::Refusal;
-use crate::feed::FeedEvent;
 
 /// How far back the first look goes, and how far each.
 const FIRST_STEP: u64 = 256;
@@ -20,13 +19,13 @@ impl Bus {
         &self,
         topic: &Topic,
         key: &Key,
-    ) -> Result<Option<FeedEvent>, Refusal> {
+    ) -> Result<Option<StoredEvent>, Refusal> {
         let bounds = self.bounds(topic).await?;
         let (mut end, mut step) = (bounds.next, FIRST_STEP);
         while end > bounds.first {
             let start = Seq(end.0.saturating_sub(step)).max(bounds.first);
             if let Some(found) = self.last_within(topic, key, start, end).await? {
-                return Ok(Some(found.into()));
+                return Ok(Some(found));
             }
             end = start;
             step = (step * 2).min(LONGEST_STEP);

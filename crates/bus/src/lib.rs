@@ -45,7 +45,9 @@ pub use limits::{Limit, Scope, Standing};
 pub use metrics::{Metrics, OpenConnection, Traffic, Transport};
 pub use outbox::{Delivery, Outbox};
 pub use overview::{GroupOverview, TopicOverview};
-pub use prombus_engine::{Bounds, Condition, Durability, Health, Position, ReadBudget};
+pub use prombus_engine::{
+    Bounds, Condition, Durability, Health, Position, ReadBudget, StoredEvent,
+};
 pub use publish::{Prepared, Submitted};
 pub use settings::{Settings, SubscriptionDefaults, TopicRules, TopicSettings};
 pub use start::StartAt;

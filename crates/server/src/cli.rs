@@ -1,23 +1,40 @@
 //! The command line: which commands there are, and what each takes.
 
+mod back_off;
 mod connection;
+mod export;
+mod groups;
+mod http_client;
+mod import;
+mod progress;
 mod publish;
+mod replay;
 mod serve;
 mod server_address;
+mod status_line;
+mod stopping;
+mod stored_line;
 mod subscribe;
+mod table;
+mod topics;
 
 use std::error::Error;
 use std::future::Future;
 
 use clap::{Parser, Subcommand};
 
+use export::ExportArguments;
+use groups::GroupsArguments;
+use import::ImportArguments;
 use publish::PublishArguments;
+use replay::ReplayArguments;
 use serve::ServeArguments;
 use subscribe::SubscribeArguments;
+use topics::TopicsArguments;
 
 /// A durable event bus that any program can talk to in plain JSON.
 ///
-/// Alone it serves. Publish and consume by WebSocket, in any language.
+/// Alone it serves. Publish and consume by WebSocket, replay and export by HTTP, in any language.
 #[derive(Parser)]
 #[command(name = "prombus", version, args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -35,6 +52,16 @@ enum Command {
     Publish(PublishArguments),
     /// Follow a topic of a running server, one event a line.
     Subscribe(SubscribeArguments),
+    /// Print events that a topic holds, one a line.
+    Replay(ReplayArguments),
+    /// Write all events of a topic to a file or to standard output, one a line.
+    Export(ExportArguments),
+    /// Publish what export wrote.
+    Import(ImportArguments),
+    /// List topics, look at one, or change its settings.
+    Topics(TopicsArguments),
+    /// List who consumes a topic, and how far behind they are.
+    Groups(GroupsArguments),
 }
 
 /// Does what the command line says.
@@ -44,6 +71,11 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         Some(Command::Serve(serve)) => serve::run(serve),
         Some(Command::Publish(publish)) => talk(publish::run(publish)),
         Some(Command::Subscribe(subscribe)) => talk(subscribe::run(subscribe)),
+        Some(Command::Replay(replay)) => talk(replay::run(replay)),
+        Some(Command::Export(export)) => talk(export::run(export)),
+        Some(Command::Import(import)) => talk(import::run(import)),
+        Some(Command::Topics(topics)) => talk(topics::run(topics)),
+        Some(Command::Groups(groups)) => talk(groups::run(groups)),
         None => serve::run(arguments.serve),
     }
 }

@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use prombus_proto::{Seq, Timestamp, Topic};
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, pread};
 
 use super::file_header::{HEADER_BYTES, SEGMENT, SPARSE_INDEX};
 use super::record::RecordSeed;
@@ -125,17 +126,18 @@ impl<'a> SegmentReader<'a> {
 
 /// `bytes` bytes at `offset`; of a file that was cut off, what is left.
 pub(super) fn read_what_is_there(file: &File, offset: u64, bytes: usize) -> io::Result<Bytes> {
-    let mut buffer = vec![0; bytes];
-    let mut got = 0;
-    while got < bytes {
-        match file.read_at(&mut buffer[got..], offset + got as u64) {
-            Ok(0) if got == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+    let mut buffer = Vec::with_capacity(bytes);
+    while buffer.len() < bytes {
+        // Into room that is not cleared before: clearing took as long as checking what was read.
+        let next = offset + buffer.len() as u64;
+        match pread(file, spare_capacity(&mut buffer), next) {
+            Ok(0) if buffer.is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(0) => break,
-            Ok(more) => got += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    buffer.truncate(got);
+    // The allocator may have given more room than was asked for.
+    buffer.truncate(bytes);
     Ok(Bytes::from(buffer))
 }

@@ -1,6 +1,5 @@
 //! A connection to a running server, for the commands that talk to one.
 
-use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,10 +15,10 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use super::server_address::{ServerAddress, ServerArguments, Stream};
+use super::server_address::{
+    AddressError, GatewayArguments, OPENING_TIME, ServerAddress, Speech, Stream,
+};
 
-/// How long the server may take to answer the phone.
-const OPENING_TIME: Duration = Duration::from_secs(10);
 /// How long it may take to say goodbye.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 /// The largest frame from a server: an event at the store's hard end, and what is around it.
@@ -28,12 +27,8 @@ const MAX_FRAME_BYTES: usize = 32 << 20;
 /// Why there is no connection, or none any more.
 #[derive(Debug, Error)]
 pub(super) enum ConnectionError {
-    #[error("--url {url}: {reason}; such as ws://127.0.0.1:8090/ or wss://bus.example.com/")]
-    BadUrl { url: String, reason: String },
-    #[error("--ca-file {path}: {reason}")]
-    BadCaFile { path: String, reason: String },
-    #[error("cannot connect to {url}: {source}")]
-    Unreachable { url: String, source: io::Error },
+    #[error(transparent)]
+    NotReached(#[from] AddressError),
     #[error("{url} does not speak WebSocket to us: {reason}")]
     NoWebSocket { url: String, reason: String },
     #[error("{code}: {msg}")]
@@ -53,26 +48,23 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(server: &ServerArguments) -> Result<Self, ConnectionError> {
-        let address = ServerAddress::parse(&server.url)?;
-        let timed_out = |_| ConnectionError::Unreachable {
-            url: server.url.clone(),
-            source: io::ErrorKind::TimedOut.into(),
-        };
+    pub(super) async fn open(server: &GatewayArguments) -> Result<Self, ConnectionError> {
+        let address = ServerAddress::parse(&server.url, Speech::WebSocket)?;
         let opening = async {
-            let stream = address.connect(server.ca_file.as_deref()).await?;
+            let stream = address.connect(server.access.ca_file.as_deref()).await?;
             let limit = Some(MAX_FRAME_BYTES);
             let config = WebSocketConfig::default().max_message_size(limit).max_frame_size(limit);
             client_async_with_config(server.url.as_str(), stream, Some(config))
                 .await
                 .map_err(|error| no_websocket(&server.url, &error))
         };
-        let (socket, _) = timeout(OPENING_TIME, opening).await.map_err(timed_out)??;
+        let (socket, _) =
+            timeout(OPENING_TIME, opening).await.map_err(|_| address.timed_out())??;
         let (sink, incoming) = socket.split();
         let (outgoing, to_write) = mpsc::unbounded_channel();
         let writing = tokio::spawn(write(sink, to_write));
         let mut connection = Self { outgoing, writing, incoming };
-        if let Some(token) = server.token() {
+        if let Some(token) = server.access.token() {
             let auth = Auth { token: Token::new(token) };
             connection.ask(ClientOp::Auth(auth)).await?;
         }

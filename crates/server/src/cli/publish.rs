@@ -4,7 +4,6 @@
 //! is read. So their order is kept whatever a rate limit refuses in between.
 
 mod input;
-mod progress;
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -15,9 +14,9 @@ use prombus_proto::limits::MAX_FRAME_EVENTS;
 use prombus_proto::{ClientOp, ErrorCode, Topic};
 
 use super::connection::{Connection, ConnectionError, refused};
-use super::server_address::ServerArguments;
+use super::progress::Progress;
+use super::server_address::GatewayArguments;
 use input::{Input, InputArguments, Numbered};
-use progress::Progress;
 
 /// What `publish` takes.
 #[derive(clap::Args)]
@@ -41,7 +40,7 @@ pub(crate) struct PublishArguments {
           value_parser = clap::value_parser!(u16).range(1..=MAX_FRAME_EVENTS as i64))]
     window: u16,
     #[command(flatten)]
-    server: ServerArguments,
+    server: GatewayArguments,
 }
 
 /// A frame is not filled further than this, so that it passes the server's default limit.
@@ -169,7 +168,8 @@ impl Publisher {
             }
             out.flush()?;
         }
-        self.progress.answered(results);
+        let duplicates = results.iter().filter(|result| result.duplicate).count();
+        self.progress.answered(results.len() as u64, duplicates as u64);
         Ok(())
     }
 

@@ -15,11 +15,11 @@ use prombus_proto::frame::{
 };
 use prombus_proto::{ClientOp, EventId, Group, Timestamp, Topic};
 use serde::Deserialize;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use super::connection::{Connection, refused};
-use super::server_address::ServerArguments;
+use super::server_address::GatewayArguments;
+use super::stopping::Stopping;
 use handling::{Handled, Handler};
 
 /// What `subscribe` takes.
@@ -64,7 +64,7 @@ pub(crate) struct SubscribeArguments {
     #[arg(long, value_name = "COMMAND", conflicts_with = "no_ack")]
     exec: Option<String>,
     #[command(flatten)]
-    server: ServerArguments,
+    server: GatewayArguments,
 }
 
 /// A `--count` below this is also how many events may be here: the server's own default is more.
@@ -232,26 +232,6 @@ async fn handled(
     match handling {
         Some(handling) => handling.await.unwrap_or_else(|error| Err(error.to_string())),
         None => std::future::pending().await,
-    }
-}
-
-/// ctrl-c, or a polite kill.
-struct Stopping {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Stopping {
-    fn new() -> std::io::Result<Self> {
-        let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
-    }
-
-    async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
     }
 }
 

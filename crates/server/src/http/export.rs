@@ -19,8 +19,9 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue,
 use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{Stream, stream};
 use prombus_bus::{Bus, ReadBudget, Refusal};
+use tokio::sync::mpsc;
 
 use self::compression::{Coding, Compressor};
 use self::selection::{Form, Selection};
@@ -30,7 +31,9 @@ use super::error::HttpError;
 use crate::auth::Action;
 
 /// How much is read and sent in one step.
-const STEP: ReadBudget = ReadBudget::of_bytes(256 << 10);
+const STEP: ReadBudget = ReadBudget::of_bytes(128 << 10);
+/// How many steps may be ready before they are sent.
+const STEPS_AHEAD: usize = 2;
 
 pub(super) async fn get(
     State(http): State<Arc<Http>>,
@@ -50,13 +53,7 @@ pub(super) async fn get(
         let mut export = Export::new(http, selection, coding);
         // What cannot be read at all is answered as an error and not as a broken stream.
         let first = export.step().await?;
-        Body::from_stream(stream::try_unfold((first, export), |(ready, mut export)| async move {
-            let Some(bytes) = ready else { return Ok::<_, Refusal>(None) };
-            let next = export.step().await.inspect_err(|error| {
-                tracing::warn!(topic = %export.selection.topic, "an export breaks off: {error}");
-            })?;
-            Ok(Some((bytes, (next, export))))
-        }))
+        Body::from_stream(export.run_ahead(first))
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -89,6 +86,36 @@ impl Export {
         self.http.bus()
     }
 
+    /// Goes on behind what is `ready`, a little ahead of the client: the next bytes are read and
+    /// compressed while those before are sent.
+    fn run_ahead(self, ready: Option<Bytes>) -> impl Stream<Item = Result<Bytes, Refusal>> {
+        let (steps, sent) = mpsc::channel(STEPS_AHEAD);
+        tokio::spawn(self.run(ready, steps));
+        stream::unfold(sent, |mut sent| async move { Some((sent.recv().await?, sent)) })
+    }
+
+    async fn run(mut self, mut ready: Option<Bytes>, steps: mpsc::Sender<Result<Bytes, Refusal>>) {
+        while let Some(bytes) = ready {
+            if steps.send(Ok(bytes)).await.is_err() {
+                return;
+            }
+            let next = tokio::select! {
+                next = self.step() => next,
+                // Events that are not wanted may go on for long, and the client may have left.
+                () = steps.closed() => return,
+            };
+            ready = match next {
+                Ok(next) => next,
+                Err(error) => {
+                    tracing::warn!(topic = %self.selection.topic, "an export breaks off: {error}");
+                    // A client that left does not miss it.
+                    let _ = steps.send(Err(error)).await;
+                    return;
+                }
+            };
+        }
+    }
+
     /// The next bytes; nothing at the end.
     async fn step(&mut self) -> Result<Option<Bytes>, Refusal> {
         loop {
@@ -103,8 +130,7 @@ impl Export {
             if !bytes.is_empty() {
                 return Ok(Some(bytes.into()));
             }
-            // Events that are not wanted may go on for long: others get their turn, and a client
-            // that left is noticed.
+            // Others get their turn.
             tokio::task::yield_now().await;
         }
     }
@@ -118,7 +144,7 @@ impl Export {
         }
         let Selection { topic, next, end, .. } = &self.selection;
         let events = if next < end { self.bus().read(topic, *next, STEP).await? } else { vec![] };
-        text.reserve(events.iter().map(|event| event.json_bytes() + Form::MAX_BETWEEN).sum());
+        text.reserve(events.iter().map(|event| event.json.len() + Form::MAX_BETWEEN).sum());
         for event in &events {
             if event.seq >= self.selection.end {
                 break;

@@ -26,9 +26,9 @@ pub(super) async fn get(
         let message = format!("{topic} holds no event with the key {:?}", key.as_str());
         return Err(HttpError::new(ErrorCode::UnknownId, message));
     };
-    let mut json = Vec::with_capacity(event.json_bytes() + 16);
+    let mut json = Vec::with_capacity(event.json.len() + 16);
     json.extend_from_slice(b"{\"event\":");
-    event.write_json(&mut json);
+    json.extend_from_slice(&event.json);
     json.push(b'}');
     Ok(answer::written(json))
 }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use prombus_bus::{Bus, FeedEvent, ReadBudget, StartAt};
+use prombus_bus::{Bus, ReadBudget, StartAt, StoredEvent};
 use prombus_proto::{EventId, Seq, Topic};
 
 use super::caller::Caller;
@@ -65,11 +65,11 @@ impl Page {
         Ok(page)
     }
 
-    fn push(&mut self, event: &FeedEvent) {
+    fn push(&mut self, event: &StoredEvent) {
         if self.count > 0 {
             self.events.push(b',');
         }
-        event.write_json(&mut self.events);
+        self.events.extend_from_slice(&event.json);
         self.count += 1;
     }
 

@@ -1,6 +1,12 @@
-//! `prombus publish` and `prombus subscribe`, as a shell runs them against a server.
+//! The commands that talk to a server, as a shell runs them.
 
 mod connecting;
+mod exporting;
+mod groups;
+mod importing;
+mod proxy;
 mod publishing;
+mod replaying;
 mod server;
 mod subscribing;
+mod topics;

@@ -1,7 +1,7 @@
 //! Which events an export holds, and in what form.
 
 use axum::http::Uri;
-use prombus_bus::{Bus, FeedEvent, Refusal, StartAt};
+use prombus_bus::{Bus, Refusal, StartAt, StoredEvent};
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 
 use crate::http::error::HttpError;
@@ -73,7 +73,7 @@ impl Asked {
 
 impl Selection {
     /// Times need not rise with `seq`: each event is looked at.
-    pub(super) fn wants(&self, event: &FeedEvent) -> bool {
+    pub(super) fn wants(&self, event: &StoredEvent) -> bool {
         self.from_ts <= event.ts && event.ts <= self.to_ts
     }
 }
@@ -104,11 +104,11 @@ impl Form {
     }
 
     /// Appends `event`, which `follows` another one or is the first.
-    pub(super) fn append(self, text: &mut Vec<u8>, event: &FeedEvent, follows: bool) {
+    pub(super) fn append(self, text: &mut Vec<u8>, event: &StoredEvent, follows: bool) {
         if self == Form::Array && follows {
             text.extend_from_slice(b",\n");
         }
-        event.write_json(text);
+        text.extend_from_slice(&event.json);
         if self == Form::Lines {
             text.push(b'\n');
         }

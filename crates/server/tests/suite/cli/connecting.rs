@@ -12,6 +12,17 @@ fn nobody_there_is_an_error_with_the_url() {
         command.args(["--url", &url]);
         run(command, "").failed_with(&format!("cannot connect to {url}: Connection refused"));
     }
+    let url = url.replace("ws:", "http:");
+    for arguments in
+        [&["replay", "t"][..], &["export", "t"], &["import", "t"], &["topics"], &["groups"]]
+    {
+        let mut command = prombus(arguments);
+        command.args(["--url", &url]);
+        let ran = run(command, "{\"payload\":1}\n");
+        ran.failed_with(&format!("cannot connect to {url}: Connection refused"));
+        ran.failed_with("`prombus serve` starts one");
+        assert_eq!(ran.code, Some(1));
+    }
 }
 
 #[test]
@@ -41,6 +52,18 @@ fn a_token_comes_by_flag_or_environment_and_is_never_shown() {
     assert!(!wrong.err.contains("hunter"), "{wrong:?}");
     let forbidden = server.run(&["subscribe", "t", "--group", "g", "--token", "hunter2"], "");
     forbidden.failed_with("forbidden: subscribe to t");
+    server.run(&["import", "t"], "{\"payload\":1}\n").failed_with("unauthorized: ");
+    let by_http = server.run(&["import", "t", "--token", "hunter2"], "{\"payload\":1}\n");
+    assert_eq!(by_http.lines()[0]["last_seq"], 3);
+    let mut by_environment = server.command(&["import", "t"]);
+    by_environment.env("PROMBUS_TOKEN", "hunter2");
+    assert_eq!(run(by_environment, "{\"payload\":1}\n").lines()[0]["last_seq"], 4);
+    for wrong in ["hunter3", "hunter\n3"] {
+        let wrong = server.run(&["export", "t", "--token", wrong], "");
+        assert!(!wrong.is_success && !wrong.err.contains("hunter"), "{wrong:?}");
+    }
+    let forbidden = server.run(&["export", "t", "--token", "hunter2"], "");
+    forbidden.failed_with("forbidden: read t");
     let mut help = prombus(&["publish", "--help"]);
     help.env("PROMBUS_TOKEN", "hunter2");
     assert!(!run(help, "").out.contains("hunter2"));
@@ -62,6 +85,10 @@ fn an_encrypted_server_is_trusted_by_its_certificate_alone() {
     let trusted = server.run(&["publish", "t", "1", "--ca-file", certificate], "");
     assert_eq!(trusted.lines()[0]["seq"], 1);
     server.run(&["publish", "t", "1"], "").failed_with("invalid peer certificate");
+    assert!(server.http.starts_with("https://"), "{}", server.http);
+    let trusted = server.run(&["replay", "t", "--ca-file", certificate], "");
+    assert_eq!(trusted.lines()[0]["seq"], 1);
+    server.run(&["replay", "t"], "").failed_with("invalid peer certificate");
     server.run(&["publish", "t", "1", "--ca-file", "/none"], "").failed_with("--ca-file /none: ");
     let no_certificate = server.run(&["publish", "t", "1", "--ca-file", key], "");
     no_certificate.failed_with("no certificate is in it");

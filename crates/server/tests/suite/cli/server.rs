@@ -8,6 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
+    /// Where its HTTP is.
+    pub(crate) http: String,
     /// Kept open: it says goodbye there.
     _out: BufReader<ChildStdout>,
 }
@@ -27,18 +29,18 @@ impl Server {
         while !said.contains("ready") {
             assert_ne!(out.read_line(&mut said).expect("it speaks"), 0, "it ended early: {said}");
         }
-        let url = said
-            .lines()
-            .find_map(|line| line.strip_prefix("WebSocket gateway: "))
-            .expect("it says where it is")
-            .to_owned();
-        Self { child, url, _out: out }
+        let place = |name: &str| {
+            let mut lines = said.lines();
+            lines.find_map(|line| line.strip_prefix(name)).expect("it says where it is").to_owned()
+        };
+        Self { child, url: place("WebSocket gateway: "), http: place("HTTP: "), _out: out }
     }
 
     /// A command that talks to this server.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let is_by_websocket = ["publish", "subscribe"].contains(&arguments[0]);
         let mut command = prombus(arguments);
-        command.args(["--url", &self.url]);
+        command.args(["--url", if is_by_websocket { &self.url } else { &self.http }]);
         command
     }
 
@@ -71,6 +73,7 @@ pub(crate) fn prombus(arguments: &[&str]) -> Command {
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) is_success: bool,
+    pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
@@ -79,6 +82,7 @@ impl Ran {
     pub(crate) fn of(output: Output) -> Self {
         Self {
             is_success: output.status.success(),
+            code: output.status.code(),
             out: String::from_utf8(output.stdout).expect("it writes text"),
             err: String::from_utf8(output.stderr).expect("it writes text"),
         }

@@ -1,0 +1,110 @@
+//! `prombus groups`.
+
+use std::error::Error;
+use std::io::{self, IsTerminal, Write};
+
+use prombus_proto::{Group, Topic};
+use serde::{Deserialize, Serialize};
+
+use super::http_client::{HttpClient, HttpFailure, Query};
+use super::server_address::HttpArguments;
+use super::table::Table;
+
+/// What `groups` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  prombus groups
+  prombus groups orders.created
+  prombus groups | jq 'select(.lag_events > 1000)'
+
+A group's lag is how many events it has not done, and how long ago the oldest of them was published.
+Where the output is no terminal, each group is a line of JSON.")]
+pub(crate) struct GroupsArguments {
+    /// Only the groups of this topic
+    topic: Option<Topic>,
+    #[command(flatten)]
+    server: HttpArguments,
+}
+
+#[derive(Deserialize)]
+struct TopicList {
+    topics: Vec<TopicName>,
+}
+
+#[derive(Deserialize)]
+struct TopicName {
+    topic: Topic,
+}
+
+#[derive(Deserialize)]
+struct GroupList {
+    groups: Vec<GroupEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct GroupEntry {
+    group: Group,
+    members: u64,
+    in_flight: u64,
+    lag_events: u64,
+    lag_ms: u64,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    topic: &'a Topic,
+    #[serde(flatten)]
+    group: &'a GroupEntry,
+}
+
+pub(crate) async fn run(arguments: GroupsArguments) -> Result<(), Box<dyn Error>> {
+    let GroupsArguments { topic, server } = arguments;
+    let mut client = HttpClient::new(&server)?;
+    let is_one = topic.is_some();
+    let topics = match topic {
+        Some(topic) => vec![topic],
+        None => {
+            let list: TopicList = client.get_json("/topics").await?;
+            list.topics.into_iter().map(|entry| entry.topic).collect()
+        }
+    };
+    let mut groups = Vec::new();
+    for topic in topics {
+        match groups_of(&mut client, &topic).await {
+            Ok(of_topic) => groups.extend(of_topic.into_iter().map(|group| (topic.clone(), group))),
+            // Who may publish to a topic knows of it, and still may not see who reads it.
+            Err(HttpFailure::Refused { code, .. }) if !is_one && code == "forbidden" => {}
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+    let text = if io::stdout().is_terminal() { table(&groups) } else { lines(&groups)? };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+async fn groups_of(client: &mut HttpClient, topic: &Topic) -> Result<Vec<GroupEntry>, HttpFailure> {
+    let path = Query::of("/groups").with("topic", Some(topic));
+    let list: GroupList = client.get_json(path.as_str()).await?;
+    Ok(list.groups)
+}
+
+fn lines(groups: &[(Topic, GroupEntry)]) -> Result<String, serde_json::Error> {
+    let mut lines = String::new();
+    for (topic, group) in groups {
+        lines += &serde_json::to_string(&Line { topic, group })?;
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+fn table(groups: &[(Topic, GroupEntry)]) -> String {
+    let mut table = Table::new(&["TOPIC", "GROUP", "MEMBERS", "IN FLIGHT", "LAG", "LAG MS"]);
+    for (topic, group) in groups {
+        let numbers = [group.members, group.in_flight, group.lag_events, group.lag_ms];
+        let names = [topic.to_string(), group.group.to_string()];
+        table.push(names.into_iter().chain(numbers.map(|number| number.to_string())).collect());
+    }
+    table.text(2)
+}

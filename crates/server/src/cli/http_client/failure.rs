@@ -1,0 +1,166 @@
+//! What can go wrong with a request, and whether trying again can help.
+
+use std::error::Error;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use prombus_proto::ErrorCode;
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::cli::server_address::AddressError;
+
+/// How much of an answer is shown that is none of ours.
+const SHOWN_CHARS: usize = 200;
+
+/// Why a request came to nothing.
+#[derive(Debug, Error)]
+pub(in crate::cli) enum HttpFailure {
+    #[error(transparent)]
+    NotReached(#[from] AddressError),
+    #[error("{0} has something in it that HTTP cannot send")]
+    NotSendable(&'static str),
+    /// The server's own words.
+    #[error("{code}: {message}")]
+    Refused { status: StatusCode, code: String, message: String, retry_after: Option<Duration> },
+    /// Something else answers there, such as a proxy.
+    #[error("{url} answers {status}: {text}")]
+    Foreign { url: String, status: StatusCode, text: String, retry_after: Option<Duration> },
+    #[error("the server's answer is not what was asked for: {0}")]
+    NotUnderstood(String),
+    #[error("the connection is lost: {0}")]
+    Lost(String),
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: String,
+    code: String,
+}
+
+impl HttpFailure {
+    /// An answer that says no.
+    pub(super) fn refused(
+        url: &str,
+        status: StatusCode,
+        retry_after: Option<u64>,
+        body: &[u8],
+    ) -> Self {
+        let retry_after = retry_after.map(Duration::from_secs);
+        match serde_json::from_slice(body) {
+            Ok(ErrorBody { error, code }) => {
+                HttpFailure::Refused { status, code, message: error, retry_after }
+            }
+            Err(_) => {
+                let text = String::from_utf8_lossy(body);
+                let text = text.trim().chars().take(SHOWN_CHARS).collect();
+                HttpFailure::Foreign { url: url.to_owned(), status, text, retry_after }
+            }
+        }
+    }
+
+    pub(super) fn lost(error: &hyper::Error) -> Self {
+        let mut reason = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            reason += &format!(": {error}");
+            cause = error.source();
+        }
+        HttpFailure::Lost(reason)
+    }
+
+    pub(in crate::cli) fn not_understood(error: &serde_json::Error) -> Self {
+        HttpFailure::NotUnderstood(error.to_string())
+    }
+
+    /// How long the server says to wait. It did nothing then.
+    pub(in crate::cli) fn told_to_wait(&self) -> Option<Duration> {
+        match self {
+            HttpFailure::Refused { status, retry_after, .. }
+            | HttpFailure::Foreign { status, retry_after, .. } => {
+                let means_later = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+                retry_after.filter(|_| means_later.contains(status))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is certain that the request changed nothing.
+    pub(in crate::cli) fn did_nothing(&self) -> bool {
+        match self {
+            HttpFailure::NotReached(_) | HttpFailure::NotSendable(_) => true,
+            HttpFailure::Refused { status, .. } | HttpFailure::Foreign { status, .. } => {
+                status.is_client_error()
+            }
+            HttpFailure::NotUnderstood(_) | HttpFailure::Lost(_) => false,
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    pub(in crate::cli) fn may_pass(&self) -> bool {
+        match self {
+            HttpFailure::Lost(_) | HttpFailure::NotReached(AddressError::Unreachable { .. }) => {
+                true
+            }
+            HttpFailure::Refused { code, .. } => {
+                ErrorCode::from_word(code).is_some_and(ErrorCode::is_retryable)
+            }
+            HttpFailure::Foreign { status, .. } => matches!(status.as_u16(), 429 | 502..=504),
+            _ => false,
+        }
+    }
+
+    /// Which line of the request is wrong, from 1, and what the server says about it.
+    pub(in crate::cli) fn about_a_line(&self) -> Option<(usize, &str)> {
+        let HttpFailure::Refused { message, .. } = self else { return None };
+        let (line, reason) = message.strip_prefix("line ")?.split_once(": ")?;
+        line.parse().ok().filter(|line| *line > 0).map(|line| (line, reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, retry_after: Option<u64>, body: &str) -> HttpFailure {
+        let status = StatusCode::from_u16(status).unwrap();
+        HttpFailure::refused("http://bus", status, retry_after, body.as_bytes())
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_servers_words() {
+        let ours = refused(404, None, r#"{"error":"nothing is there","code":"unknown_topic"}"#);
+        assert_eq!(ours.to_string(), "unknown_topic: nothing is there");
+        assert!(!ours.may_pass());
+        let foreign = refused(502, None, "<h1>Bad Gateway</h1>\n");
+        assert_eq!(foreign.to_string(), "http://bus answers 502 Bad Gateway: <h1>Bad Gateway</h1>");
+        assert!(foreign.may_pass());
+    }
+
+    #[test]
+    fn only_who_is_told_when_to_come_back_waits_for_it() {
+        let limited = r#"{"error":"topic publish rate exceeded","code":"rate_limited"}"#;
+        assert_eq!(refused(429, Some(3), limited).told_to_wait(), Some(Duration::from_secs(3)));
+        assert_eq!(refused(429, None, limited).told_to_wait(), None);
+        assert_eq!(refused(413, Some(3), limited).told_to_wait(), None);
+        let full = refused(503, None, r#"{"error":"full","code":"storage_unavailable"}"#);
+        assert!(full.may_pass() && full.told_to_wait().is_none());
+        let stopping = r#"{"error":"about to stop","code":"shutting_down"}"#;
+        assert!(refused(503, None, stopping).may_pass());
+        assert!(refused(429, None, limited).did_nothing());
+        assert!(!refused(503, None, stopping).did_nothing());
+    }
+
+    #[test]
+    fn a_bad_line_is_found_by_its_number() {
+        let line = |error: &str| {
+            let body = format!(r#"{{"error":"{error}","code":"bad_frame"}}"#);
+            let failure = refused(400, None, &body);
+            failure.about_a_line().map(|(line, reason)| (line, reason.to_owned()))
+        };
+        assert_eq!(line("line 17: no: payload"), Some((17, "no: payload".to_owned())));
+        for other in ["line 0: x", "line: x", "line x: y", "the line 3: x", "line 3 x"] {
+            assert_eq!(line(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The parameters of a request.
+
+use std::fmt::{Display, Write};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// What has to be encoded in a query.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A path, and parameters behind it.
+pub(in crate::cli) struct Query(String);
+
+impl Query {
+    pub(in crate::cli) fn of(path: &str) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// With one parameter more, if it has a value.
+    pub(in crate::cli) fn with(mut self, name: &str, value: Option<impl Display>) -> Self {
+        if let Some(value) = value {
+            let separator = if self.0.contains('?') { '&' } else { '?' };
+            let value = value.to_string();
+            let value = utf8_percent_encode(&value, RESERVED);
+            write!(self.0, "{separator}{name}={value}").expect("text takes text");
+        }
+        self
+    }
+
+    pub(in crate::cli) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_encoded_and_what_is_not_given_is_left_out() {
+        let query = Query::of("/export")
+            .with("topic", Some("a.b"))
+            .with("fromTs", None::<u64>)
+            .with("afterId", Some("é &=+%?#/"));
+        assert_eq!(query.as_str(), "/export?topic=a.b&afterId=%C3%A9%20%26%3D%2B%25%3F%23%2F");
+        assert_eq!(Query::of("/topics").as_str(), "/topics");
+    }
+}

@@ -1,0 +1,134 @@
+//! `prombus topics`.
+
+mod settings;
+
+use std::error::Error;
+use std::io::{self, IsTerminal, Write};
+
+use bytes::Bytes;
+use hyper::Method;
+use prombus_proto::Topic;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::http_client::{HttpClient, HttpFailure};
+use super::server_address::HttpArguments;
+use super::table::Table;
+use settings::Change;
+
+/// What `topics` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  prombus topics
+  prombus topics orders.created
+  prombus topics orders.created --set retention_ms=604800000
+  prombus topics orders.created --set limit=5000/1000 --set durability=buffered
+  prombus topics orders.created --set limit=
+
+What is set is stored with the server's data and in effect at once; settings that are not named stay
+as they are. Where the output is no terminal, each topic is a line of JSON.")]
+pub(crate) struct TopicsArguments {
+    /// Only this one, with its settings
+    topic: Option<Topic>,
+    /// Change a setting of the topic: retention_ms=MS, retention_bytes=BYTES,
+    /// durability=fsync|buffered, limit=CAPACITY/REFILL_PER_SEC; KEY= makes it as the server is
+    /// configured; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", requires = "topic")]
+    set: Vec<Change>,
+    #[command(flatten)]
+    server: HttpArguments,
+}
+
+#[derive(Deserialize)]
+struct TopicList<'a> {
+    #[serde(borrow)]
+    topics: Vec<&'a RawValue>,
+}
+
+/// What a row of the table needs.
+#[derive(Deserialize)]
+struct Extent {
+    topic: Topic,
+    first_seq: Option<u64>,
+    last_seq: Option<u64>,
+    events: u64,
+    bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct WholeTopic {
+    #[serde(flatten)]
+    extent: Extent,
+    settings: Map<String, Value>,
+    own: Map<String, Value>,
+}
+
+pub(crate) async fn run(arguments: TopicsArguments) -> Result<(), Box<dyn Error>> {
+    let TopicsArguments { topic, set, server } = arguments;
+    let mut client = HttpClient::new(&server)?;
+    let Some(topic) = topic else { return list(&mut client).await };
+    let path = format!("/topics/{topic}");
+    let json = match set.as_slice() {
+        [] => client.get(&path).await?.whole().await?,
+        changes => change(&mut client, &path, changes).await?,
+    };
+    let topic: WholeTopic = understood(&json)?;
+    if !io::stdout().is_terminal() {
+        return Ok(print(&[&json, b"\n".as_slice()].concat())?);
+    }
+    let text = table(&[topic.extent]) + "\n" + &settings::text(&topic.settings, &topic.own);
+    Ok(print(text.as_bytes())?)
+}
+
+async fn list(client: &mut HttpClient) -> Result<(), Box<dyn Error>> {
+    let json = client.get("/topics").await?.whole().await?;
+    let list: TopicList<'_> = understood(&json)?;
+    if !io::stdout().is_terminal() {
+        let lines: String = list.topics.iter().map(|topic| format!("{topic}\n")).collect();
+        return Ok(print(lines.as_bytes())?);
+    }
+    let extents: Result<Vec<Extent>, _> =
+        list.topics.iter().map(|topic| understood(topic.get().as_bytes())).collect();
+    Ok(print(table(&extents?).as_bytes())?)
+}
+
+/// Changes some of the topic's own settings; the answer describes the topic.
+async fn change(
+    client: &mut HttpClient,
+    path: &str,
+    changes: &[Change],
+) -> Result<Bytes, HttpFailure> {
+    let own = client.get(path).await;
+    let mut own = match own {
+        Ok(answer) => understood::<WholeTopic>(&answer.whole().await?)?.own,
+        // A topic can have settings before it has events.
+        Err(HttpFailure::Refused { code, .. }) if code == "unknown_topic" => Map::new(),
+        Err(failure) => return Err(failure),
+    };
+    changes.iter().for_each(|change| change.apply(&mut own));
+    let body = Bytes::from(Value::Object(own).to_string());
+    client.send(Method::PUT, path, "application/json", body).await?.whole().await
+}
+
+fn understood<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, HttpFailure> {
+    serde_json::from_slice(json).map_err(|error| HttpFailure::not_understood(&error))
+}
+
+fn table(topics: &[Extent]) -> String {
+    let mut table = Table::new(&["TOPIC", "EVENTS", "BYTES", "FIRST SEQ", "LAST SEQ"]);
+    let or_none = |seq: Option<u64>| seq.map_or("-".to_owned(), |seq| seq.to_string());
+    for topic in topics {
+        let (first, last) = (or_none(topic.first_seq), or_none(topic.last_seq));
+        let (events, bytes) = (topic.events.to_string(), topic.bytes.to_string());
+        table.push(vec![topic.topic.to_string(), events, bytes, first, last]);
+    }
+    table.text(1)
+}
+
+fn print(text: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text)?;
+    out.flush()
+}

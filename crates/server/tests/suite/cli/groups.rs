@@ -1,0 +1,46 @@
+use serde_json::{Value, json};
+
+use crate::cli::server::Server;
+
+#[test]
+fn groups_of_one_topic_or_of_all() {
+    let server = Server::start(&[]);
+    server.run(&["publish", "a", "1", "2", "3"], "").lines();
+    server.run(&["publish", "b", "1"], "").lines();
+    for (topic, group) in [("a", "g"), ("a", "h"), ("b", "g")] {
+        let arguments =
+            ["subscribe", topic, "--group", group, "--from", "earliest", "--count", "1"];
+        server.run(&arguments, "").lines();
+    }
+    let seen = |arguments: &[&str]| -> Vec<Value> {
+        let mut groups = server.run(arguments, "").lines();
+        for group in &mut groups {
+            // How long it is behind is as it is; a member may be seen to leave.
+            group
+                .as_object_mut()
+                .unwrap()
+                .retain(|name, _| !["lag_ms", "members", "in_flight"].contains(&name.as_str()));
+        }
+        groups
+    };
+    let expected = |topic: &str, group: &str, lag: u64| json!({"topic": topic, "group": group, "lag_events": lag});
+    let of_a = [expected("a", "g", 2), expected("a", "h", 2)];
+    assert_eq!(seen(&["groups", "a"]), of_a);
+    assert_eq!(seen(&["groups"]), [&of_a[..], &[expected("b", "g", 0)]].concat());
+    server.run(&["groups", "nobody"], "").failed_with("unknown_topic: ");
+}
+
+#[test]
+fn groups_that_one_may_not_see_are_left_out_of_the_list() {
+    let server = Server::start(&[
+        "auth.tokens=[{token = \"reader\", scopes = [\"publish:*\", \"subscribe:a\"]}]",
+    ]);
+    for topic in ["a", "b"] {
+        server.run(&["publish", topic, "1", "--token", "reader"], "").lines();
+    }
+    let arguments = ["subscribe", "a", "--group", "g", "--from", "earliest", "--count", "1"];
+    server.run(&[&arguments[..], &["--token", "reader"]].concat(), "").lines();
+    let groups = server.run(&["groups", "--token", "reader"], "").lines();
+    assert_eq!((groups.len(), &groups[0]["topic"]), (1, &json!("a")));
+    server.run(&["groups", "b", "--token", "reader"], "").failed_with("forbidden: ");
+}

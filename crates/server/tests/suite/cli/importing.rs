@@ -1,0 +1,176 @@
+use std::io::{Read, Write};
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::cli::proxy::{Fate, Proxy};
+use crate::cli::server::Server;
+
+/// How many events the topic `t` has.
+fn events(server: &Server) -> u64 {
+    let topics = server.run(&["topics"], "").lines();
+    let topic = topics.iter().find(|topic| topic["topic"] == "t");
+    topic.map_or(0, |topic| topic["events"].as_u64().expect("a number"))
+}
+
+fn payloads(server: &Server) -> Vec<Value> {
+    let events = server.run(&["replay", "t"], "").lines();
+    events.into_iter().map(|event| event["payload"].clone()).collect()
+}
+
+fn numbered(count: u64) -> String {
+    (1..=count).map(|n| format!("{{\"payload\":{n}}}\n")).collect()
+}
+
+#[test]
+fn many_lines_of_all_sizes_keep_their_order_over_many_requests() {
+    let server = Server::start(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lines.ndjson");
+    let mut lines = numbered(25_000);
+    for n in 1..=30 {
+        let large = "x".repeat(n * 30_000);
+        lines += &format!("{{\"payload\":{{\"n\":{n},\"x\":\"{large}\"}}}}\n\n");
+    }
+    lines += "{\"payload\":\"without a newline\"}";
+    std::fs::write(&file, &lines).unwrap();
+    let ran = server.run(&["import", "t", file.to_str().unwrap()], "");
+    let expected = "{\"count\":25031,\"duplicates\":0,\"first_seq\":1,\"last_seq\":25031}\n";
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), (expected, ""));
+    let payloads = payloads(&server);
+    assert_eq!(payloads[..25_000], (1..=25_000).map(Value::from).collect::<Vec<_>>());
+    let large: Vec<_> = payloads[25_000..25_030].iter().map(|payload| &payload["n"]).collect();
+    assert_eq!(large, (1..=30).map(Value::from).collect::<Vec<_>>().iter().collect::<Vec<_>>());
+    assert_eq!(payloads[25_030], "without a newline");
+}
+
+#[test]
+fn nothing_is_nothing() {
+    let server = Server::start(&[]);
+    let nothing = "{\"count\":0,\"duplicates\":0,\"first_seq\":null,\"last_seq\":null}\n";
+    for input in ["", "\n \n\n"] {
+        assert_eq!(server.run(&["import", "t", "-"], input).out, nothing);
+    }
+    let missing = server.run(&["import", "t", "/none.ndjson"], "");
+    missing.failed_with("/none.ndjson: No such file");
+    assert_eq!(missing.code, Some(1));
+}
+
+#[test]
+fn a_bad_line_is_named_by_its_number_and_those_above_it_are_stored() {
+    for (above, blank) in [(0, 0u8), (1, 1), (1700, 3), (30_000, 0)] {
+        let server = Server::start(&[]);
+        let input = format!("{}{}{{\"payload\":}}\n", numbered(above), "\n".repeat(blank.into()));
+        let ran = server.run(&["import", "t"], &(input + &numbered(20_000)));
+        let bad = above + u64::from(blank) + 1;
+        ran.failed_with(&format!("prombus: line {bad}: "));
+        assert_eq!((ran.out.as_str(), ran.code), ("", Some(1)));
+        match above {
+            0 => ran.failed_with("nothing is stored"),
+            _ => ran.failed_with(&format!("the {above} events up to line {} are stored", bad - 1)),
+        }
+        assert_eq!(events(&server), above);
+    }
+}
+
+#[test]
+fn other_bad_lines() {
+    let server = Server::start(&[]);
+    let too_large = format!("{{\"payload\":\"{}\"}}\n", "x".repeat(2 << 20));
+    let no_event = format!("{{\"payload\":\"{}\"}}\n", "x".repeat(17 << 20));
+    for (line, reason) in [
+        ("17\n", "line 2: "),
+        ("{\"id\":\"x\"}\n", "line 2: "),
+        ("{\"payload\":1,\"id\":\"\"}\n", "line 2: "),
+        ("{\"payload\":1", "line 2: "),
+        (too_large.as_str(), "line 2: "),
+        (no_event.as_str(), "line 2: longer than 16777216 bytes"),
+    ] {
+        let before = events(&server);
+        let ran = server.run(&["import", "t"], &format!("{{\"payload\":1}}\n{line}"));
+        ran.failed_with(reason);
+        ran.failed_with("the 1 events up to line 1 are stored");
+        assert_eq!(events(&server), before + 1);
+    }
+}
+
+/// The server need not read all that is sent to it to know that it is wrong.
+#[test]
+fn a_bad_line_is_named_though_much_comes_behind_it() {
+    let server = Server::start(&[]);
+    let large = format!("{{\"payload\":\"{}\"}}\n", "x".repeat(8000)).repeat(990);
+    for _ in 0..3 {
+        let ran = server.run(&["import", "t"], &format!("{{\"payload\":}}\n{large}"));
+        ran.failed_with("prombus: line 1: ");
+        assert_eq!(events(&server), 0);
+    }
+}
+
+#[test]
+fn a_lost_answer_is_asked_for_again_where_each_line_has_an_id() {
+    let server = Server::start(&[]);
+    let lines: String =
+        (1..=400).map(|n| format!("{{\"id\":\"{n}\",\"payload\":{n}}}\n")).collect();
+    let proxy = Proxy::start(&server, &[Fate::CutAfter(0), Fate::CutAfter(20)]);
+    let ran = proxy.run(&["import", "t"], &lines);
+    assert_eq!(ran.lines()[0]["count"], 400);
+    assert_eq!(ran.err.matches("go again in").count(), 2, "{}", ran.err);
+    assert_eq!(payloads(&server), (1..=400).map(Value::from).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_lost_answer_is_told_where_lines_have_no_id() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::start(&server, &[Fate::CutAfter(0)]);
+    let ran = proxy.run(&["import", "t"], "{\"id\":\"1\",\"payload\":1}\n\n{\"payload\":2}\n");
+    ran.failed_with("the connection is lost: ");
+    ran.failed_with("whether lines 1 to 3 are stored is not known");
+    ran.failed_with("could store them twice");
+    assert_eq!((proxy.connections(), ran.code), (1, Some(1)));
+    assert_eq!(events(&server), 2);
+}
+
+#[test]
+fn who_is_told_to_wait_waits_and_goes_on() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::start(&server, &[Fate::Busy]);
+    let ran = proxy.run(&["import", "t"], &numbered(3));
+    assert_eq!(ran.lines()[0]["count"], 3);
+    assert!(ran.err.contains("lines 1 to 3 go again in 1.0 s"), "{}", ran.err);
+    assert_eq!(events(&server), 3);
+}
+
+#[test]
+fn a_rate_limit_is_waited_out() {
+    let limits = ["limits.enabled=true", "limits.connection.capacity=100"];
+    let refill = ["limits.connection.refill_per_sec=2000", "limits.topic.capacity=70"];
+    let server = Server::start(&[limits, refill].concat());
+    let ran = server.run(&["import", "t"], &numbered(1500));
+    assert_eq!(ran.lines()[0]["count"], 1500);
+    assert_eq!(payloads(&server), (1..=1500).map(Value::from).collect::<Vec<_>>());
+}
+
+#[test]
+fn ctrl_c_says_how_far_it_came() {
+    let server = Server::start(&[]);
+    let mut command = server.command(&["import", "t"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // Lines are stored as they come, and not only when a request is full.
+    stdin.write_all(numbered(3).as_bytes()).unwrap();
+    while events(&server) < 3 {
+        sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let expected = "prombus: stopped; the 3 events up to line 3 are stored; \
+                    `tail -n +4` gives the rest of the input\n";
+    assert_eq!(said, expected);
+    drop(stdin);
+}

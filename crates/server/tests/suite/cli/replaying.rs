@@ -1,0 +1,77 @@
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::cli::server::Server;
+
+fn with_events(count: u64) -> Server {
+    let server = Server::start(&[]);
+    let lines: String = (1..=count)
+        .map(|n| format!("{{\"id\":\"é {n}\",\"ts\":{n}000,\"payload\":{{\"n\" : {n}.0}}}}\n"))
+        .collect();
+    server.run(&["import", "t"], &lines).lines();
+    server
+}
+
+#[test]
+fn all_pages_are_printed_byte_by_byte_as_they_are_stored() {
+    let server = with_events(2500);
+    let all = server.run(&["export", "t"], "").out;
+    let ran = server.run(&["replay", "t"], "");
+    assert!(ran.is_success && ran.out == all, "{}", ran.err);
+    let lines: Vec<_> = all.lines().collect();
+    assert!(lines[0].contains("\"payload\":{\"n\" : 1.0}"), "{}", lines[0]);
+    for (flags, expected) in [
+        (&["--from", "earliest"][..], &lines[..]),
+        (&["--limit", "1"], &lines[..1]),
+        (&["--limit", "1000"], &lines[..1000]),
+        (&["--limit", "2001"], &lines[..2001]),
+        (&["--limit", "9999"], &lines[..]),
+        (&["--ts", "2000001"], &lines[2000..]),
+        (&["--from", "ts", "--ts", "1000", "--limit", "3"], &lines[..3]),
+        (&["--after-id", "é 7"], &lines[7..]),
+        (&["--from", "afterId", "--after-id", "é 2500"], &[]),
+    ] {
+        let ran = server.run(&[&["replay", "t"], flags].concat(), "");
+        assert!(ran.is_success, "{ran:?}");
+        assert!(ran.out.lines().eq(expected.iter().copied()), "{flags:?}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_wrong_usage_and_what_is_refused_fails() {
+    let server = with_events(1);
+    for (flags, reason) in [
+        (&["--from", "latest"][..], "[possible values: earliest, ts, afterId]"),
+        (&["--from", "ts"], "--ts <MS>"),
+        (&["--from", "afterId"], "--after-id <ID>"),
+        (&["--ts", "1", "--after-id", "a"], "cannot be used with"),
+        (&["--from", "earliest", "--ts", "1"], "--ts says another place"),
+        (&["--from", "ts", "--after-id", "a", "--ts", "1"], "cannot be used with"),
+        (&["--from", "afterId", "--ts", "1"], "--after-id <ID>"),
+        (&["--limit", "0"], "--limit <COUNT>"),
+        (&["--ts", "-1"], "unexpected argument '-1'"),
+    ] {
+        let ran = server.run(&[&["replay", "t"], flags].concat(), "");
+        ran.failed_with(reason);
+        assert_eq!(ran.code, Some(2), "{flags:?}");
+    }
+    for (arguments, reason) in [
+        (&["replay", "nobody"][..], "unknown_topic: "),
+        (&["replay", "t", "--after-id", "none"], "unknown_id: "),
+    ] {
+        let ran = server.run(arguments, "");
+        ran.failed_with(reason);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let server = with_events(5000);
+    let mut command = server.command(&["replay", "t"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.starts_with("{\"seq\":1,"), "{first}");
+    assert!(child.wait().unwrap().success());
+}
