@@ -9,7 +9,7 @@ import urllib.request
 
 from server import BINARY, Server
 
-HERE = os.path.dirname(__file__)
+HERE = os.path.dirname(os.path.abspath(__file__))
 TOKEN = "a token that may do everything"
 EVERYTHING = f'auth.tokens=[{{token="{TOKEN}",scopes=["publish:**","subscribe:**","admin"]}}]'
 # For a longer search than the usual one, which is the same each time.
@@ -30,13 +30,17 @@ class Description(unittest.TestCase):
         fill(server, headers)
         command = [
             os.path.join(os.path.dirname(sys.executable), "schemathesis"),
-            "--config-file", "schemathesis.toml",
+            "--config-file", os.path.join(HERE, "schemathesis.toml"),
             "run", f"{server.http}/openapi.json", "--checks", "all",
             *(["--max-time", SECONDS] if SECONDS else []),
         ]
         for name, value in headers.items():
             command += ["--header", f"{name}:{value}"]
-        run = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # Away from here, for it would remember this run for the next one.
+        run = subprocess.run(
+            command, cwd=server.folder, env={**os.environ, "SCHEMATHESIS_HOOKS": os.path.join(HERE, "hooks.py")},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
         self.assertEqual(run.returncode, 0, f"\n{run.stdout}")
         print(run.stdout[run.stdout.index("Test cases:"):], file=sys.stderr)
 
