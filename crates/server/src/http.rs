@@ -12,18 +12,21 @@
 //! | what is there, and the settings of topics | `topics`, `groups`, `latest_by_key` |
 //! | the way to the gateway | `websocket` |
 //! | whether the server is there and well, and what it counts | `health`, `metrics`, `counted_body` |
+//! | what there is, for machines and for people | `openapi`, `docs` |
 
 mod answer;
 mod body;
 mod caller;
 mod counted_body;
 mod cross_origin;
+mod docs;
 mod error;
 mod export;
 mod groups;
 mod health;
 mod latest_by_key;
 mod metrics;
+mod openapi;
 mod port;
 mod publish;
 mod query;

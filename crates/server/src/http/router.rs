@@ -4,37 +4,52 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
-use axum::routing::{get, post};
+use axum::routing::MethodRouter;
 use prombus_proto::ErrorCode;
 
 use super::error::HttpError;
 use super::{
-    Http, export, groups, health, latest_by_key, metrics, publish, replay, stream, topics,
-    websocket,
+    Http, docs, export, groups, health, latest_by_key, metrics, openapi, publish, replay, stream,
+    topics, websocket,
 };
 
-/// All paths. A GET answers HEAD, too.
+/// Makes the router and, from the same lines, the list of what it takes.
+macro_rules! routes {
+    ($($path:literal: $($method:ident $handler:path),+;)*) => {
+        fn routes() -> Router<Arc<Http>> {
+            Router::new()$(.route($path, MethodRouter::new()$(.$method($handler))+))*
+        }
+
+        /// All methods and paths.
+        #[cfg(test)]
+        pub(super) const ROUTES: &[(&str, &str)] = &[$($((stringify!($method), $path),)+)*];
+    };
+}
+
+// A GET answers HEAD, too. Each is described in `openapi.json`.
+routes! {
+    "/publish/{topic}": post publish::post;
+    "/replay": get replay::get;
+    "/export": get export::get;
+    "/stream": get stream::get;
+    "/latest-by-key": get latest_by_key::get;
+    "/topics": get topics::list;
+    "/topics/{topic}": get topics::get, put topics::put;
+    "/groups": get groups::groups;
+    "/cursors": get groups::cursors;
+    "/lag": get groups::lag;
+    "/ws": get websocket::get;
+    "/healthz": get health::alive;
+    "/readyz": get health::ready;
+    "/metrics": get metrics::get;
+    "/openapi.json": get openapi::get;
+    "/docs": get docs::get;
+    "/": get docs::redirect;
+}
+
+/// All paths, and what is said to those that ask for others.
 pub(super) fn router(http: Arc<Http>) -> Router {
-    Router::new()
-        .route("/publish/{topic}", post(publish::post))
-        .route("/replay", get(replay::get))
-        .route("/export", get(export::get))
-        .route("/stream", get(stream::get))
-        .route("/topics", get(topics::list))
-        .route("/topics/{topic}", get(topics::get).put(topics::put))
-        .route("/groups", get(groups::groups))
-        .route("/cursors", get(groups::cursors))
-        .route("/lag", get(groups::lag))
-        .route("/latest-by-key", get(latest_by_key::get))
-        .route("/ws", get(websocket::get))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(metrics::get))
-        // The API itself: .route("/openapi.json", get(openapi::get))
-        // The API itself: .route("/docs", get(docs::get))
-        .fallback(unknown_path)
-        .method_not_allowed_fallback(wrong_method)
-        .with_state(http)
+    routes().fallback(unknown_path).method_not_allowed_fallback(wrong_method).with_state(http)
 }
 
 async fn unknown_path(uri: Uri) -> HttpError {

@@ -13,6 +13,7 @@
 //! | who may do what | `authorising`, `origins` |
 //! | what is asked wrongly, and every error code | `bad_requests`, `error_codes` |
 //! | the server itself, and its end | `health`, `stopping`, `encryption` |
+//! | what it says of itself | `describing` |
 
 #![expect(clippy::unwrap_used, reason = "what stands beside the tests fails as they do")]
 
@@ -21,6 +22,7 @@ mod authorising;
 mod bad_requests;
 mod bodies;
 mod client;
+mod describing;
 mod encryption;
 mod error_codes;
 mod exporting;

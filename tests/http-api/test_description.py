@@ -1,0 +1,61 @@
+"""/openapi.json says what the server does: schemathesis generates requests from it, valid and invalid ones,
+and holds every answer to it."""
+
+import os
+import subprocess
+import sys
+import unittest
+import urllib.request
+
+from server import BINARY, Server
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOKEN = "a token that may do everything"
+EVERYTHING = f'auth.tokens=[{{token="{TOKEN}",scopes=["publish:**","subscribe:**","admin"]}}]'
+# For a longer search than the usual one, which is the same each time.
+SECONDS = os.environ.get("PROMBUS_SCHEMATHESIS_SECONDS")
+
+
+class Description(unittest.TestCase):
+    def test_of_a_server_without_tokens(self):
+        with Server("limits.enabled=false") as server:
+            self.hold_to_its_description(server)
+
+    def test_of_a_server_with_tokens(self):
+        with Server("limits.enabled=false", EVERYTHING) as server:
+            self.hold_to_its_description(server, TOKEN)
+
+    def hold_to_its_description(self, server, token=None):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        fill(server, headers)
+        command = [
+            os.path.join(os.path.dirname(sys.executable), "schemathesis"),
+            "--config-file", os.path.join(HERE, "schemathesis.toml"),
+            "run", f"{server.http}/openapi.json", "--checks", "all",
+            *(["--max-time", SECONDS] if SECONDS else []),
+        ]
+        for name, value in headers.items():
+            command += ["--header", f"{name}:{value}"]
+        # Away from here, for it would remember this run for the next one.
+        run = subprocess.run(
+            command, cwd=server.folder, env={**os.environ, "SCHEMATHESIS_HOOKS": os.path.join(HERE, "hooks.py")},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        self.assertEqual(run.returncode, 0, f"\n{run.stdout}")
+        print(run.stdout[run.stdout.index("Test cases:"):], file=sys.stderr)
+
+
+def fill(server, headers):
+    """What the examples of the description speak of is there."""
+    for order in range(1, 6):
+        url = f"{server.http}/publish/orders.created?key=customer-7&id=order-{order}"
+        body = b'{"order":%d}' % order
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as answer:
+            assert answer.status == 200
+    token = headers.get("Authorization", "").removeprefix("Bearer ")
+    subprocess.run(
+        [BINARY, "subscribe", "orders.created", "--group", "billing", "--from", "earliest", "--count", "2",
+         "--url", server.ws],
+        env={**os.environ, **({"PROMBUS_TOKEN": token} if token else {})},
+        stdout=subprocess.DEVNULL, check=True,
+    )
