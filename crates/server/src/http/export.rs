@@ -6,9 +6,11 @@
 //! | idea | file |
 //! |---|---|
 //! | which events, and in what form | `selection` |
+//! | reading them | `pages` |
 //! | gzip and zstd | `compression` |
 
 mod compression;
+mod pages;
 mod selection;
 
 use std::sync::Arc;
@@ -19,22 +21,16 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue,
 use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::{Stream, stream};
-use prombus_bus::{Bus, ReadBudget, Refusal};
-use tokio::sync::mpsc;
+use futures_util::{StreamExt, stream};
+use prombus_bus::Refusal;
 
 use self::compression::{Coding, Compressor};
+use self::pages::Pages;
 use self::selection::{Form, Selection};
 use super::Http;
 use super::caller::Caller;
 use super::error::HttpError;
 use crate::auth::Action;
-
-/// How much is read and sent in one step. Every step wakes several threads one after the other, and
-/// that takes longer than reading a hundred kilobytes.
-const STEP: ReadBudget = ReadBudget::of_bytes(512 << 10);
-/// How many steps may be ready before they are sent.
-const STEPS_AHEAD: usize = 1;
 
 pub(super) async fn get(
     State(http): State<Arc<Http>>,
@@ -54,7 +50,13 @@ pub(super) async fn get(
         let mut export = Export::new(http, selection, coding);
         // What cannot be read at all is answered as an error and not as a broken stream.
         let first = export.step().await?;
-        Body::from_stream(export.run_ahead(first))
+        let rest = stream::try_unfold(export, |mut export| async move {
+            let next = export.step().await.inspect_err(|error| {
+                tracing::warn!(topic = %export.selection.topic, "an export breaks off: {error}");
+            })?;
+            Ok(next.map(|bytes| (bytes, export)))
+        });
+        Body::from_stream(stream::iter(first.map(Ok::<_, Refusal>)).chain(rest))
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -68,8 +70,8 @@ pub(super) async fn get(
 
 /// An export under way.
 struct Export {
-    http: Arc<Http>,
     selection: Selection,
+    pages: Pages,
     is_begun: bool,
     is_done: bool,
     has_event: bool,
@@ -79,41 +81,14 @@ struct Export {
 
 impl Export {
     fn new(http: Arc<Http>, selection: Selection, coding: Coding) -> Self {
-        let compressor = Compressor::new(coding);
-        Self { http, selection, is_begun: false, is_done: false, has_event: false, compressor }
-    }
-
-    fn bus(&self) -> &Bus {
-        self.http.bus()
-    }
-
-    /// Goes on behind what is `ready`, a little ahead of the client: the next bytes are read and
-    /// compressed while those before are sent.
-    fn run_ahead(self, ready: Option<Bytes>) -> impl Stream<Item = Result<Bytes, Refusal>> {
-        let (steps, sent) = mpsc::channel(STEPS_AHEAD);
-        tokio::spawn(self.run(ready, steps));
-        stream::unfold(sent, |mut sent| async move { Some((sent.recv().await?, sent)) })
-    }
-
-    async fn run(mut self, mut ready: Option<Bytes>, steps: mpsc::Sender<Result<Bytes, Refusal>>) {
-        while let Some(bytes) = ready {
-            if steps.send(Ok(bytes)).await.is_err() {
-                return;
-            }
-            let next = tokio::select! {
-                next = self.step() => next,
-                // Events that are not wanted may go on for long, and the client may have left.
-                () = steps.closed() => return,
-            };
-            ready = match next {
-                Ok(next) => next,
-                Err(error) => {
-                    tracing::warn!(topic = %self.selection.topic, "an export breaks off: {error}");
-                    // A client that left does not miss it.
-                    let _ = steps.send(Err(error)).await;
-                    return;
-                }
-            };
+        let Selection { topic, first, end, .. } = &selection;
+        Self {
+            pages: Pages::new(http, topic.clone(), *first, *end),
+            selection,
+            is_begun: false,
+            is_done: false,
+            has_event: false,
+            compressor: Compressor::new(coding),
         }
     }
 
@@ -131,8 +106,6 @@ impl Export {
             if !bytes.is_empty() {
                 return Ok(Some(bytes.into()));
             }
-            // Others get their turn.
-            tokio::task::yield_now().await;
         }
     }
 
@@ -143,24 +116,13 @@ impl Export {
             self.is_begun = true;
             text.extend_from_slice(self.selection.form.opening());
         }
-        let Selection { topic, next, end, .. } = &self.selection;
-        let events = if next < end { self.bus().read(topic, *next, STEP).await? } else { vec![] };
+        let events = self.pages.next().await?;
         text.reserve(events.iter().map(|event| event.json.len() + Form::MAX_BETWEEN).sum());
-        for event in &events {
-            if event.seq >= self.selection.end {
-                break;
-            }
-            if self.selection.wants(event) {
-                self.selection.form.append(&mut text, event, self.has_event);
-                self.has_event = true;
-            }
+        for event in events.iter().filter(|event| self.selection.wants(event)) {
+            self.selection.form.append(&mut text, event, self.has_event);
+            self.has_event = true;
         }
-        self.selection.next = match events.last() {
-            Some(last) => last.seq.next(),
-            // What is gone by now was forgotten meanwhile.
-            None => self.selection.end,
-        };
-        if self.selection.next >= self.selection.end {
+        if events.is_empty() {
             text.extend_from_slice(self.selection.form.closing());
             self.is_done = true;
         }

@@ -16,10 +16,10 @@ pub(super) struct Asked {
     form: Form,
 }
 
-/// What is still to come.
+/// Where that is.
 pub(super) struct Selection {
     pub(super) topic: Topic,
-    pub(super) next: Seq,
+    pub(super) first: Seq,
     /// What is published from now on is not in it.
     pub(super) end: Seq,
     from_ts: Timestamp,
@@ -59,15 +59,15 @@ impl Asked {
     pub(super) async fn locate(self, bus: &Bus) -> Result<Selection, Refusal> {
         let Self { topic, from_ts, to_ts, after, form } = self;
         // Before the start is looked up: it cannot be behind the end then.
-        let mut next = bus.bounds(&topic).await?.first;
+        let mut first = bus.bounds(&topic).await?.first;
         if let Some(id) = after {
-            next = bus.locate(&topic, &StartAt::AfterId(id)).await?;
+            first = bus.locate(&topic, &StartAt::AfterId(id)).await?;
         }
         if from_ts > Timestamp(0) {
-            next = next.max(bus.locate(&topic, &StartAt::Time(from_ts)).await?);
+            first = first.max(bus.locate(&topic, &StartAt::Time(from_ts)).await?);
         }
         let end = bus.bounds(&topic).await?.next;
-        Ok(Selection { topic, next, end, from_ts, to_ts, form })
+        Ok(Selection { topic, first, end, from_ts, to_ts, form })
     }
 }
 
