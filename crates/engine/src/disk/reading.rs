@@ -264,6 +264,8 @@ fn gather_segment(
     let reader = SegmentReader::open(shared, topic, seed, segment)?;
     let start = reader.last_entry_before(|entry| entry.seq <= from);
     let chunk = reader.chunk_for(ReadBudget { bytes: gathering.bytes_left(), ..gathering.budget });
+    // A guess, so that the list does not grow step by step; the segment's events may differ in size.
+    gathering.events.reserve((chunk / reader.average_bytes()).min(gathering.budget.events));
     let walk = reader.walk(start, chunk);
     let resume = |offset| reader.resume_behind(offset);
     gather(shared, topic, &reader.path, walk, resume, from, gathering)

@@ -114,12 +114,16 @@ impl<'a> SegmentReader<'a> {
         RecordWalk::new(range, chunk, |offset, bytes| read_what_is_there(&self.file, offset, bytes))
     }
 
-    /// How much to read at a time: about what the budget can use.
-    pub(super) fn chunk_for(&self, budget: ReadBudget) -> usize {
+    /// What an event of the segment takes; never nothing.
+    pub(super) fn average_bytes(&self) -> usize {
         let events = self.segment.last.0 - self.segment.first.0 + 1;
         let average = self.segment.end / events.max(1) + 1;
-        let average = usize::try_from(average).unwrap_or(MAX_CHUNK_BYTES);
-        let by_events = budget.events.saturating_mul(average);
+        usize::try_from(average).unwrap_or(MAX_CHUNK_BYTES)
+    }
+
+    /// How much to read at a time: about what the budget can use.
+    pub(super) fn chunk_for(&self, budget: ReadBudget) -> usize {
+        let by_events = budget.events.saturating_mul(self.average_bytes());
         by_events.min(budget.bytes).saturating_add(LEAD_BYTES).min(MAX_CHUNK_BYTES)
     }
 }
