@@ -9,9 +9,7 @@ use crate::committer::Submission;
 use crate::error::Refusal;
 use crate::own_settings;
 use crate::settings::TopicSettings;
-
-/// How many topics' settings are read at a time.
-const SETTINGS_AT_ONCE: usize = 1000;
+use crate::state_pages::StatePages;
 
 impl Bus {
     /// Sets what is different for `topic`, in place of all that was set before. What `own` leaves
@@ -41,12 +39,12 @@ impl Bus {
 
     /// Takes up what was set in an earlier life. Before anybody publishes.
     pub async fn recall_settings(&self) -> Result<(), Refusal> {
-        let mut after = None;
+        let mut pages = StatePages::new(self.engine().as_ref(), own_settings::prefix());
         loop {
-            let prefix = own_settings::prefix();
-            let page = self.engine().scan(prefix, after.as_ref(), SETTINGS_AT_ONCE).await?;
-            let is_last = page.len() < SETTINGS_AT_ONCE;
-            after = page.last().map(|entry| entry.key.clone());
+            let page = pages.next().await?;
+            if page.is_empty() {
+                return Ok(());
+            }
             for entry in page {
                 let Some(topic) = own_settings::topic_at(&entry.key) else { continue };
                 let own = own_settings::decode(&entry.value).map_err(|error| {
@@ -54,9 +52,6 @@ impl Bus {
                     Refusal::new(ErrorCode::Internal, message)
                 })?;
                 self.topics_in_use().set_own(&topic, own, now());
-            }
-            if is_last {
-                return Ok(());
             }
         }
     }

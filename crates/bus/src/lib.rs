@@ -29,6 +29,7 @@ mod publish;
 mod retention;
 mod settings;
 mod start;
+mod state_pages;
 mod subscription;
 mod token_bucket;
 mod topics;

@@ -8,6 +8,7 @@ use crate::cursor::Cursor;
 use crate::error::Refusal;
 use crate::lag::{self, Lag};
 use crate::settings::{TopicRules, TopicSettings};
+use crate::state_pages::StatePages;
 
 /// How a topic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +35,6 @@ pub struct GroupOverview {
     /// How many events are out.
     pub in_flight: usize,
 }
-
-/// How many cursors are read at a time.
-const CURSORS_AT_ONCE: usize = 1000;
 
 impl Bus {
     /// The topics that anything was ever published to, or that somebody configured; by name.
@@ -70,20 +68,18 @@ impl Bus {
     pub async fn groups_of(&self, topic: &Topic) -> Result<Vec<GroupOverview>, Refusal> {
         self.bounds(topic).await?;
         let prefix = Cursor::prefix_of(topic);
+        let mut pages = StatePages::new(self.engine().as_ref(), &prefix);
         let mut groups = Vec::new();
-        let mut after = None;
         loop {
-            let page = self.engine().scan(&prefix, after.as_ref(), CURSORS_AT_ONCE).await?;
-            let is_last = page.len() < CURSORS_AT_ONCE;
-            after = page.last().map(|entry| entry.key.clone());
+            let page = pages.next().await?;
+            if page.is_empty() {
+                groups.sort_unstable_by(|a: &GroupOverview, b| a.group.cmp(&b.group));
+                return Ok(groups);
+            }
             for entry in page {
                 // Keys of another form belong to somebody else.
                 let Some((_, group)) = Cursor::names_at(&entry.key) else { continue };
                 groups.push(self.group_overview(topic, group, &entry).await?);
-            }
-            if is_last {
-                groups.sort_unstable_by(|a, b| a.group.cmp(&b.group));
-                return Ok(groups);
             }
         }
     }

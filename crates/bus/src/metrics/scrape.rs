@@ -9,9 +9,7 @@ use super::{Metrics, pairs_note};
 use crate::cursor::Cursor;
 use crate::error::Refusal;
 use crate::lag::open_events;
-
-/// How many cursors are read at a time.
-const PAGE: usize = 512;
+use crate::state_pages::StatePages;
 
 /// All that is counted, as Prometheus text 0.0.4.
 pub(crate) async fn text(metrics: &Metrics, engine: &dyn Engine) -> Result<String, Refusal> {
@@ -35,9 +33,12 @@ async fn lag(metrics: &Metrics, engine: &dyn Engine) -> Result<IntGaugeVec, Refu
     let lag = made(IntGaugeVec::new(Opts::new("prombus_lag_events", help), &["topic", "group"]));
     // Cursors stand in the order of their topics.
     let mut latest: Option<(Topic, Bounds)> = None;
-    let mut after = None;
+    let mut pages = StatePages::new(engine, Cursor::prefix());
     loop {
-        let page = engine.scan(Cursor::prefix(), after.as_ref(), PAGE).await?;
+        let page = pages.next().await?;
+        if page.is_empty() {
+            return Ok(lag);
+        }
         for entry in &page {
             let Some((pair, cursor)) = read(entry) else { continue };
             let bounds = match &latest {
@@ -48,10 +49,6 @@ async fn lag(metrics: &Metrics, engine: &dyn Engine) -> Result<IntGaugeVec, Refu
             lag.with_label_values(&metrics.pair_labels(&pair)).add(events);
             latest = Some((pair.0, bounds));
         }
-        if page.len() < PAGE {
-            return Ok(lag);
-        }
-        after = page.into_iter().last().map(|entry| entry.key);
     }
 }
 

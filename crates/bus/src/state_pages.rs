@@ -1,0 +1,30 @@
+//! All keyed state under a prefix, page by page.
+
+use prombus_engine::{Engine, ReadError, StateEntry, StateKey};
+
+/// How many entries are read at a time.
+const ENTRIES: usize = 512;
+
+pub(crate) struct StatePages<'a> {
+    engine: &'a dyn Engine,
+    prefix: &'a [u8],
+    after: Option<StateKey>,
+    is_done: bool,
+}
+
+impl<'a> StatePages<'a> {
+    pub(crate) fn new(engine: &'a dyn Engine, prefix: &'a [u8]) -> Self {
+        Self { engine, prefix, after: None, is_done: false }
+    }
+
+    /// Entries in the order of their keys; none at the end.
+    pub(crate) async fn next(&mut self) -> Result<Vec<StateEntry>, ReadError> {
+        if self.is_done {
+            return Ok(Vec::new());
+        }
+        let page = self.engine.scan(self.prefix, self.after.as_ref(), ENTRIES).await?;
+        self.is_done = page.len() < ENTRIES;
+        self.after = page.last().map(|entry| entry.key.clone());
+        Ok(page)
+    }
+}
