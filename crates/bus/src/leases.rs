@@ -32,6 +32,11 @@ pub(crate) struct Leases {
     lent: HashMap<EventId, Seq>,
     /// What is to be lent again, now.
     again: BTreeSet<Seq>,
+    /// The same, but for the cursor that tells of the last attempt, which is not stored yet.
+    unrecorded: BTreeSet<Seq>,
+    /// Which cursor was made last, and which of them is stored.
+    last_record: Record,
+    stored_record: Record,
     /// No timer of any slot runs out before this.
     next_timer: Option<Instant>,
     /// Whose leases ended because their events are no longer kept.
@@ -40,13 +45,26 @@ pub(crate) struct Leases {
 
 type Identity = (EventId, Timestamp);
 
+/// Which of the cursors that a group made one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Record(u64);
+
 #[derive(Debug)]
 struct Slot {
     /// Unknown until it is lent by this process.
     identity: Option<Identity>,
     /// How often it was delivered.
     attempts: u32,
+    /// The first cursor that tells of all of them.
+    recorded_by: Record,
     state: State,
+}
+
+impl Slot {
+    /// One that nothing was done about since the stored cursor.
+    const fn new(attempts: u32, state: State) -> Self {
+        Self { identity: None, attempts, recorded_by: Record(0), state }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +120,8 @@ impl Leases {
             .above()
             .take(MAX_WINDOW)
             .map(|progress| match progress {
-                Progress::Done => Slot { identity: None, attempts: 0, state: State::Done },
-                Progress::Tried(attempts) => Slot { identity: None, attempts, state: State::Again },
+                Progress::Done => Slot::new(0, State::Done),
+                Progress::Tried(attempts) => Slot::new(attempts, State::Again),
             })
             .collect();
         let mut leases = Self {
@@ -111,6 +129,9 @@ impl Leases {
             at_floor: cursor.last_id.clone().zip(cursor.last_ts),
             created: cursor.created,
             again: BTreeSet::new(),
+            unrecorded: BTreeSet::new(),
+            last_record: Record(0),
+            stored_record: Record(0),
             window,
             lent: HashMap::new(),
             next_timer: None,
@@ -139,6 +160,31 @@ impl Leases {
                 Progress::Tried(slot.attempts)
             }
         }))
+    }
+
+    /// The cursor is about to be stored.
+    pub(crate) const fn begin_record(&mut self) -> Record {
+        self.last_record.0 += 1;
+        self.last_record
+    }
+
+    /// The cursor is stored. What it tells of may be lent again: an attempt that follows one that
+    /// is not recorded could be forgotten together with it, and then it would count backwards.
+    pub(crate) fn recorded(&mut self, record: Record) {
+        self.stored_record = record;
+        for seq in std::mem::take(&mut self.unrecorded) {
+            self.offer_again(seq);
+        }
+    }
+
+    /// `seq` is to be lent again, as soon as its last attempt is recorded.
+    fn offer_again(&mut self, seq: Seq) {
+        let Some(slot) = self.slot(seq) else { return };
+        if slot.recorded_by <= self.stored_record {
+            self.again.insert(seq);
+        } else {
+            self.unrecorded.insert(seq);
+        }
     }
 
     /// All up to here are done.
@@ -178,13 +224,15 @@ impl Leases {
     /// Lends `seq`, which is the next new one or to be lent again. Answers which attempt it is.
     pub(crate) fn lend(&mut self, seq: Seq, id: &EventId, ts: Timestamp, lease: Lease) -> u32 {
         if seq == self.next_new() {
-            self.window.push_back(Slot { identity: None, attempts: 0, state: State::Again });
+            self.window.push_back(Slot::new(0, State::Again));
         }
         self.again.remove(&seq);
+        let recorded_by = Record(self.last_record.0 + 1);
         let slot = self.slot_mut(seq).expect("only what is next or to be lent again is lent");
         debug_assert_eq!(slot.state, State::Again);
         slot.identity = Some((id.clone(), ts));
         slot.attempts += 1;
+        slot.recorded_by = recorded_by;
         slot.state = State::Lent(lease);
         let attempts = slot.attempts;
         self.lent.insert(id.clone(), seq);
@@ -211,6 +259,7 @@ impl Leases {
     /// The acknowledgement of `seq` is stored.
     pub(crate) fn end(&mut self, seq: Seq) {
         self.again.remove(&seq);
+        self.unrecorded.remove(&seq);
         if let Some(slot) = self.slot_mut(seq) {
             slot.state = State::Done;
         }
@@ -246,7 +295,7 @@ impl Leases {
             (Fate::Again, None) => State::Again,
         };
         match slot.state {
-            State::Again => drop(self.again.insert(seq)),
+            State::Again => self.offer_again(seq),
             State::Resting(until) => self.set_timer(until),
             _ => {}
         }
@@ -263,6 +312,8 @@ impl Leases {
             return false;
         }
         slot.attempts -= 1;
+        // Nobody saw the attempt, and those before it were recorded when it began.
+        slot.recorded_by = Record(0);
         slot.state = State::Again;
         self.again.insert(seq);
         self.forget_id(seq);
@@ -326,7 +377,7 @@ impl Leases {
                 State::Lent(lease) => self.set_timer(lease.deadline),
                 State::Resting(until) if until <= now => {
                     self.window[place].state = State::Again;
-                    self.again.insert(seq);
+                    self.offer_again(seq);
                 }
                 State::Resting(until) => self.set_timer(until),
                 _ => {}
@@ -344,7 +395,7 @@ impl Leases {
     /// as far as there is room for them now.
     pub(crate) fn pass_over(&mut self, last: Seq) {
         while self.next_new() <= last && self.has_room() {
-            self.window.push_back(Slot { identity: None, attempts: 0, state: State::Done });
+            self.window.push_back(Slot::new(0, State::Done));
             self.raise_floor();
         }
     }
@@ -360,6 +411,7 @@ impl Leases {
                     }
                 }
                 self.again.remove(&self.floor.next());
+                self.unrecorded.remove(&self.floor.next());
                 self.floor = self.floor.next();
             } else {
                 self.floor = first.previous();

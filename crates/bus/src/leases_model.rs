@@ -11,7 +11,15 @@ use super::id_of;
 #[derive(Clone, Copy, Debug)]
 struct Fact {
     attempts: u32,
+    /// So many of them are in a stored cursor.
+    recorded: u32,
     state: State,
+}
+
+impl Fact {
+    fn is_again(self) -> bool {
+        self.state == State::Again && self.recorded >= self.attempts
+    }
 }
 
 /// Every event from the first that was ever lent.
@@ -20,10 +28,14 @@ struct Model {
     events: BTreeMap<u64, Fact>,
     /// All up to here is done.
     floor: u64,
+    /// What the cursor that is being stored says of attempts.
+    told: BTreeMap<u64, u32>,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
+    BeginRecord,
+    Recorded,
     Lend { member: u64, timeout_ms: u64 },
     Ack { pick: usize },
     Store,
@@ -48,6 +60,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(member, timeout_ms)| Step::Lend { member, timeout_ms }),
         4 => pick.clone().prop_map(|pick| Step::Ack { pick }),
         3 => Just(Step::Store),
+        3 => Just(Step::BeginRecord),
+        3 => Just(Step::Recorded),
         1 => Just(Step::StoringFails),
         2 => (pick.clone(), max_attempts.clone(), proptest::option::of(0..50_u64)).prop_map(
             |(pick, max_attempts, rest_ms)| Step::Nack { pick, max_attempts, rest_ms }
@@ -107,22 +121,43 @@ struct Pair {
     leases: Leases,
     model: Model,
     now: Instant,
+    /// The cursor that is being stored.
+    record: Option<Record>,
 }
 
 impl Pair {
     fn take(&mut self, step: &Step) {
         let start = self.now;
         let after = |ms| start + Duration::from_millis(ms);
-        let Self { leases, model, now } = self;
+        let Self { leases, model, now, record } = self;
         match *step {
+            Step::BeginRecord => {
+                *record = Some(leases.begin_record());
+                model.told = model.events.iter().map(|(seq, fact)| (*seq, fact.attempts)).collect();
+            }
+            Step::Recorded => {
+                if let Some(record) = record.take() {
+                    leases.recorded(record);
+                    for (seq, attempts) in std::mem::take(&mut model.told) {
+                        if let Some(fact) = model.events.get_mut(&seq) {
+                            fact.recorded = fact.recorded.max(attempts);
+                        }
+                    }
+                }
+            }
             Step::Lend { member, timeout_ms } => {
                 let seq = leases.first_again().unwrap_or_else(|| leases.next_new());
                 let lease =
                     Lease { member: MemberId(member), lent_at: *now, deadline: after(timeout_ms) };
                 let attempt = leases.lend(seq, &id_of(seq), Timestamp(seq.0), lease);
-                let fact =
-                    model.events.entry(seq.0).or_insert(Fact { attempts: 0, state: State::Again });
-                *fact = Fact { attempts: fact.attempts + 1, state: State::Lent(lease) };
+                let fact = model.events.entry(seq.0).or_insert(Fact {
+                    attempts: 0,
+                    recorded: 0,
+                    state: State::Again,
+                });
+                assert!(fact.is_again());
+                fact.attempts += 1;
+                fact.state = State::Lent(lease);
                 assert_eq!(attempt, fact.attempts);
             }
             Step::Ack { pick } => {
@@ -193,7 +228,10 @@ impl Pair {
                     assert!(!leases.unlend(Seq(seq), other, attempts));
                     assert!(!leases.unlend(Seq(seq), lease.member, attempts + 1));
                     assert!(leases.unlend(Seq(seq), lease.member, attempts));
-                    *fact = Fact { attempts: attempts - 1, state: State::Again };
+                    let attempts = attempts - 1;
+                    *fact = Fact { attempts, recorded: attempts, state: State::Again };
+                    // What it says of this one was taken back.
+                    model.told.remove(&seq);
                 }
             }
             Step::Extend { pick, ms } => {
@@ -232,13 +270,17 @@ impl Pair {
                 let last = model.next_new() + count - 1;
                 leases.pass_over(Seq(last));
                 for seq in model.next_new()..=last {
-                    model.events.insert(seq, Fact { attempts: 0, state: State::Done });
+                    let done = Fact { attempts: 0, recorded: 0, state: State::Done };
+                    model.events.insert(seq, done);
                     model.set(seq, State::Done);
                 }
             }
             Step::Restart => {
                 *leases = super::restarted(leases);
+                *record = None;
+                model.told.clear();
                 for fact in model.events.values_mut() {
+                    fact.recorded = fact.attempts;
                     let is_done = fact.state.counts_as_done();
                     fact.state = if is_done { State::Done } else { State::Again };
                 }
@@ -262,17 +304,15 @@ impl Pair {
         assert_eq!(leases.floor(), Seq(model.floor));
         assert_eq!(leases.next_new(), Seq(model.next_new()));
         assert_eq!(leases.in_flight(), model.lent().len());
-        assert_eq!(
-            leases.first_again(),
-            model.seqs(|state| state == State::Again).first().map(|seq| Seq(*seq))
-        );
+        let mut again = model.events.iter().filter(|(_, fact)| fact.is_again());
+        assert_eq!(leases.first_again(), again.next().map(|(seq, _)| Seq(*seq)));
         let mut earliest = None::<Instant>;
         for (&seq, fact) in &model.events {
             let (seq, id) = (Seq(seq), id_of(Seq(seq)));
             if fact.state != State::Done {
                 assert_eq!(leases.attempts(seq), fact.attempts, "attempts of {seq}");
             }
-            assert_eq!(leases.is_again(seq), fact.state == State::Again, "{seq}");
+            assert_eq!(leases.is_again(seq), fact.is_again(), "{seq}");
             for member in (1..4).map(MemberId) {
                 let has = matches!(fact.state, State::Lent(lease) if lease.member == member);
                 assert_eq!(leases.lent_to(member, &id), has.then_some(seq));
@@ -314,7 +354,7 @@ proptest! {
     #[test]
     fn is_what_the_model_says(steps in steps()) {
         let now = Instant::now();
-        let mut pair = Pair { leases: super::fresh(), model: Model::default(), now };
+        let mut pair = Pair { leases: super::fresh(), model: Model::default(), now, record: None };
         for step in &steps {
             pair.take(step);
             pair.compare();

@@ -19,9 +19,17 @@ fn id_of(seq: Seq) -> EventId {
     id(&format!("e{seq}"))
 }
 
-fn lend(leases: &mut Leases, seq: Seq, member: MemberId, now: Instant) -> u32 {
+fn lend_unrecorded(leases: &mut Leases, seq: Seq, member: MemberId, now: Instant) -> u32 {
     let lease = Lease { member, lent_at: now, deadline: now + TIMEOUT };
     leases.lend(seq, &id_of(seq), Timestamp(1000 + seq.0), lease)
+}
+
+/// Lends `seq`, and the cursor that says so is stored.
+fn lend(leases: &mut Leases, seq: Seq, member: MemberId, now: Instant) -> u32 {
+    let attempt = lend_unrecorded(leases, seq, member, now);
+    let record = leases.begin_record();
+    leases.recorded(record);
+    attempt
 }
 
 /// Leases with the events 1 to `count` lent to Ann.
@@ -263,4 +271,32 @@ fn rests_double_from_100_ms_to_30_s() {
     let rests: Vec<_> = (0..12).map(|attempt| back_off(attempt).as_millis()).collect();
     assert_eq!(rests, [100, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
     assert_eq!(back_off(u32::MAX), Duration::from_secs(30));
+}
+
+#[test]
+fn an_attempt_follows_another_only_when_that_is_recorded() {
+    let now = Instant::now();
+    let mut leases = fresh();
+    let before = leases.begin_record();
+    lend_unrecorded(&mut leases, Seq(1), ANN, now);
+    leases.fail(Seq(1), 9, None).unwrap();
+    assert_eq!(leases.first_again(), None);
+    leases.recorded(before);
+    assert_eq!(leases.first_again(), None, "a cursor that was made before does not tell of it");
+    let behind = leases.begin_record();
+    assert_eq!(leases.first_again(), None, "what is not stored does not, either");
+    leases.recorded(behind);
+    assert_eq!(leases.first_again(), Some(Seq(1)));
+    assert_eq!(lend_unrecorded(&mut leases, Seq(1), ANN, now), 2);
+    // Resting, it has to be recorded, too.
+    leases.fail(Seq(1), 9, Some(now + TIMEOUT)).unwrap();
+    leases.look_at_clock(now + TIMEOUT);
+    assert_eq!(leases.first_again(), None);
+    let record = leases.begin_record();
+    leases.recorded(record);
+    assert_eq!(leases.first_again(), Some(Seq(1)));
+    // What never left is no attempt.
+    lend_unrecorded(&mut leases, Seq(1), ANN, now);
+    assert!(leases.unlend(Seq(1), ANN, 3));
+    assert_eq!(leases.first_again(), Some(Seq(1)));
 }

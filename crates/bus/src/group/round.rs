@@ -11,6 +11,7 @@ use prombus_proto::{EventId, Seq};
 use super::command::{Acked, Nacked, Reply};
 use crate::committer::Answer;
 use crate::error::Refusal;
+use crate::leases::Record;
 use crate::publish::Prepared;
 
 /// What waits for the next commit.
@@ -52,6 +53,8 @@ pub(super) enum Waiter {
 
 /// A commit on its way.
 pub(super) struct Round {
+    /// Which cursor it stores.
+    pub(super) record: Record,
     pub(super) answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
     pub(super) ending: Vec<(Seq, Duration)>,
     pub(super) waiters: Vec<Waiter>,

@@ -61,6 +61,7 @@ impl Actor {
             work.leases.begin_burial(seq);
         }
         let cursor = work.leases.cursor();
+        let record = work.leases.begin_record();
         let mut taken = Moments::of(now(), letters.len());
         taken.append(pending.publish.taken);
         let mut events = letters;
@@ -68,6 +69,7 @@ impl Actor {
         let submission = Submission { events, taken, state: vec![self.put(&cursor)], durability };
         let committer = self.around.committer.clone();
         self.round = Some(Round {
+            record,
             answer: Box::pin(submit(committer, submission)),
             ending: pending.ending,
             waiters: pending.waiters,
@@ -80,6 +82,7 @@ impl Actor {
         match answer {
             Ok(positions) => {
                 let work = self.work.as_mut().expect("a round has work");
+                work.leases.recorded(round.record);
                 let ended = round.ending.iter().map(|(seq, _)| *seq);
                 for seq in ended.chain(round.dying.iter().filter_map(|dying| dying.seq)) {
                     work.leases.end(seq);
