@@ -127,7 +127,7 @@ impl Bus {
                     tokio::time::sleep(time.max(SHORTEST_WAIT)).await;
                 }
                 Err(limited) => {
-                    self.metrics().rate_limited(limited.scope);
+                    self.metrics().rate_limited(limited.scope, events.len() as u64);
                     return Err(limited.into());
                 }
             }
@@ -168,8 +168,10 @@ impl Bus {
         now: Instant,
     ) -> Result<Prepared, Refusal> {
         let Surroundings { ids, clock, metrics, .. } = &self.around;
-        publish::admit(wanted, &connection.limit, now)
-            .inspect_err(|limited| metrics.rate_limited(limited.scope))?;
+        publish::admit(wanted, &connection.limit, now).inspect_err(|limited| {
+            let events = wanted.iter().map(|(_, count)| count).sum();
+            metrics.rate_limited(limited.scope, events);
+        })?;
         let events = placed.map(|(place, event)| (wanted[place].0.as_ref(), event));
         publish::build(events, ids, clock.as_ref(), now)
             .inspect_err(|_| publish::give_back(wanted, &connection.limit))

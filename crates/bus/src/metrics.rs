@@ -89,8 +89,8 @@ impl Metrics {
         let seconds = |name: &str, help: &str| histogram(&registry, name, help, &TIMES);
         let limited = counters(
             &registry,
-            "prombus_rate_limited_total",
-            "Publishes that were refused for a limit of rate, by whose limit it was.",
+            "prombus_events_rate_limited_total",
+            "Events that were refused for a limit of rate, by whose limit it was.",
             &["scope"],
         );
         let metrics = Self {
@@ -211,10 +211,10 @@ impl Metrics {
         CommitMeter::new(&self.publish_to_commit, &self.commit_batch, &self.sync)
     }
 
-    pub(crate) fn rate_limited(&self, scope: Scope) {
+    pub(crate) fn rate_limited(&self, scope: Scope, events: u64) {
         match scope {
-            Scope::Connection => self.limited_connections.inc(),
-            Scope::Topic => self.limited_topics.inc(),
+            Scope::Connection => self.limited_connections.inc_by(events),
+            Scope::Topic => self.limited_topics.inc_by(events),
         }
     }
 

@@ -204,8 +204,8 @@ async fn refused_publishes_are_counted_by_whose_limit_it_was() {
     }
     scene.try_publish(&two, &orders(), many(10)).await.unwrap_err();
     let metrics = scene.metrics().await;
-    let limited = |scope| metrics.value("prombus_rate_limited_total", &[("scope", scope)]);
-    assert_eq!((limited("connection"), limited("topic")), (3.0, 1.0));
+    let limited = |scope| metrics.value("prombus_events_rate_limited_total", &[("scope", scope)]);
+    assert_eq!((limited("connection"), limited("topic")), (3.0, 10.0));
     assert_eq!(metrics.value("prombus_events_published_total", &ORDERS), 10.0);
 }
 

@@ -73,7 +73,7 @@ async fn what_a_client_does_is_counted() {
         (r#"prombus_events_delivered_total{group="g",topic="t"}"#, 1),
         (r#"prombus_events_acked_total{group="g",topic="t"}"#, 1),
         (r#"prombus_lag_events{group="g",topic="t"}"#, 0),
-        (r#"prombus_rate_limited_total{scope="connection"}"#, 1),
+        (r#"prombus_events_rate_limited_total{scope="connection"}"#, 4),
         ("prombus_publish_to_deliver_seconds_count", 1),
         ("prombus_deliver_to_ack_seconds_count", 1),
     ] {
