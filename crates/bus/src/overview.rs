@@ -66,7 +66,7 @@ impl Bus {
 
     /// The groups of `topic`, by name.
     pub async fn groups_of(&self, topic: &Topic) -> Result<Vec<GroupOverview>, Refusal> {
-        self.bounds(topic).await?;
+        let bounds = self.bounds(topic).await?;
         let prefix = Cursor::prefix_of(topic);
         let mut pages = StatePages::new(self.engine().as_ref(), &prefix);
         let mut groups = Vec::new();
@@ -79,21 +79,21 @@ impl Bus {
             for entry in page {
                 // Keys of another form belong to somebody else.
                 let Some((_, group)) = Cursor::names_at(&entry.key) else { continue };
-                groups.push(self.group_overview(topic, group, &entry).await?);
+                groups.push(self.group_overview(topic, &bounds, group, &entry).await?);
             }
         }
     }
 
     /// How `group` on `topic` is.
     pub async fn group(&self, topic: &Topic, group: &Group) -> Result<GroupOverview, Refusal> {
-        self.bounds(topic).await?;
+        let bounds = self.bounds(topic).await?;
         let key = Cursor::key(topic, group)
             .map_err(|error| Refusal::new(ErrorCode::BadGroup, error.to_string()))?;
         let Some(entry) = self.engine().get(&key).await? else {
             let message = format!("{topic} has no group {group}");
             return Err(Refusal::new(ErrorCode::UnknownId, message));
         };
-        self.group_overview(topic, group.clone(), &entry).await
+        self.group_overview(topic, &bounds, group.clone(), &entry).await
     }
 
     /// How the store is.
@@ -105,6 +105,7 @@ impl Bus {
     async fn group_overview(
         &self,
         topic: &Topic,
+        bounds: &Bounds,
         group: Group,
         entry: &StateEntry,
     ) -> Result<GroupOverview, Refusal> {
@@ -112,8 +113,7 @@ impl Bus {
             let message = format!("the cursor of {group} on {topic} {error}");
             Refusal::new(ErrorCode::Internal, message)
         })?;
-        let bounds = self.engine().bounds(topic).await?;
-        let (events, first) = lag::open_events(&cursor, &bounds);
+        let (events, first) = lag::open_events(&cursor, bounds);
         let ms = match first {
             Some(first) => self.age(topic, first).await?,
             None => 0,

@@ -264,6 +264,7 @@ mod tests {
         let with_tokens = AllowedOrigins::default();
         assert!(with_tokens.check(Some("http://bus.example"), Some("bus.example")).is_ok());
     }
+
     #[test]
     fn without_tokens_only_hosts_that_nobody_can_make_point_here_are_ours() {
         let open = AllowedOrigins::new(&["https://app.example"]).unwrap().distrusting_names();

@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
 use prombus_bus::{Bounds, TopicOverview};
-use prombus_proto::{Seq, Topic};
+use prombus_proto::{ErrorCode, Seq, Topic};
 use serde::Serialize;
 
 use self::settings::{Own, Rules};
@@ -95,8 +95,15 @@ pub(super) async fn put(
     Query::read(&head.uri, &[])?;
     let body = RequestBody::new(&head.headers, body, MAX_SETTINGS_BYTES)?.whole().await?;
     let own = Own::parse(&body)?;
-    http.bus().configure_topic(&topic, own.into()).await?;
-    described(&http, topic).await
+    // On a task of its own, for who leaves before the answer must not leave settings that are
+    // stored, but not in effect.
+    let made = tokio::spawn(async move {
+        http.bus().configure_topic(&topic, own.into()).await?;
+        described(&http, topic).await
+    });
+    made.await.unwrap_or_else(|error| {
+        Err(HttpError::new(ErrorCode::Internal, format!("making the settings failed: {error}")))
+    })
 }
 
 async fn described(http: &Http, topic: Topic) -> Result<Response, HttpError> {

@@ -24,7 +24,7 @@
 
 mod acknowledging;
 mod admission;
-mod authorising;
+pub(crate) mod authorising;
 mod bad_frames;
 mod bounds;
 pub(crate) mod client;

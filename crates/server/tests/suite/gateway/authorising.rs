@@ -106,13 +106,13 @@ async fn auth_may_be_repeated_and_the_newest_token_counts() {
 }
 
 /// Rights last five seconds longer than the token says, so this one has so many left.
-fn token_with_seconds_left(seconds: u64) -> String {
+pub(crate) fn token_with_seconds_left(seconds: u64) -> String {
     let now = SystemClock.now().0 / 1000;
     let claims = json!({"scope": "publish:** subscribe:**", "exp": now + seconds - 5});
     encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET.as_bytes())).unwrap()
 }
 
-const SECRET: &str = "a shared secret of the tests, long enough";
+pub(crate) const SECRET: &str = "a shared secret of the tests, long enough";
 
 #[tokio::test]
 async fn expiry_ends_the_rights_of_a_running_connection_until_it_authenticates_again() {

@@ -3,13 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use prombus_bus::cursor::Cursor;
-use prombus_engine::{Batch, Durability, Expect, StateOp};
-use prombus_proto::{ErrorCode, Group, Topic};
+use prombus_proto::ErrorCode;
 use serde_json::{Value, json};
 
 use crate::gateway::client::parsed;
-use crate::gateway::running::{memory, started, started_over, started_with_faults};
+use crate::gateway::running::{started, started_with_faults, started_with_unreadable_cursor};
 
 type Seen = Pin<Box<dyn Future<Output = String>>>;
 
@@ -127,16 +125,8 @@ async fn shutting_down() -> String {
     answer
 }
 
-/// A cursor that nobody can read.
 async fn internal() -> String {
-    let engine = memory();
-    let key = Cursor::key(&Topic::new("t").unwrap(), &Group::new("g").unwrap()).unwrap();
-    let value = "no cursor".into();
-    let state = vec![StateOp::Put { key, value, expires_at: None, expect: Expect::Any }];
-    let batch =
-        Batch { events: vec![], expected_last: vec![], state, durability: Durability::Buffered };
-    engine.commit(batch).await.unwrap();
-    let running = started_over(engine, &[]).await;
+    let running = started_with_unreadable_cursor().await;
     let mut client = running.connect().await;
     let subscribe = json!({"op": "SUBSCRIBE", "corr": "c", "topic": "t", "group": "g"});
     let answer = client.ask(subscribe).await;

@@ -3,8 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use prombus_engine::{Engine, Faults, FaultyEngine, MemoryEngine};
-use prombus_proto::SystemClock;
+use prombus_bus::cursor::Cursor;
+use prombus_engine::{
+    Batch, Durability, Engine, Expect, Faults, FaultyEngine, MemoryEngine, StateOp,
+};
+use prombus_proto::{Group, SystemClock, Topic};
 use prombus_server::config::{Config, Sources};
 use prombus_server::server::Server;
 use tokio::net::TcpStream;
@@ -26,6 +29,18 @@ pub(crate) async fn started_with_faults(set: &[&str]) -> (Running, Faults) {
     let faults = Faults::none();
     let engine = Arc::new(FaultyEngine::new(memory(), faults.clone()));
     (started_over(engine, set).await, faults)
+}
+
+/// Starts one whose group g on the topic t has a cursor that nobody can read.
+pub(crate) async fn started_with_unreadable_cursor() -> Running {
+    let engine = memory();
+    let key = Cursor::key(&Topic::new("t").unwrap(), &Group::new("g").unwrap()).unwrap();
+    let value = "no cursor".into();
+    let state = vec![StateOp::Put { key, value, expires_at: None, expect: Expect::Any }];
+    let batch =
+        Batch { events: vec![], expected_last: vec![], state, durability: Durability::Buffered };
+    engine.commit(batch).await.unwrap();
+    started_over(engine, &[]).await
 }
 
 pub(crate) async fn started_over(engine: Arc<dyn Engine>, set: &[&str]) -> Running {

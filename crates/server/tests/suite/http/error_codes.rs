@@ -3,11 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use prombus_bus::cursor::Cursor;
-use prombus_engine::{Batch, Durability, Expect, StateOp};
-use prombus_proto::{ErrorCode, Group, Topic};
+use prombus_proto::ErrorCode;
 
-use crate::gateway::running::{memory, started, started_over, started_with_faults};
+use crate::gateway::running::{started, started_with_faults, started_with_unreadable_cursor};
 use crate::http::client::{HttpClient, Raw, Reply};
 
 type Seen = Pin<Box<dyn Future<Output = Reply>>>;
@@ -100,16 +98,8 @@ async fn storage_unavailable() -> Reply {
     reply
 }
 
-/// A cursor that nobody can read.
 async fn internal() -> Reply {
-    let engine = memory();
-    let key = Cursor::key(&Topic::new("t").unwrap(), &Group::new("g").unwrap()).unwrap();
-    let value = "no cursor".into();
-    let state = vec![StateOp::Put { key, value, expires_at: None, expect: Expect::Any }];
-    let batch =
-        Batch { events: vec![], expected_last: vec![], state, durability: Durability::Buffered };
-    engine.commit(batch).await.unwrap();
-    let running = started_over(engine, &[]).await;
+    let running = started_with_unreadable_cursor().await;
     let mut client = HttpClient::connect(&running).await;
     client.post("/publish/t", "1").await.ok();
     client.get("/lag?topic=t&group=g").await

@@ -7,6 +7,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
+use crate::gateway::authorising::{SECRET, token_with_seconds_left};
 use crate::gateway::running::{Running, started};
 use crate::http::client::HttpClient;
 
@@ -156,4 +157,33 @@ async fn ends_with_the_server() {
     assert_eq!(listener.block().await, None);
     drop(client);
     timeout(HANG, stopping).await.expect("the server does not stop").unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_comment_comes_where_nothing_happens() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    publish(&mut client, 1).await;
+    let mut listener = Listener::open(&running, "/stream?topic=t", &[]).await;
+    let began = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(listener.block().await.unwrap(), ": still here");
+    }
+    assert_eq!(began.elapsed().as_secs(), 45);
+    publish(&mut HttpClient::connect(&running).await, 1).await;
+    assert_eq!(listener.seq().await, 2, "nothing was lost meanwhile");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_when_the_token_does() {
+    let running = started(&[&format!("auth.jwt.secret={SECRET}")]).await;
+    let authorization = format!("Bearer {}", token_with_seconds_left(8));
+    let headers = [("authorization", authorization.as_str())];
+    let mut client = HttpClient::connect(&running).await;
+    client.ask("POST", "/publish/t", &headers, "1").await.ok();
+    let mut listener = Listener::open(&running, "/stream?topic=t&from=earliest", &headers).await;
+    assert_eq!(listener.seq().await, 1);
+    let began = Instant::now();
+    assert_eq!(listener.block().await, None);
+    assert!((1..=8).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }

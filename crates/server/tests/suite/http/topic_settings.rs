@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use prombus_engine::{DiskEngine, DiskOptions};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
-use crate::gateway::running::{Running, started, started_over};
+use crate::gateway::running::{Running, started, started_over, started_with_faults};
 use crate::http::client::HttpClient;
 
 #[tokio::test]
@@ -152,4 +154,24 @@ async fn settings_outlive_the_server() {
     assert!(reply.header("ratelimit-policy").unwrap().ends_with(r#""topic";q=1;w=1"#));
     drop(client);
     running.server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_leaves_before_the_answer_leaves_no_half_of_it() {
+    let (running, faults) = started_with_faults(&[]).await;
+    faults.shut_gate();
+    let mut stream = TcpStream::connect(running.server.http()).await.unwrap();
+    let body = "{\"retention_ms\":1000}";
+    let head =
+        format!("PUT /topics/t HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}", body.len());
+    stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
+    faults.until_waiting(1).await;
+    drop(stream);
+    // Time enough for the server to notice.
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    faults.open_gate();
+    let mut client = HttpClient::connect(&running).await;
+    // Settings are made one after the other: this one waits for the one before.
+    client.put("/topics/u", "{}").await.ok();
+    assert_eq!(client.get("/topics/t").await.ok()["settings"]["retention_ms"], 1000);
 }
