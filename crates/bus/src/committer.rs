@@ -84,14 +84,7 @@ impl Submission {
 
     fn bytes(&self) -> usize {
         let events: usize = self.events.iter().map(EncodedEvent::max_json_bytes).sum();
-        let state: usize = self
-            .state
-            .iter()
-            .map(|op| match op {
-                StateOp::Put { value, .. } => value.len(),
-                StateOp::Delete { .. } => 0,
-            })
-            .sum();
+        let state: usize = self.state.iter().map(StateOp::size).sum();
         events + state
     }
 

@@ -3,6 +3,7 @@
 mod actor;
 mod command;
 mod lending;
+mod marking;
 mod members;
 mod reading;
 mod round;

@@ -11,6 +11,7 @@ mod committer;
 mod configure;
 pub mod cursor;
 mod dead_letter;
+mod dedupe;
 mod error;
 mod feed;
 mod follow;
@@ -36,6 +37,7 @@ mod topics;
 
 pub use bus::{Bus, Connection};
 pub use dead_letter::dead_letter_topic;
+pub use dedupe::DEFAULT_MARK_TTL;
 pub use error::Refusal;
 pub use feed::FeedEvent;
 pub use follow::Follower;

@@ -24,7 +24,7 @@ pub struct Prepared {
     bytes: usize,
 }
 
-/// Events on their way into the store.
+/// Events, or other changes, on their way into the store.
 #[derive(Debug)]
 pub struct Submitted(oneshot::Receiver<Answer>);
 
@@ -78,8 +78,7 @@ impl Prepared {
 
     pub(crate) async fn submit(self, committer: &Committer) -> Result<Submitted, Refusal> {
         let Prepared { events, durability, taken, .. } = self;
-        let submission = Submission { events, taken, state: Vec::new(), durability };
-        Ok(Submitted(committer.submit(submission).await?))
+        Submitted::to(committer, Submission { events, taken, state: Vec::new(), durability }).await
     }
 }
 
@@ -90,6 +89,10 @@ impl Default for Prepared {
 }
 
 impl Submitted {
+    pub(crate) async fn to(committer: &Committer, submission: Submission) -> Result<Self, Refusal> {
+        Ok(Self(committer.submit(submission).await?))
+    }
+
     /// Where the events are, once they are stored.
     pub async fn stored(&mut self) -> Result<Vec<Position>, Refusal> {
         match (&mut self.0).await {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prombus_proto::{EventId, Group, Topic};
+use prombus_proto::{EventId, Group, Timestamp, Topic};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -53,11 +53,19 @@ impl Subscription {
         &self.group
     }
 
-    /// The events of these ids are done. With `publish`, those are stored in the same commit, and
-    /// every id has to be lent to this subscription.
-    pub fn ack(&self, ids: Vec<EventId>, publish: Option<Prepared>) -> Answer<Acked> {
+    /// The events of these ids are done.
+    ///
+    /// With `mark_until` they are marked in the same commit, even those that are not lent any more.
+    /// With `publish`, those events are stored in the same commit, every id has to be lent to this
+    /// subscription, and if it is to be marked none may be marked already.
+    pub fn ack(
+        &self,
+        ids: Vec<EventId>,
+        mark_until: Option<Timestamp>,
+        publish: Option<Prepared>,
+    ) -> Answer<Acked> {
         let member = self.member;
-        self.ask(|reply| Command::Ack { member, ids, publish, reply })
+        self.ask(|reply| Command::Ack { member, ids, mark_until, publish, reply })
     }
 
     /// The event of this id failed; it is delivered again after `rest`, or after a time that grows

@@ -139,7 +139,9 @@ impl StateOp {
         }
     }
 
-    fn size(&self) -> usize {
+    /// How many bytes it is about: its key, and what that becomes.
+    #[must_use]
+    pub fn size(&self) -> usize {
         match self {
             StateOp::Put { key, value, .. } => key.as_bytes().len() + value.len(),
             StateOp::Delete { key, .. } => key.as_bytes().len(),

@@ -2,8 +2,9 @@
 //!
 //! | idea | file |
 //! |---|---|
-//! | what a client sends, one file an operation | `auth`, `publish`, `subscribe`, `ack`, `nack`, `modack`; `membership` for UNSUBSCRIBE, PAUSE and RESUME |
+//! | what a client sends, one file an operation | `auth`, `publish`, `subscribe`, `ack`, `nack`, `modack`, `seen`, `mark`; `membership` for UNSUBSCRIBE, PAUSE and RESUME |
 //! | the event within | `event_in` |
+//! | which events it is about | `ids` |
 //! | the same without a frame around it, as HTTP takes it | `event_alone` |
 //! | the mark that an answer repeats | `corr` |
 //! | why a frame is refused | `error` |
@@ -23,27 +24,33 @@ mod error;
 mod event_alone;
 mod event_in;
 mod field;
+mod ids;
 mod json;
 mod json_scan;
+mod mark;
 mod membership;
 mod modack;
 mod nack;
 mod publish;
+mod seen;
 mod server_frame;
 mod subscribe;
 mod write;
 
 use bytes::Bytes;
 
-pub use ack::{Ack, AckIds};
+pub use ack::Ack;
 pub use auth::{Auth, Token};
 pub use corr::Corr;
 pub use error::FrameError;
 pub use event_alone::{event_of_line, payload_alone};
+pub use ids::Ids;
+pub use mark::{AckMark, Mark};
 pub use membership::Membership;
 pub use modack::ModAck;
 pub use nack::Nack;
 pub use publish::{Publish, PublishEvents};
+pub use seen::Seen;
 pub use server_frame::{Outcome, Published, ServerFrame};
 pub use subscribe::{StartFrom, Subscribe, SubscribeOptions};
 
@@ -82,6 +89,10 @@ pub enum ClientOp {
     Pause(Membership),
     /// Deliver again.
     Resume(Membership),
+    /// Ask what is marked as handled.
+    Seen(Seen),
+    /// Mark as handled.
+    Mark(Mark),
 }
 
 /// What configuration has a say in.
@@ -114,6 +125,8 @@ json::members! {
         reason = "reason",
         delay_ms = "delay_ms",
         extend_ms = "extend_ms",
+        mark = "mark",
+        ttl_ms = "ttl_ms",
     }
 }
 
@@ -152,6 +165,8 @@ impl ClientOp {
         "MODACK",
         "PAUSE",
         "RESUME",
+        "SEEN",
+        "MARK",
     ];
 
     /// The word for it on the wire.
@@ -167,6 +182,8 @@ impl ClientOp {
             Self::ModAck(_) => "MODACK",
             Self::Pause(_) => "PAUSE",
             Self::Resume(_) => "RESUME",
+            Self::Seen(_) => "SEEN",
+            Self::Mark(_) => "MARK",
         }
     }
 
@@ -180,6 +197,8 @@ impl ClientOp {
             "UNSUBSCRIBE" => Self::Unsubscribe(Membership::read(members)?),
             "PAUSE" => Self::Pause(Membership::read(members)?),
             "RESUME" => Self::Resume(Membership::read(members)?),
+            "SEEN" => Self::Seen(Seen::read(members)?),
+            "MARK" => Self::Mark(Mark::read(members)?),
             "AUTH" => Self::Auth(Auth::read(members)?),
             unknown => return Err(unknown_op(unknown)),
         })
@@ -196,6 +215,8 @@ impl ClientOp {
             Self::Ack(ack) => ack.write_members(out),
             Self::Nack(nack) => nack.write_members(out),
             Self::ModAck(modack) => modack.write_members(out),
+            Self::Seen(seen) => seen.write_members(out),
+            Self::Mark(mark) => mark.write_members(out),
         }
     }
 }

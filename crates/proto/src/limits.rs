@@ -15,7 +15,7 @@ pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 pub const MAX_CORR_BYTES: usize = 128;
 /// Objects and arrays within each other in one frame: what every JSON reader can follow.
 pub const MAX_FRAME_NESTING: u32 = 128;
-/// Events in one PUBLISH, and in the `publish` of one ACK.
+/// Events in one PUBLISH, in the `publish` of one ACK, and the ids in one SEEN or MARK.
 pub const MAX_FRAME_EVENTS: usize = 1000;
 /// What a subscription may have out on lease; so also the ids in one ACK.
 pub const MAX_IN_FLIGHT: u32 = 10_000;
@@ -27,6 +27,12 @@ pub const MAX_LEASE_MS: u64 = 12 * 3_600_000;
 pub const MAX_ATTEMPTS: u32 = 1000;
 /// The longest wait that a NACK may ask for: a day.
 pub const MAX_NACK_DELAY_MS: u64 = 24 * 3_600_000;
+/// The shortest time that a mark may be kept for.
+pub const MIN_MARK_TTL_MS: u64 = 1000;
+/// How long a mark is kept unless it says so: 7 days.
+pub const DEFAULT_MARK_TTL_MS: u64 = 7 * 24 * 3_600_000;
+/// The longest time that a mark may be kept for: 365 days.
+pub const MAX_MARK_TTL_MS: u64 = 365 * 24 * 3_600_000;
 /// The reason of a NACK, in bytes; what is longer is cut.
 pub const MAX_REASON_BYTES: usize = 1024;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prombus_engine::Position;
-use prombus_proto::{EventId, Seq};
+use prombus_proto::{EventId, Seq, Timestamp};
 use tokio::sync::oneshot;
 
 use super::members::Member;
@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Ack {
         member: MemberId,
         ids: Vec<EventId>,
+        /// To be marked in the same commit, until then.
+        mark_until: Option<Timestamp>,
         /// Events to publish in the same commit; then every id has to be lent.
         publish: Option<Prepared>,
         reply: Reply<Acked>,

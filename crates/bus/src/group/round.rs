@@ -10,6 +10,7 @@ use prombus_proto::{EventId, Seq};
 
 use super::command::{Acked, Nacked, Reply};
 use crate::committer::Answer;
+use crate::dedupe::Marks;
 use crate::error::Refusal;
 use crate::leases::Record;
 use crate::publish::Prepared;
@@ -20,6 +21,7 @@ pub(super) struct Pending {
     /// Events whose acknowledgement is to be stored, and how long after their deliveries it came.
     pub(super) ending: Vec<(Seq, Duration)>,
     pub(super) publish: Prepared,
+    pub(super) marks: Marks,
     pub(super) waiters: Vec<Waiter>,
     pub(super) dying: Vec<Dying>,
     /// Something else about the cursor is new.
@@ -61,13 +63,14 @@ pub(super) struct Round {
     pub(super) dying: Vec<Dying>,
 }
 
-/// How much may wait to be published with acknowledgements; well below what a commit takes.
-const PUBLISH_BYTES: usize = 4 << 20;
+/// How much may wait to be published or marked with acknowledgements; well below what a commit
+/// takes.
+const WAITING_BYTES: usize = 4 << 20;
 
 impl Pending {
     /// Whether commands have to wait for the next commit.
     pub(super) const fn is_full(&self) -> bool {
-        self.publish.bytes() >= PUBLISH_BYTES
+        self.publish.bytes() + self.marks.bytes() >= WAITING_BYTES
     }
 
     pub(super) const fn is_empty(&self) -> bool {

@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use prombus_proto::{ErrorCode, EventId, Seq};
+use prombus_proto::{ErrorCode, EventId, Seq, Timestamp};
 
 use super::actor::{Actor, Work, now};
 use super::command::{Acked, Command, Description, Nacked, Reply};
+use super::marking::{first_marks, marks_of_handled};
 use super::members::Member;
 use super::reading::Fetched;
 use super::round::{Pending, Waiter};
 use super::storing::submit;
 use crate::committer::Submission;
 use crate::cursor::Cursor;
+use crate::dedupe::Marks;
 use crate::error::Refusal;
 use crate::leases::{Leases, MemberId, back_off};
 use crate::outbox::Delivery;
@@ -33,7 +35,9 @@ impl Actor {
                     let _ = reply.send(Ok(()));
                 }
             }
-            Command::Ack { member, ids, publish, reply } => self.ack(member, &ids, publish, reply),
+            Command::Ack { member, ids, mark_until, publish, reply } => {
+                self.ack(member, &ids, mark_until, publish, reply).await;
+            }
             Command::Nack { member, id, reason, rest, reply } => {
                 self.nack(member, &id, reason.as_deref(), rest, reply);
             }
@@ -111,10 +115,11 @@ impl Actor {
         }
     }
 
-    fn ack(
+    async fn ack(
         &mut self,
         id: MemberId,
         ids: &[EventId],
+        mark_until: Option<Timestamp>,
         publish: Option<Prepared>,
         reply: Reply<Acked>,
     ) {
@@ -122,13 +127,26 @@ impl Actor {
             let _ = reply.send(Err(not_subscribed()));
             return;
         };
+        let is_lent = |event: &EventId| work.leases.lent_to(id, event).is_some();
         if publish.is_some()
-            && let Some(lost) = ids.iter().find(|event| work.leases.lent_to(id, event).is_none())
+            && let Some(lost) = ids.iter().find(|event| !is_lent(event))
         {
-            let message = format!("{lost} is not lent to this subscription (any more)");
-            let _ = reply.send(Err(Refusal::new(ErrorCode::LeaseLost, message)));
+            let _ = reply.send(Err(lease_lost(lost)));
             return;
         }
+        let (engine, topic, group) = (&*self.around.engine, &self.topic.topic, &self.group);
+        let marks = match mark_until {
+            None => Ok(Marks::default()),
+            Some(until) if publish.is_some() => first_marks(engine, topic, group, until, ids).await,
+            Some(until) => marks_of_handled(engine, topic, group, until, ids, is_lent).await,
+        };
+        let marks = match marks {
+            Ok(marks) => marks,
+            Err(refusal) => {
+                let _ = reply.send(Err(refusal));
+                return;
+            }
+        };
         let mut stale = Vec::new();
         let mut late = BTreeSet::new();
         let mut ended = false;
@@ -149,13 +167,14 @@ impl Actor {
             }
         }
         member.withdraw(&late);
-        if !ended && publish.is_none() {
+        if !ended && publish.is_none() && marks.is_empty() {
             let _ = reply.send(Ok(Acked { stale, published: vec![] }));
             return;
         }
         let publish = publish.unwrap_or_default();
         let published = publish.len();
         work.pending.publish.append(publish);
+        work.pending.marks.append(marks);
         work.pending.waiters.push(Waiter::Ack { reply, stale, published });
     }
 
@@ -190,8 +209,7 @@ impl Actor {
     fn extend(&mut self, id: MemberId, event: &EventId, time: Duration) -> Result<(), Refusal> {
         let work = self.work.as_mut().ok_or_else(not_subscribed)?;
         let Some(seq) = work.leases.lent_to(id, event) else {
-            let message = format!("{event} is not lent to this subscription (any more)");
-            return Err(Refusal::new(ErrorCode::LeaseLost, message));
+            return Err(lease_lost(event));
         };
         work.leases.extend(seq, now() + time);
         Ok(())
@@ -205,6 +223,11 @@ impl Actor {
             members: self.members.ids().len(),
         }
     }
+}
+
+fn lease_lost(id: &EventId) -> Refusal {
+    let message = format!("{id} is not lent to this subscription (any more)");
+    Refusal::new(ErrorCode::LeaseLost, message)
 }
 
 fn not_subscribed() -> Refusal {

@@ -66,7 +66,9 @@ impl Actor {
         taken.append(pending.publish.taken);
         let mut events = letters;
         events.append(&mut pending.publish.events);
-        let submission = Submission { events, taken, state: vec![self.put(&cursor)], durability };
+        let mut state = pending.marks.into_state();
+        state.push(self.put(&cursor));
+        let submission = Submission { events, taken, state, durability };
         let committer = self.around.committer.clone();
         self.round = Some(Round {
             record,

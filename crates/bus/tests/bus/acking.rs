@@ -85,7 +85,8 @@ async fn acknowledging_and_publishing_is_one_commit() {
     let mut publish = invoice(&scene, "invoices");
     publish.append(invoice(&scene, "letters"));
     publish.append(invoice(&scene, "invoices"));
-    let acked = consumer.subscription.ack(ids(&delivered), Some(publish)).await.unwrap().unwrap();
+    let acked =
+        consumer.subscription.ack(ids(&delivered), None, Some(publish)).await.unwrap().unwrap();
     let places: Vec<_> = acked.published.iter().map(|position| position.seq.0).collect();
     assert_eq!(places, [1, 1, 2]);
     let commits = engine.take_commits();
@@ -107,7 +108,7 @@ async fn each_gets_the_places_of_its_own_events() {
         .map(|(id, count)| {
             let mut publish = Prepared::none();
             (0..count).for_each(|_| publish.append(invoice(&scene, "invoices")));
-            consumer.subscription.ack(vec![id], Some(publish))
+            consumer.subscription.ack(vec![id], None, Some(publish))
         })
         .collect();
     let mut places = Vec::new();
@@ -128,7 +129,7 @@ async fn without_the_lease_nothing_is_published_and_nothing_ends() {
     consumer.nack(&delivered[0], Some(Duration::from_secs(5))).await;
     let both = ids(&delivered);
     let publish = Some(invoice(&scene, "invoices"));
-    let refusal = consumer.subscription.ack(both, publish).await.unwrap().unwrap_err();
+    let refusal = consumer.subscription.ack(both, None, publish).await.unwrap().unwrap_err();
     assert_eq!(refusal.code, ErrorCode::LeaseLost);
     assert!(refusal.message.contains(&late.to_string()), "{refusal}");
     assert!(stored(scene.engine.as_ref(), &named("invoices")).await.is_empty());
@@ -150,7 +151,7 @@ async fn what_is_published_with_it_is_as_durable_as_its_topic_asks_for() {
     consumer.ack(ids(&delivered[..1])).await;
     assert_eq!(engine.take_commits()[0].durability, Durability::Buffered);
     let publish = Some(invoice(&scene, "invoices"));
-    consumer.subscription.ack(ids(&delivered[1..]), publish).await.unwrap().unwrap();
+    consumer.subscription.ack(ids(&delivered[1..]), None, publish).await.unwrap().unwrap();
     assert_eq!(engine.take_commits()[0].durability, Durability::Fsync);
 }
 
@@ -167,7 +168,7 @@ async fn many_that_publish_much_are_not_refused_for_each_other() {
         .map(|id| {
             let large = vec![large_event(1_000_000)];
             let large = scene.bus.prepare(&consumer.connection, &named("invoices"), large);
-            consumer.subscription.ack(vec![id], Some(large.unwrap()))
+            consumer.subscription.ack(vec![id], None, Some(large.unwrap()))
         })
         .collect();
     for answer in answers {
@@ -184,7 +185,7 @@ async fn who_has_left_is_not_subscribed() {
     let leaver = scene.consumer(at_most(10)).await;
     let delivered = leaver.arrived().await;
     // Both wait for the group at once: the acknowledgement comes first and counts.
-    let acked = leaver.subscription.ack(ids(&delivered), None);
+    let acked = leaver.subscription.ack(ids(&delivered), None, None);
     drop(leaver);
     assert!(acked.await.unwrap().unwrap().stale.is_empty());
     let other = scene.consumer(at_most(10)).await;

@@ -35,7 +35,7 @@ async fn what_was_handed_over_is_stored() {
     while delivered.len() < 10 {
         delivered.push(consumer.next().await);
     }
-    let acked = consumer.subscription.ack(ids(&delivered[..5]), None);
+    let acked = consumer.subscription.ack(ids(&delivered[..5]), None, None);
     let mut submitted = Vec::new();
     for _ in 0..50 {
         let prepared = scene.bus.prepare(&consumer.connection, &orders(), vec![event("1")]);
@@ -68,7 +68,7 @@ async fn what_a_closed_bus_is_asked_is_not_left_without_an_answer() {
     let consumer = scene.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     scene.bus.close().await.unwrap();
-    assert!(consumer.subscription.ack(ids(&delivered), None).await.is_err());
+    assert!(consumer.subscription.ack(ids(&delivered), None, None).await.is_err());
     assert!(consumer.subscription.pause().await.is_err());
     assert!(scene.bus.describe_group(&orders(), &crate::scene::billing()).await.is_none());
 }
@@ -82,7 +82,7 @@ async fn a_storage_that_fails_does_not_keep_a_bus_from_closing() {
     let consumer = scene.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     faults.fail_commits_before(usize::MAX);
-    let acked = consumer.subscription.ack(ids(&delivered), None);
+    let acked = consumer.subscription.ack(ids(&delivered), None, None);
     scene.bus.close().await.unwrap();
     assert!(!matches!(acked.await, Ok(Ok(_))), "it was not stored");
 }

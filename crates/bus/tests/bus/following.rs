@@ -80,7 +80,7 @@ async fn consume(consumer: &Consumer, count: usize) -> Vec<u64> {
         let delivery = consumer.next().await;
         assert_eq!(delivery.attempt, 1);
         seen.push(delivery.event.seq.0);
-        drop(consumer.subscription.ack(vec![delivery.event.id], None));
+        drop(consumer.subscription.ack(vec![delivery.event.id], None, None));
     }
     seen
 }

@@ -161,7 +161,7 @@ impl World {
         let picked: Vec<_> = member.held.drain(start..end).collect();
         let ids = crate::scene::ids(&picked);
         let waits = !member.consumer.connection.outbox.is_empty();
-        match member.consumer.subscription.ack(ids, None).await.unwrap() {
+        match member.consumer.subscription.ack(ids, None, None).await.unwrap() {
             Ok(acked) => {
                 for (place, delivery) in picked.iter().enumerate() {
                     if !acked.stale.contains(&place) {

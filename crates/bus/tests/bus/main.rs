@@ -14,6 +14,7 @@ mod group_world;
 mod idling;
 mod lease_times;
 mod looking;
+mod marking;
 mod metrics;
 mod outbox_limit;
 mod pausing;

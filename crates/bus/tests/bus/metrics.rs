@@ -116,7 +116,7 @@ async fn events_published_with_an_acknowledgement_count_like_all_others() {
     let more = vec![(orders(), event("2")), (named("payments"), event("3"))];
     let prepared = scene.bus.prepare_mixed(&consumer.connection, more).unwrap();
     let id = vec![delivery.event.id.clone()];
-    consumer.subscription.ack(id, Some(prepared)).await.unwrap().unwrap();
+    consumer.subscription.ack(id, None, Some(prepared)).await.unwrap().unwrap();
     let metrics = scene.metrics().await;
     assert_eq!(metrics.value("prombus_events_published_total", &ORDERS), 2.0);
     assert_eq!(metrics.value("prombus_events_published_total", &[("topic", "payments")]), 1.0);
@@ -152,7 +152,7 @@ async fn an_acknowledgement_that_is_not_stored_does_not_count() {
     faults.fail_commits_before(1);
     consumer
         .subscription
-        .ack(ids(std::slice::from_ref(&delivery)), None)
+        .ack(ids(std::slice::from_ref(&delivery)), None, None)
         .await
         .unwrap()
         .unwrap_err();
@@ -291,7 +291,7 @@ async fn of_many_groups_the_first_two_thousand_have_series_and_the_others_one() 
         assert_eq!(metrics.value(family, &OTHER), 50.0, "{family}");
     }
     for ((_, subscription), delivery) in consumers.iter().zip(&taken) {
-        subscription.ack(vec![delivery.event.id.clone()], None).await.unwrap().unwrap();
+        subscription.ack(vec![delivery.event.id.clone()], None, None).await.unwrap().unwrap();
     }
     settle().await;
     let metrics = scene.metrics().await;

@@ -53,7 +53,7 @@ async fn a_full_outbox_leaves_the_events_to_others() {
     let reader = scene.consumer(at_most(1000)).await;
     let mut count = 0;
     while let Some(delivery) = reader.next_within(Duration::from_secs(1)).await {
-        drop(reader.subscription.ack(vec![delivery.event.id], None));
+        drop(reader.subscription.ack(vec![delivery.event.id], None, None));
         count += 1;
     }
     let mut waiting = Vec::new();

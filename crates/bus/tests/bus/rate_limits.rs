@@ -126,7 +126,7 @@ async fn ten_seconds_of_deliveries_are_as_many_and_need_nobody_to_ask() {
         let left = Duration::from_secs(10) - start.elapsed();
         let Some(delivery) = consumer.next_within(left).await else { break };
         // Not waited for, so that nothing but time wakes the group.
-        drop(consumer.subscription.ack(vec![delivery.event.id.clone()], None));
+        drop(consumer.subscription.ack(vec![delivery.event.id.clone()], None, None));
         delivered.push(delivery);
     }
     let count = delivered.len() as u64;

@@ -218,7 +218,7 @@ impl Consumer {
     }
 
     pub(crate) async fn ack(&self, ids: Vec<EventId>) -> Acked {
-        self.subscription.ack(ids, None).await.unwrap().unwrap()
+        self.subscription.ack(ids, None, None).await.unwrap().unwrap()
     }
 
     /// Says that `delivery` failed, and when to try again.

@@ -16,7 +16,7 @@ async fn consume_all(consumer: &Consumer) -> Vec<u64> {
     while let Some(delivery) = consumer.next_within(Duration::from_secs(1)).await {
         assert_eq!(delivery.attempt, 1);
         seen.push(delivery.event.seq.0);
-        drop(consumer.subscription.ack(vec![delivery.event.id], None));
+        drop(consumer.subscription.ack(vec![delivery.event.id], None, None));
     }
     seen
 }

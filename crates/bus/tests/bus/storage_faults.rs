@@ -36,7 +36,8 @@ async fn an_acknowledgement_that_was_not_stored_is_refused_and_the_lease_goes_on
     let consumer = scene.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     faults.fail_commits_before(1);
-    let refusal = consumer.subscription.ack(ids(&delivered), None).await.unwrap().unwrap_err();
+    let refusal =
+        consumer.subscription.ack(ids(&delivered), None, None).await.unwrap().unwrap_err();
     assert_eq!(refusal.code, ErrorCode::StorageUnavailable);
     assert_eq!(scene.cursor().await.floor, Seq(0));
     let description = scene.bus.describe_group(&orders(), &crate::scene::billing()).await.unwrap();
@@ -53,7 +54,7 @@ async fn a_lease_whose_end_was_not_stored_still_has_its_deadline() {
     let consumer = scene.consumer(at_most(1)).await;
     let delivered = consumer.arrived().await;
     faults.fail_commits_before(1);
-    consumer.subscription.ack(ids(&delivered), None).await.unwrap().unwrap_err();
+    consumer.subscription.ack(ids(&delivered), None, None).await.unwrap().unwrap_err();
     let again = consumer.next_within(Duration::from_secs(31)).await.unwrap();
     assert_eq!((again.event.seq.0, again.attempt), (1, 2));
     consumer.ack(vec![again.event.id]).await;
@@ -66,7 +67,7 @@ async fn who_leaves_while_its_end_fails_gives_back() {
     let consumer = scene.consumer(at_most(1)).await;
     let delivered = consumer.arrived().await;
     faults.shut_gate();
-    let acked = consumer.subscription.ack(ids(&delivered), None);
+    let acked = consumer.subscription.ack(ids(&delivered), None, None);
     faults.until_waiting(1).await;
     drop(consumer);
     settle().await;
@@ -89,10 +90,10 @@ async fn what_is_published_with_an_acknowledgement_is_refused_with_it() {
         scene.bus.prepare(&consumer.connection, &named("invoices"), events).unwrap()
     };
     faults.fail_commits_before(1);
-    let acked = consumer.subscription.ack(ids(&delivered), Some(invoice()));
+    let acked = consumer.subscription.ack(ids(&delivered), None, Some(invoice()));
     assert_eq!(acked.await.unwrap().unwrap_err().code, ErrorCode::StorageUnavailable);
     assert!(stored(scene.engine.as_ref(), &named("invoices")).await.is_empty());
-    let acked = consumer.subscription.ack(ids(&delivered), Some(invoice()));
+    let acked = consumer.subscription.ack(ids(&delivered), None, Some(invoice()));
     assert_eq!(acked.await.unwrap().unwrap().published.len(), 1);
     assert_eq!(stored(scene.engine.as_ref(), &named("invoices")).await.len(), 1);
 }
@@ -134,7 +135,7 @@ async fn reading_that_fails_delays_and_loses_nothing() {
             failures += 1;
         }
         seen.push(delivery.event.seq.0);
-        drop(consumer.subscription.ack(vec![delivery.event.id], None));
+        drop(consumer.subscription.ack(vec![delivery.event.id], None, None));
     }
     assert_eq!(seen, (1..=3000).collect::<Vec<_>>());
     assert!(faults.report().reads_failed > 2, "the group met the failures");
@@ -163,7 +164,7 @@ async fn deliveries_go_on_while_a_commit_takes_long() {
     let consumer = scene.consumer(at_most(2)).await;
     let first = consumer.arrived().await;
     faults.shut_gate();
-    let acked = consumer.subscription.ack(ids(&first), None);
+    let acked = consumer.subscription.ack(ids(&first), None, None);
     let next = consumer.arrived().await;
     assert_eq!((seqs(&next), attempts(&next)), (vec![3, 4], vec![1, 1]));
     faults.open_gate();

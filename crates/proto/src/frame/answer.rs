@@ -4,7 +4,7 @@
 //!
 //! | frame | members |
 //! |---|---|
-//! | OK | none; or `id`, `seq`, `duplicate` if so; or `results`; or `stale` |
+//! | OK | none; or `id`, `seq`, `duplicate` if so; or `results`; or `stale`; or `seen` |
 //! | ERR | `code`, `msg`, `retry_after_ms` if known |
 //! | EVENT (never a `corr`) | `topic`, `group`, `event`, `ctx` {`attempt`, `ack_deadline_ms`} |
 
@@ -58,6 +58,14 @@ pub fn write_results<'a>(
 pub fn write_stale(out: &mut Vec<u8>, corr: Option<&Corr>) {
     open_ok(out, corr);
     write::raw(out, ",\"stale\":true}");
+}
+
+/// Those of the ids asked for that are marked.
+pub fn write_seen(out: &mut Vec<u8>, corr: Option<&Corr>, seen: &[EventId]) {
+    open_ok(out, corr);
+    write::member(out, "seen");
+    write::event_ids(out, seen);
+    out.push(b'}');
 }
 
 /// Refused.

@@ -55,6 +55,8 @@ pub enum Outcome {
     Results(Vec<Published>),
     /// The lease was not there any more: no effect.
     Stale,
+    /// Those of the ids asked for that are marked.
+    Seen(Vec<EventId>),
 }
 
 /// Where a published event is.
@@ -77,6 +79,7 @@ members! {
         duplicate = "duplicate",
         results = "results",
         stale = "stale",
+        seen = "seen",
         code = "code",
         msg = "msg",
         retry_after_ms = "retry_after_ms",
@@ -182,6 +185,11 @@ impl Outcome {
             let results = field::list("results", "places", results, 0..=usize::MAX, read)?;
             return Ok(Self::Results(results));
         }
+        if let Some(seen) = field::present(members.seen) {
+            let read =
+                |index, cursor: &mut Cursor<'_>| field::event_id_in("seen", index, cursor.value()?);
+            return Ok(Self::Seen(field::list("seen", "event ids", seen, 0..=usize::MAX, read)?));
+        }
         if field::present(members.id).is_some() {
             let (id, seq, duplicate) = (members.id, members.seq, members.duplicate);
             return Ok(Self::Published(Published::read(&PlaceMembers { id, seq, duplicate })?));
@@ -193,6 +201,7 @@ impl Outcome {
         match self {
             Self::Done => answer::write_ok(out, corr),
             Self::Stale => answer::write_stale(out, corr),
+            Self::Seen(seen) => answer::write_seen(out, corr, seen),
             Self::Published(Published { id, seq, duplicate }) => {
                 answer::write_published(out, corr, id, *seq, *duplicate);
             }

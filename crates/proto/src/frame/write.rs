@@ -35,6 +35,15 @@ pub(super) fn event_id(out: &mut Vec<u8>, id: &EventId) {
     }
 }
 
+pub(super) fn event_ids(out: &mut Vec<u8>, ids: &[EventId]) {
+    out.push(b'[');
+    for (index, id) in ids.iter().enumerate() {
+        comma(out, index);
+        event_id(out, id);
+    }
+    out.push(b']');
+}
+
 /// `,"name":` before the value that follows.
 pub(super) fn member(out: &mut Vec<u8>, name: &str) {
     raw(out, ",\"");

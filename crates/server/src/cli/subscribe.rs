@@ -11,7 +11,7 @@ use std::error::Error;
 
 use bytes::Bytes;
 use prombus_proto::frame::{
-    Ack, AckIds, Membership, Nack, Outcome, ServerFrame, StartFrom, Subscribe, SubscribeOptions,
+    Ack, Ids, Membership, Nack, Outcome, ServerFrame, StartFrom, Subscribe, SubscribeOptions,
 };
 use prombus_proto::{ClientOp, EventId, Group, Timestamp, Topic};
 use serde::Deserialize;
@@ -208,8 +208,8 @@ impl Subscriber {
         match handled {
             Handled::Done(_) if !self.acknowledges => {}
             Handled::Done(ids) => {
-                let ids = AckIds::Many(ids);
-                self.send(ClientOp::Ack(Ack { topic, group, ids, publish: None }));
+                let ids = Ids::Many(ids);
+                self.send(ClientOp::Ack(Ack { topic, group, ids, mark: None, publish: None }));
             }
             Handled::Failed { id, reason } => {
                 eprintln!("prombus: event {id}: {reason}");

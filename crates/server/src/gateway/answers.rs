@@ -3,8 +3,9 @@
 //! Frames that came together are asked together and wait here as one.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use prombus_bus::{Acked, Answer, Nacked, Refusal, Submitted};
@@ -45,6 +46,15 @@ pub(super) enum Due {
         corr: Option<Corr>,
         ids: Vec<EventId>,
     },
+    Marked {
+        submitted: Submitted,
+        corr: Option<Corr>,
+    },
+    /// Looked up when all before it is answered: it tells of what those did.
+    Seen {
+        looking: Looking,
+        corr: Option<Corr>,
+    },
     Nacked {
         answer: Answer<Nacked>,
         corr: Option<Corr>,
@@ -54,6 +64,9 @@ pub(super) enum Due {
         corr: Option<Corr>,
     },
 }
+
+/// Marks being looked up.
+pub(super) struct Looking(Pin<Box<dyn Future<Output = Result<Vec<EventId>, Refusal>> + Send>>);
 
 /// A PUBLISH among others.
 #[derive(Debug)]
@@ -74,6 +87,20 @@ pub(super) enum PublishedIds {
 pub(super) struct AckedFrame {
     pub(super) corr: Option<Corr>,
     pub(super) ids: usize,
+}
+
+impl Looking {
+    pub(super) fn new(
+        looking: impl Future<Output = Result<Vec<EventId>, Refusal>> + Send + 'static,
+    ) -> Self {
+        Self(Box::pin(looking))
+    }
+}
+
+impl fmt::Debug for Looking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Looking")
+    }
 }
 
 impl Answers {
@@ -175,6 +202,20 @@ impl Due {
                         let results = places.map(|(id, place)| (id, place.seq, place.duplicate));
                         answer::write_results(text, corr, results);
                     }),
+                    Err(refusal) => out.text(|text| write_refusal(text, corr, &refusal)),
+                }
+            }
+            Due::Marked { submitted, corr } => {
+                let corr = corr.as_ref();
+                match ready!(pin!(submitted.stored()).poll(context)) {
+                    Ok(_) => out.text(|text| answer::write_ok(text, corr)),
+                    Err(refusal) => out.text(|text| write_refusal(text, corr, &refusal)),
+                }
+            }
+            Due::Seen { looking, corr } => {
+                let corr = corr.as_ref();
+                match ready!(looking.0.as_mut().poll(context)) {
+                    Ok(seen) => out.text(|text| answer::write_seen(text, corr, &seen)),
                     Err(refusal) => out.text(|text| write_refusal(text, corr, &refusal)),
                 }
             }

@@ -46,6 +46,8 @@ pub(super) enum Together {
         topic: Topic,
         group: Group,
         ids: Vec<EventId>,
+        /// For how long they are marked, if they are to be.
+        mark: Option<Duration>,
         frames: Vec<AckedFrame>,
     },
 }
@@ -99,6 +101,8 @@ impl Client {
             ClientOp::ModAck(modack) => self.modack(modack, corr),
             ClientOp::Pause(which) => self.pause(&which, corr),
             ClientOp::Resume(which) => self.resume(&which, corr),
+            ClientOp::Seen(seen) => self.seen(seen, corr),
+            ClientOp::Mark(mark) => self.mark(&mark, corr).await,
         }
     }
 
@@ -116,10 +120,11 @@ impl Client {
                     }
                 }
             }
-            Together::Acking { topic, group, ids, frames } => {
+            Together::Acking { topic, group, ids, mark, frames } => {
                 match self.subscriptions.get(&(topic, group)) {
                     Some(known) => {
-                        let answer = known.subscription.ack(ids, None);
+                        let mark_until = mark.map(|ttl| self.gateway.bus.marked_until(ttl));
+                        let answer = known.subscription.ack(ids, mark_until, None);
                         self.answers.push(Due::Acked { answer, frames });
                     }
                     None => {

@@ -2,10 +2,12 @@
 
 mod ack;
 mod auth;
+mod mark;
 mod modack;
 mod nack;
 mod pause;
 mod publish;
 mod resume;
+mod seen;
 mod subscribe;
 mod unsubscribe;

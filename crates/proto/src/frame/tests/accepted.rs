@@ -151,11 +151,13 @@ fn unsubscribe_pause_and_resume() {
 
 #[test]
 fn ack() {
-    let ack =
-        |ids, publish| ClientOp::Ack(Ack { topic: topic("t"), group: group("g"), ids, publish });
+    let marked = |ids, mark, publish| {
+        ClientOp::Ack(Ack { topic: topic("t"), group: group("g"), ids, mark, publish })
+    };
+    let ack = |ids, publish| marked(ids, None, publish);
     let with = |rest: &str| format!(r#"{{"op":"ACK","topic":"t","group":"g",{rest}}}"#);
-    reads_and_writes(&with(&format!(r#""id":"{ID}""#)), ack(AckIds::One(id(ID)), None));
-    let many = AckIds::Many(vec![id("a"), id(ID)]);
+    reads_and_writes(&with(&format!(r#""id":"{ID}""#)), ack(Ids::One(id(ID)), None));
+    let many = Ids::Many(vec![id("a"), id(ID)]);
     assert_eq!(many.as_slice().len(), 2);
     reads_and_writes(&with(&format!(r#""ids":["a","{ID}"]"#)), ack(many, None));
     reads_and_writes(
@@ -163,14 +165,39 @@ fn ack() {
             r#""id":"a","publish":[{"topic":"u","payload":1},{"topic":"v","payload":2,"opts":{"sid":"s"}}]"#,
         ),
         ack(
-            AckIds::One(id("a")),
+            Ids::One(id("a")),
             Some(vec![
                 (topic("u"), event("1")),
                 (topic("v"), NewEvent { sid: Some("s".into()), ..event("2") }),
             ]),
         ),
     );
-    reads_and_writes(&with(r#""id":"a","publish":[]"#), ack(AckIds::One(id("a")), Some(vec![])));
+    reads_and_writes(&with(r#""id":"a","publish":[]"#), ack(Ids::One(id("a")), Some(vec![])));
+    let mark = |ttl_ms| marked(Ids::One(id("a")), Some(AckMark { ttl_ms }), None);
+    reads_and_writes(&with(r#""id":"a","mark":true"#), mark(None));
+    reads_and_writes(&with(r#""id":"a","mark":{"ttl_ms":1000}"#), mark(Some(1000)));
+    assert_eq!(op(&with(r#""id":"a","mark":{"more":1}"#)), mark(None));
+    assert_eq!(op(&with(r#""id":"a","mark":false"#)), ack(Ids::One(id("a")), None));
+}
+
+#[test]
+fn seen() {
+    let seen = |ids| ClientOp::Seen(Seen { topic: topic("t"), group: group("g"), ids });
+    let with = |rest: &str| format!(r#"{{"op":"SEEN","topic":"t","group":"g",{rest}}}"#);
+    reads_and_writes(&with(r#""id":"a""#), seen(Ids::One(id("a"))));
+    reads_and_writes(&with(r#""ids":["a","b"]"#), seen(Ids::Many(vec![id("a"), id("b")])));
+}
+
+#[test]
+fn mark() {
+    let mark =
+        |ids, ttl_ms| ClientOp::Mark(Mark { topic: topic("t"), group: group("g"), ids, ttl_ms });
+    let with = |rest: &str| format!(r#"{{"op":"MARK","topic":"t","group":"g",{rest}}}"#);
+    reads_and_writes(&with(r#""id":"a""#), mark(Ids::One(id("a")), None));
+    reads_and_writes(
+        &with(r#""ids":["a","b"],"ttl_ms":31536000000"#),
+        mark(Ids::Many(vec![id("a"), id("b")]), Some(31_536_000_000)),
+    );
 }
 
 #[test]
@@ -281,5 +308,5 @@ fn null_is_absent() {
         assert_eq!(written(&parse(text).unwrap()), r#"{"op":"SUBSCRIBE","topic":"t","group":"g"}"#);
     }
     let text = r#"{"op":"ACK","topic":"t","group":"g","id":"a","ids":null,"publish":null}"#;
-    assert!(matches!(op(text), ClientOp::Ack(Ack { ids: AckIds::One(_), publish: None, .. })));
+    assert!(matches!(op(text), ClientOp::Ack(Ack { ids: Ids::One(_), publish: None, .. })));
 }

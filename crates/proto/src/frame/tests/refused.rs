@@ -63,7 +63,7 @@ fn an_operation_that_there_is_not() {
 
 #[test]
 fn names() {
-    for op in ["PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "MODACK", "PAUSE", "RESUME"] {
+    for op in ClientOp::NAMES.iter().filter(|op| **op != "AUTH") {
         let with = |topic: &str| format!(r#"{{"op":"{op}",{topic}"group":"g","payload":1}}"#);
         refused(&with(""), BadFrame, "topic is missing");
         refused(&with(r#""topic":7,"#), BadFrame, "topic must be a string");
@@ -71,7 +71,7 @@ fn names() {
         let msg = "topic: a name is made of a-z, 0-9, '_', '-' and '.', not 'A'";
         refused(&with(r#""topic":"A","#), BadTopic, msg);
     }
-    for op in ["SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "MODACK", "PAUSE", "RESUME"] {
+    for op in ClientOp::NAMES.iter().filter(|op| !["AUTH", "PUBLISH"].contains(op)) {
         let with = |group: &str| format!(r#"{{"op":"{op}",{group}"topic":"t"}}"#);
         refused(&with(""), BadFrame, "group is missing");
         refused(&with(r#""group":{},"#), BadFrame, "group must be a string");
@@ -218,6 +218,29 @@ fn ack() {
         BadTopic,
         "publish[0].topic: a name must not be empty",
     );
+}
+
+#[test]
+fn seen_and_mark() {
+    let with = |op: &str, rest: &str, msg: &str| {
+        refused(&format!(r#"{{"op":"{op}","topic":"t","group":"g"{rest}}}"#), BadFrame, msg);
+    };
+    let many = vec!["\"a\""; 1001].join(",");
+    for op in ["SEEN", "MARK"] {
+        with(op, "", "id or ids is missing");
+        let sizes = "ids must be a list of 1 to 1000 event ids";
+        with(op, &format!(r#","ids":[{many}]"#), sizes);
+    }
+    let range = "ttl_ms must be a whole number from 1000 to 31536000000";
+    for bad in ["999", "31536000001", "-1", "1000.5", "\"1000\"", "true"] {
+        with("MARK", &format!(r#","id":"a","ttl_ms":{bad}"#), range);
+        let msg = format!("mark.{range}");
+        with("ACK", &format!(r#","id":"a","mark":{{"ttl_ms":{bad}}}"#), &msg);
+    }
+    for bad in ["1", "\"yes\"", "[]"] {
+        let msg = "mark must be true, false or an object";
+        with("ACK", &format!(r#","id":"a","mark":{bad}"#), msg);
+    }
 }
 
 #[test]

@@ -75,7 +75,9 @@ fn client_op() -> impl Strategy<Value = ClientOp> {
         event().prop_map(PublishEvents::One),
         vec(event(), 1..4).prop_map(PublishEvents::Many),
     ];
-    let ids = prop_oneof![id().prop_map(AckIds::One), vec(id(), 1..5).prop_map(AckIds::Many)];
+    let ids = || prop_oneof![id().prop_map(Ids::One), vec(id(), 1..5).prop_map(Ids::Many)];
+    let ttl = || of(1000_u64..=31_536_000_000);
+    let mark = of(ttl().prop_map(|ttl_ms| AckMark { ttl_ms }));
     let lent = || (topic(), group(), id());
     prop_oneof![
         ".{0,30}".prop_map(|token| ClientOp::Auth(Auth { token: Token::new(token) })),
@@ -85,9 +87,19 @@ fn client_op() -> impl Strategy<Value = ClientOp> {
         membership().prop_map(ClientOp::Unsubscribe),
         membership().prop_map(ClientOp::Pause),
         membership().prop_map(ClientOp::Resume),
-        (topic(), group(), ids, of(vec((topic(), event()), 0..3))).prop_map(
-            |(topic, group, ids, publish)| ClientOp::Ack(Ack { topic, group, ids, publish })
+        (topic(), group(), ids(), mark, of(vec((topic(), event()), 0..3))).prop_map(
+            |(topic, group, ids, mark, publish)| {
+                ClientOp::Ack(Ack { topic, group, ids, mark, publish })
+            }
         ),
+        (topic(), group(), ids()).prop_map(|(topic, group, ids)| ClientOp::Seen(Seen {
+            topic,
+            group,
+            ids
+        })),
+        (topic(), group(), ids(), ttl()).prop_map(|(topic, group, ids, ttl_ms)| {
+            ClientOp::Mark(Mark { topic, group, ids, ttl_ms })
+        }),
         (lent(), of(".{0,40}"), of(0_u64..=86_400_000)).prop_map(
             |((topic, group, id), reason, delay_ms)| {
                 ClientOp::Nack(Nack { topic, group, id, reason, delay_ms })
@@ -114,6 +126,7 @@ fn server_frame() -> impl Strategy<Value = ServerFrame> {
     let outcome = prop_oneof![
         Just(Outcome::Done),
         Just(Outcome::Stale),
+        vec(id(), 0..4).prop_map(Outcome::Seen),
         place().prop_map(Outcome::Published),
         vec(place(), 0..4).prop_map(Outcome::Results),
     ];

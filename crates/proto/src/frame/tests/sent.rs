@@ -39,6 +39,9 @@ fn ok() {
         &ok(Outcome::Results(vec![place("a", 1, false), place("b", 2, true)])),
     );
     reads_and_writes(r#"{"op":"OK","corr":"c\"1","results":[]}"#, &ok(Outcome::Results(vec![])));
+    let seen = |ids: &[&str]| Outcome::Seen(ids.iter().map(|id| place(id, 0, false).id).collect());
+    reads_and_writes(r#"{"op":"OK","corr":"c\"1","seen":["a","b"]}"#, &ok(seen(&["a", "b"])));
+    reads_and_writes(r#"{"op":"OK","corr":"c\"1","seen":[]}"#, &ok(seen(&[])));
     assert_eq!(read(r#"{"stale":false,"op":"OK","new":{}}"#).unwrap(), done);
 }
 

@@ -1,9 +1,12 @@
 //! ACK: events are done; others may be published in the same commit.
 
+use std::time::Duration;
+
 use prombus_bus::Refusal;
-use prombus_proto::frame::{Ack, AckIds, Corr};
+use prombus_proto::frame::{Ack, AckMark, Corr};
 use prombus_proto::{EventId, Group, NewEvent, Topic};
 
+use super::mark::ttl;
 use crate::auth::Action;
 use crate::gateway::answers::{AckedFrame, Due};
 use crate::gateway::client::{Client, Together};
@@ -17,16 +20,14 @@ impl Client {
         ack: Ack,
         corr: Option<Corr>,
     ) -> Result<(), Refusal> {
-        let Ack { topic, group, ids, publish } = ack;
+        let Ack { topic, group, ids, mark, publish } = ack;
         self.subscribed(&topic, &group)?;
-        let ids = match ids {
-            AckIds::One(id) => vec![id],
-            AckIds::Many(ids) => ids,
-        };
+        let ids = ids.into_vec();
+        let mark = mark.map(|AckMark { ttl_ms }| ttl(ttl_ms));
         match publish {
-            Some(events) => self.ack_and_publish(&topic, &group, ids, events, corr).await,
+            Some(events) => self.ack_and_publish(&topic, &group, ids, mark, events, corr).await,
             None => {
-                self.ack_with_others(topic, group, ids, corr).await;
+                self.ack_with_others(topic, group, ids, mark, corr).await;
                 Ok(())
             }
         }
@@ -37,6 +38,7 @@ impl Client {
         topic: &Topic,
         group: &Group,
         ids: Vec<EventId>,
+        mark: Option<Duration>,
         events: Vec<(Topic, NewEvent)>,
         corr: Option<Corr>,
     ) -> Result<(), Refusal> {
@@ -46,8 +48,9 @@ impl Client {
         }
         let prepared = self.gateway.bus.prepare_mixed(&self.connection, events)?;
         let published = prepared.ids().cloned().collect();
+        let mark_until = mark.map(|ttl| self.gateway.bus.marked_until(ttl));
         let subscription = &self.subscribed(topic, group)?.subscription;
-        let answer = subscription.ack(ids, Some(prepared));
+        let answer = subscription.ack(ids, mark_until, Some(prepared));
         self.answers.push(Due::AckedAndPublished { answer, corr, ids: published });
         Ok(())
     }
@@ -57,17 +60,24 @@ impl Client {
         topic: Topic,
         group: Group,
         mut more: Vec<EventId>,
+        mark: Option<Duration>,
         corr: Option<Corr>,
     ) {
         let fits = match &self.together {
-            Together::Acking { topic: same_topic, group: same_group, ids, .. } => {
-                *same_topic == topic && *same_group == group && ids.len() < TOGETHER_IDS
+            Together::Acking {
+                topic: same_topic, group: same_group, ids, mark: same_mark, ..
+            } => {
+                *same_topic == topic
+                    && *same_group == group
+                    && *same_mark == mark
+                    && ids.len() < TOGETHER_IDS
             }
             _ => false,
         };
         if !fits {
             self.ask_together().await;
-            self.together = Together::Acking { topic, group, ids: vec![], frames: vec![] };
+            let (ids, frames) = (vec![], vec![]);
+            self.together = Together::Acking { topic, group, ids, mark, frames };
         }
         if let Together::Acking { ids, frames, .. } = &mut self.together {
             frames.push(AckedFrame { corr, ids: more.len() });

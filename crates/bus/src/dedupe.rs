@@ -1,0 +1,142 @@
+//! What groups have handled: marks, which end by themselves.
+//!
+//! A mark is an entry of the keyed state and nothing else, so it costs no memory here; over the
+//! memory engine it is all in memory.
+
+use std::time::Duration;
+
+use prombus_engine::{Engine, Expect, ReadError, StateKey, StateOp};
+use prombus_proto::limits::{
+    DEFAULT_MARK_TTL_MS, MAX_ID_BYTES, MAX_NAME_BYTES, MAX_STATE_KEY_BYTES,
+};
+use prombus_proto::{EventId, Group, Timestamp, Topic};
+
+use crate::bus::{Bus, Connection, now};
+use crate::committer::Submission;
+use crate::error::Refusal;
+use crate::limits::Scope;
+use crate::publish::Submitted;
+
+/// How long a mark is kept unless it says so.
+pub const DEFAULT_MARK_TTL: Duration = Duration::from_millis(DEFAULT_MARK_TTL_MS);
+
+const PREFIX: &str = "dedupe/";
+/// What is stored: the form of the mark. All else is in the key.
+const FORM: &[u8] = b"1";
+
+const _: () = assert!(
+    PREFIX.len() + 2 * MAX_NAME_BYTES + MAX_ID_BYTES + 2 * "::".len() <= MAX_STATE_KEY_BYTES
+);
+
+/// Marks of one group that are to be stored.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    /// What their keys start with.
+    start: String,
+    until: Timestamp,
+    ops: Vec<StateOp>,
+    bytes: usize,
+}
+
+impl Marks {
+    /// None yet, of `group` on `topic`, kept until then.
+    pub(crate) fn of(topic: &Topic, group: &Group, until: Timestamp) -> Self {
+        Self { start: start_of_keys(topic, group), until, ops: Vec::new(), bytes: 0 }
+    }
+
+    pub(crate) fn add(&mut self, id: &EventId) {
+        let op = StateOp::Put {
+            key: key(&self.start, id),
+            value: FORM.into(),
+            expires_at: Some(self.until),
+            expect: Expect::Any,
+        };
+        self.bytes += op.size();
+        self.ops.push(op);
+    }
+
+    pub(crate) fn append(&mut self, mut other: Marks) {
+        self.ops.append(&mut other.ops);
+        self.bytes += other.bytes;
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn into_state(self) -> Vec<StateOp> {
+        self.ops
+    }
+}
+
+pub(crate) async fn is_marked(
+    engine: &dyn Engine,
+    topic: &Topic,
+    group: &Group,
+    id: &EventId,
+) -> Result<bool, ReadError> {
+    Ok(engine.get(&key(&start_of_keys(topic, group), id)).await?.is_some())
+}
+
+fn start_of_keys(topic: &Topic, group: &Group) -> String {
+    format!("{PREFIX}{topic}::{group}::")
+}
+
+fn key(start: &str, id: &EventId) -> StateKey {
+    StateKey::new(format!("{start}{id}")).expect("the longest names and ids make a key")
+}
+
+impl Bus {
+    /// Those of `ids` that `group` on `topic` has marked, in order.
+    pub async fn seen(
+        &self,
+        topic: &Topic,
+        group: &Group,
+        mut ids: Vec<EventId>,
+    ) -> Result<Vec<EventId>, Refusal> {
+        let start = start_of_keys(topic, group);
+        let mut marked = Vec::with_capacity(ids.len());
+        for id in &ids {
+            marked.push(self.engine().get(&key(&start, id)).await?.is_some());
+        }
+        let mut marked = marked.into_iter();
+        ids.retain(|_| marked.next().unwrap_or(false));
+        Ok(ids)
+    }
+
+    /// Marks `ids` as handled by `group` on `topic`, for `ttl` from now. Takes a token of the
+    /// connection for each.
+    ///
+    /// Twice: the time begins anew.
+    pub async fn mark(
+        &self,
+        connection: &Connection,
+        topic: &Topic,
+        group: &Group,
+        ids: &[EventId],
+        ttl: Duration,
+    ) -> Result<Submitted, Refusal> {
+        self.check_open()?;
+        let count = ids.len() as u64;
+        connection.limit.try_consume(count, now()).map_err(|deficit| {
+            self.metrics().rate_limited(Scope::Connection, count);
+            Scope::Connection.refusal(deficit)
+        })?;
+        let mut marks = Marks::of(topic, group, self.marked_until(ttl));
+        ids.iter().for_each(|id| marks.add(id));
+        let durability = self.topic_in_use(topic).durability();
+        let submission = Submission::of_state(marks.into_state(), durability);
+        Submitted::to(self.committer(), submission).await
+    }
+
+    /// When a mark ends that is made now for `ttl`.
+    #[must_use]
+    pub fn marked_until(&self, ttl: Duration) -> Timestamp {
+        let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        Timestamp(self.clock().now().0.saturating_add(ttl))
+    }
+}

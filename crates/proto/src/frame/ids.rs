@@ -1,0 +1,62 @@
+//! Which events a frame is about: `id`, or `ids`.
+
+use super::error::FrameError;
+use super::json::Cursor;
+use super::{Members, field, write};
+use crate::EventId;
+
+/// The events that a frame names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ids {
+    /// By `id`.
+    One(EventId),
+    /// By `ids`; at least one.
+    Many(Vec<EventId>),
+}
+
+impl Ids {
+    /// The ids, in order.
+    #[must_use]
+    pub fn as_slice(&self) -> &[EventId] {
+        match self {
+            Self::One(id) => std::slice::from_ref(id),
+            Self::Many(ids) => ids,
+        }
+    }
+
+    /// The ids, in order.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<EventId> {
+        match self {
+            Self::One(id) => vec![id],
+            Self::Many(ids) => ids,
+        }
+    }
+
+    pub(super) fn read(members: &Members<'_>, most: usize) -> Result<Self, FrameError> {
+        match (field::present(members.id), field::present(members.ids)) {
+            (Some(_), Some(_)) => Err(FrameError::bad_frame("either id or ids, not both")),
+            (None, None) => Err(FrameError::bad_frame("id or ids is missing")),
+            (Some(id), None) => Ok(Self::One(field::event_id("id", id)?)),
+            (None, Some(ids)) => {
+                let read = |index, cursor: &mut Cursor<'_>| {
+                    field::event_id_in("ids", index, cursor.value()?)
+                };
+                Ok(Self::Many(field::list("ids", "event ids", ids, 1..=most, read)?))
+            }
+        }
+    }
+
+    pub(super) fn write_member(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::One(id) => {
+                write::member(out, "id");
+                write::event_id(out, id);
+            }
+            Self::Many(ids) => {
+                write::member(out, "ids");
+                write::event_ids(out, ids);
+            }
+        }
+    }
+}
