@@ -3,7 +3,7 @@
 //! | idea | file |
 //! |---|---|
 //! | a server to test, and a client to test it with | `running`, `client` |
-//! | each operation and its answers | `publishing`, `subscribing`, `acknowledging`, `pausing` |
+//! | each operation and its answers | `publishing`, `subscribing`, `acknowledging`, `pausing`, `marking` |
 //! | answers in the order of the frames | `pipelining` |
 //! | every error code | `error_codes` |
 //! | what is no proper frame | `bad_frames` |
@@ -32,6 +32,7 @@ mod counting;
 pub(crate) mod encryption;
 mod error_codes;
 mod liveness;
+mod marking;
 mod pausing;
 mod pipelining;
 mod publishing;

@@ -59,6 +59,7 @@ fn ways() -> Vec<(ErrorCode, Seen)> {
             })),
         ),
         (ErrorCode::LeaseLost, after(&[], vec![about("SUBSCRIBE")], about("MODACK"))),
+        (ErrorCode::Conflict, Box::pin(conflict())),
         (ErrorCode::StorageUnavailable, Box::pin(storage_unavailable())),
         (ErrorCode::ShuttingDown, Box::pin(shutting_down())),
         (ErrorCode::Internal, Box::pin(internal())),
@@ -69,10 +70,9 @@ fn ways() -> Vec<(ErrorCode, Seen)> {
 const WITHOUT_CORR: [ErrorCode; 1] = [ErrorCode::BadJson];
 
 /// What the gateway cannot give yet, and why.
-const NOT_YET: [(ErrorCode, &str); 3] = [
+const NOT_YET: [(ErrorCode, &str); 2] = [
     (ErrorCode::UnknownTopic, "HTTP alone asks for topics that have to be there"),
     (ErrorCode::SchemaViolation, "topics have no schemas so far"),
-    (ErrorCode::Conflict, "no operation of the gateway has a precondition"),
 ];
 
 fn alone(frame: Value) -> Seen {
@@ -99,6 +99,23 @@ async fn payload_too_large() -> String {
     let mut client = running.connect().await;
     let payload = "x".repeat((16 << 20) - 100);
     client.ask(json!({"op": "PUBLISH", "corr": "c", "topic": "t", "payload": payload})).await
+}
+
+/// An event that was handled already, as its mark says.
+async fn conflict() -> String {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    client.subscribe("t", "g", json!({})).await;
+    let id = client.publish("t", json!(1)).await["id"].clone();
+    client.event().await;
+    client.ok(json!({"op": "MARK", "topic": "t", "group": "g", "id": id})).await;
+    let publish = json!([{"topic": "u", "payload": 1}]);
+    client
+        .ask(json!({
+            "op": "ACK", "corr": "c", "topic": "t", "group": "g",
+            "id": id, "mark": true, "publish": publish,
+        }))
+        .await
 }
 
 async fn storage_unavailable() -> String {

@@ -119,6 +119,13 @@ fn its_limits_are_ours() {
             &schemas["ackIds"]["oneOf"][1]["properties"]["ids"]["maxItems"],
             limits::MAX_IN_FLIGHT.into(),
         ),
+        (
+            &schemas["markIds"]["oneOf"][1]["properties"]["ids"]["maxItems"],
+            limits::MAX_FRAME_EVENTS as u64,
+        ),
+        (&schemas["ttlMs"]["minimum"], limits::MIN_MARK_TTL_MS),
+        (&schemas["ttlMs"]["default"], limits::DEFAULT_MARK_TTL_MS),
+        (&schemas["ttlMs"]["maximum"], limits::MAX_MARK_TTL_MS),
         (&nack["delay_ms"]["maximum"], limits::MAX_NACK_DELAY_MS),
         (&modack["extend_ms"]["maximum"], limits::MAX_LEASE_MS),
         (&publish["maxItems"], limits::MAX_FRAME_EVENTS as u64),

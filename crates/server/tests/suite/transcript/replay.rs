@@ -62,7 +62,8 @@ async fn a_document_that_is_wrong_is_noticed() {
 
 async fn replay(session: &Session, patience: Duration) -> Result<(), String> {
     let mut set = session.settings.clone();
-    set.extend(["server.engine=memory", "server.ws=127.0.0.1:0"].map(str::to_owned));
+    let here = ["server.engine=memory", "server.ws=127.0.0.1:0", "server.http=127.0.0.1:0"];
+    set.extend(here.map(str::to_owned));
     let sources = Sources { set, ..Sources::default() };
     let config = Config::load(&sources).map_err(|error| error.to_string())?;
     let server = Server::start(&config).await.map_err(|error| error.to_string())?;

@@ -55,6 +55,7 @@ fn limits_of_size() {
         limits::MAX_ATTEMPTS as usize,
         usize::try_from(limits::MAX_NACK_DELAY_MS).unwrap(),
         limits::MAX_REASON_BYTES,
+        usize::try_from(limits::MAX_MARK_TTL_MS).unwrap(),
         config.gateway.max_subscriptions,
         config.gateway.max_connections,
     ];
