@@ -5,7 +5,7 @@ SECONDS ?= 60
 ONLY ?=
 N ?= 5000
 
-.PHONY: help test test-long foreign http-api fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading crash
+.PHONY: help test test-long foreign http-api fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks crash
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,7 +38,7 @@ lint: ## formatting, clippy and documentation, warnings are errors
 docs-check: ## docs/asyncapi.yaml, by the AsyncAPI project's parser (needs node and npm)
 	scripts/check-asyncapi.sh
 
-bench: bench-engine bench-frames bench-connections bench-reading ## all benchmarks
+bench: bench-engine bench-frames bench-connections bench-reading bench-marks ## all benchmarks
 
 bench-engine: ## the storage engine beside its baselines (ONLY=append, fsync, read, reopen, memory, topics)
 	cargo bench --locked -p prombus-engine --bench engine -- $(ONLY)
@@ -51,6 +51,9 @@ bench-connections: ## memory of N idle connections, half of them with a subscrip
 
 bench-reading: ## export and replay of 5 million events over HTTP, beside a plain file
 	cargo bench --locked -p prombus-server --bench reading
+
+bench-marks: ## a million marks of handled events: time, memory and disk, beside a plain file
+	cargo bench --locked -p prombus-bus --bench marks
 
 crash: ## the crash test, long: killed ROUNDS times
 	PROMBUS_CRASH_ROUNDS=$(ROUNDS) cargo test --locked -p prombus-engine --test suite -- crash

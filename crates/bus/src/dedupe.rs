@@ -73,13 +73,16 @@ impl Marks {
     }
 }
 
-pub(crate) async fn is_marked(
+/// Which of `ids` are marked, by their places.
+pub(crate) async fn are_marked(
     engine: &dyn Engine,
     topic: &Topic,
     group: &Group,
-    id: &EventId,
-) -> Result<bool, ReadError> {
-    Ok(engine.get(&key(&start_of_keys(topic, group), id)).await?.is_some())
+    ids: &[EventId],
+) -> Result<Vec<bool>, ReadError> {
+    let start = start_of_keys(topic, group);
+    let keys: Vec<_> = ids.iter().map(|id| key(&start, id)).collect();
+    Ok(engine.get_many(&keys).await?.iter().map(Option::is_some).collect())
 }
 
 fn start_of_keys(topic: &Topic, group: &Group) -> String {
@@ -98,12 +101,7 @@ impl Bus {
         group: &Group,
         mut ids: Vec<EventId>,
     ) -> Result<Vec<EventId>, Refusal> {
-        let start = start_of_keys(topic, group);
-        let mut marked = Vec::with_capacity(ids.len());
-        for id in &ids {
-            marked.push(self.engine().get(&key(&start, id)).await?.is_some());
-        }
-        let mut marked = marked.into_iter();
+        let mut marked = are_marked(self.engine().as_ref(), topic, group, &ids).await?.into_iter();
         ids.retain(|_| marked.next().unwrap_or(false));
         Ok(ids)
     }

@@ -85,6 +85,15 @@ pub trait Engine: Send + Sync + 'static {
     /// The value of `key`, unless there is none or it has expired.
     async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError>;
 
+    /// As [`Engine::get`] for each of `keys`, in order. An engine may look for all of them at once.
+    async fn get_many(&self, keys: &[StateKey]) -> Result<Vec<Option<StateEntry>>, ReadError> {
+        let mut entries = Vec::with_capacity(keys.len());
+        for key in keys {
+            entries.push(self.get(key).await?);
+        }
+        Ok(entries)
+    }
+
     /// At most `limit` entries whose keys start with `prefix`, in byte order of keys, behind
     /// `after` if given. Fewer than `limit` means that these were the last.
     ///

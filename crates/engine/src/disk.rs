@@ -250,6 +250,14 @@ impl Engine for DiskEngine {
         self.blocking(move |shared| state_reading::get(shared, &key)).await
     }
 
+    async fn get_many(&self, keys: &[StateKey]) -> Result<Vec<Option<StateEntry>>, ReadError> {
+        let keys = keys.to_vec();
+        self.blocking(move |shared| {
+            keys.iter().map(|key| state_reading::get(shared, key)).collect()
+        })
+        .await
+    }
+
     async fn scan(
         &self,
         prefix: &[u8],

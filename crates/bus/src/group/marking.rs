@@ -14,14 +14,13 @@ pub(super) async fn first_marks(
     until: Timestamp,
     ids: &[EventId],
 ) -> Result<Marks, Refusal> {
-    let mut marks = Marks::of(topic, group, until);
-    for id in ids {
-        if dedupe::is_marked(engine, topic, group, id).await? {
-            let message = format!("{id} is marked as handled already: nothing was published");
-            return Err(Refusal::new(ErrorCode::Conflict, message));
-        }
-        marks.add(id);
+    let marked = dedupe::are_marked(engine, topic, group, ids).await?;
+    if let Some((id, _)) = ids.iter().zip(marked).find(|(_, is_marked)| *is_marked) {
+        let message = format!("{id} is marked as handled already: nothing was published");
+        return Err(Refusal::new(ErrorCode::Conflict, message));
     }
+    let mut marks = Marks::of(topic, group, until);
+    ids.iter().for_each(|id| marks.add(id));
     Ok(marks)
 }
 

@@ -10,6 +10,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases![
         what_was_put_is_there,
         a_key_that_was_never_put_is_absent,
+        many_at_once_are_as_each_alone,
         the_last_put_counts,
         a_deleted_key_is_absent,
         deleting_what_is_not_there_is_no_error,
@@ -47,6 +48,22 @@ async fn check_refused(store: &Store, ops: Vec<StateOp>) {
         ),
         "{answer:?}"
     );
+}
+
+async fn many_at_once_are_as_each_alone(store: Store) {
+    for n in 0..300 {
+        store.put(&format!("k{n}"), &format!("v{n}")).await;
+    }
+    store.commit(of_state(vec![delete("k7")])).await;
+    let names: Vec<_> = (0..400).rev().map(|n| format!("k{n}")).collect();
+    let keys: Vec<_> = names.iter().map(|name| key(name)).collect();
+    let mut each = Vec::new();
+    for name in &names {
+        each.push(store.get(name).await);
+    }
+    assert_eq!(each.iter().flatten().count(), 299);
+    assert_eq!(store.engine().get_many(&keys).await.unwrap(), each);
+    assert_eq!(store.engine().get_many(&[]).await.unwrap(), vec![]);
 }
 
 async fn what_was_put_is_there(store: Store) {

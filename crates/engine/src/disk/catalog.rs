@@ -168,6 +168,7 @@ impl Catalog {
             out.put_u64_le(run.filter);
             out.put_u64_le(run.filter_blocks);
             out.put_u64_le(run.all_expire_by.map_or(u64::MAX, |at| at.0));
+            out.put_u64_le(run.half_expire_by.map_or(u64::MAX, |at| at.0));
         }
         out.put_u32_le(count(self.topics.len()));
         for (name, topic) in &self.topics {
@@ -203,10 +204,11 @@ impl Catalog {
         if checksum(covered) != sum.get_u32_le() {
             return Err(HeaderFault::Damaged("the checksum does not fit"));
         }
-        Self::decode_body(covered).ok_or(HeaderFault::Damaged("the fields do not fit"))
+        let version = file_header::version(bytes);
+        Self::decode_body(covered, version).ok_or(HeaderFault::Damaged("the fields do not fit"))
     }
 
-    fn decode_body(mut body: &[u8]) -> Option<Self> {
+    fn decode_body(mut body: &[u8], version: u16) -> Option<Self> {
         let fields = &mut body;
         let mut catalog = Self {
             checkpoint: fields.try_get_u64_le().ok()?,
@@ -223,7 +225,7 @@ impl Catalog {
             catalog.id_runs.push(id_run(fields)?);
         }
         for _ in 0..fields.try_get_u32_le().ok()? {
-            catalog.state_runs.push(state_run(fields)?);
+            catalog.state_runs.push(state_run(fields, version)?);
         }
         for _ in 0..fields.try_get_u32_le().ok()? {
             let (name, topic) = catalog_topic(fields)?;
@@ -247,7 +249,7 @@ fn id_run(fields: &mut &[u8]) -> Option<IdRunInfo> {
     Some(IdRunInfo { number, level, home_pages, kinds })
 }
 
-fn state_run(fields: &mut &[u8]) -> Option<StateRunInfo> {
+fn state_run(fields: &mut &[u8], version: u16) -> Option<StateRunInfo> {
     Some(StateRunInfo {
         number: fields.try_get_u64_le().ok()?,
         level: fields.try_get_u32_le().ok()?,
@@ -255,10 +257,16 @@ fn state_run(fields: &mut &[u8]) -> Option<StateRunInfo> {
         root: fields.try_get_u64_le().ok()?,
         filter: fields.try_get_u64_le().ok()?,
         filter_blocks: fields.try_get_u64_le().ok()?,
-        all_expire_by: Some(fields.try_get_u64_le().ok()?)
-            .filter(|at| *at != u64::MAX)
-            .map(Timestamp),
+        all_expire_by: expiry(fields)?,
+        // The first version did not know; it is known again when the file is merged.
+        half_expire_by: if version >= 2 { expiry(fields)? } else { None },
     })
+}
+
+/// When something expires, if it does.
+fn expiry(fields: &mut &[u8]) -> Option<Option<Timestamp>> {
+    let at = fields.try_get_u64_le().ok()?;
+    Some((at != u64::MAX).then_some(Timestamp(at)))
 }
 
 fn catalog_topic(fields: &mut &[u8]) -> Option<(Topic, CatalogTopic)> {
@@ -332,6 +340,7 @@ mod tests {
                 filter: 7,
                 filter_blocks: 8,
                 all_expire_by: Some(Timestamp(9)),
+                half_expire_by: Some(Timestamp(8)),
             }],
             topics: [(Topic::new("a.b").unwrap(), topic)].into(),
             ..Catalog::new(42)

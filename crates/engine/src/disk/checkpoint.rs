@@ -121,7 +121,8 @@ impl Checkpointer {
                     let _ = done.send(());
                     return;
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                // Marks expire whether or not anything is written.
+                Err(RecvTimeoutError::Timeout) => self.until_done(Self::merge_what_is_due),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             if self.shared.ids_wanted.swap(false, Ordering::SeqCst) {
@@ -393,17 +394,16 @@ impl Checkpointer {
     fn merge_state(&mut self) -> io::Result<bool> {
         let mut keyed = self.shared.keyed();
         let now = self.shared.options.clock.now();
-        let oldest_is_gone =
-            keyed.runs.first().is_some_and(|r| r.info.all_expire_by.is_some_and(|at| at <= now));
-        let due = if oldest_is_gone { Some(0..1) } else { merge_state::due(&keyed.runs) };
-        let Some(due) = due else { return Ok(false) };
+        let Some(due) = merge_state::due(&keyed.runs, now) else { return Ok(false) };
         let mut catalog = self.catalog.clone();
         let number = next_run(&mut catalog);
         let path = self.shared.layout.state_run(number);
         let old = keyed.runs[due.clone()].to_vec();
-        let merged = match merge_state::merge(&old, &path, number, due.start == 0, now) {
+        let older = &keyed.runs[..due.start];
+        let merged = match merge_state::merge(&old, older, &path, number, now) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                // It stays as it is: what of it can be read is still read.
+                // They stay as they are: what of them can be read is still read.
+                old.iter().for_each(|run| run.set_damaged());
                 self.shared.report(Incident::DamagedState { detail: error.to_string() });
                 return Ok(false);
             }

@@ -28,7 +28,7 @@ pub(super) const SEGMENT: FileKind = FileKind { tag: *b"seg ", version: 1 };
 pub(super) const SPARSE_INDEX: FileKind = FileKind { tag: *b"idx ", version: 1 };
 pub(super) const ID_RUN: FileKind = FileKind { tag: *b"ids ", version: 1 };
 pub(super) const STATE_RUN: FileKind = FileKind { tag: *b"kv  ", version: 1 };
-pub(super) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 1 };
+pub(super) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 2 };
 
 #[cfg(test)]
 impl FileKind {
@@ -81,6 +81,11 @@ pub(super) fn decode(kind: FileKind, bytes: &[u8]) -> Result<u64, HeaderFault> {
     Ok(fields.get_u64_le())
 }
 
+/// The version of a file whose header was decoded.
+pub(super) fn version(header: &[u8]) -> u16 {
+    header.get(12..14).map_or(0, |mut version| version.get_u16_le())
+}
+
 impl HeaderFault {
     pub(super) fn into_open_error(self, path: &Path) -> OpenError {
         match self {
@@ -102,6 +107,7 @@ mod tests {
     fn every_flipped_bit_is_noticed() {
         let header = encode(WAL, 42);
         assert_eq!(decode(WAL, &header), Ok(42));
+        assert_eq!(version(&header), WAL.version);
         for bit in 0..HEADER_BYTES * 8 {
             let mut flipped = header;
             flipped[bit / 8] ^= 1 << (bit % 8);

@@ -64,6 +64,10 @@ const GROUP_REQUESTS: usize = 8192;
 /// How much room is made ready ahead of small frames that are synced.
 const CLEARED_AHEAD: u64 = 128 << 10;
 
+/// How many keys one log file may change. They are in memory until a checkpoint has moved them, and
+/// small ones, such as marks, take several times what they take in the file.
+const KEYS_PER_FILE: usize = 50_000;
+
 /// Where the journal goes on after what was there when the engine was opened.
 pub(super) struct JournalStart {
     pub(super) next_wal: u64,
@@ -311,7 +315,8 @@ impl Journal {
     fn write(&mut self, frame: &StagedFrame) -> Result<u64, CommitError> {
         let bytes = frame.head.frame_bytes();
         let limit = self.shared.options.wal_file_bytes;
-        if self.wal.as_ref().is_some_and(|wal| wal.end + bytes > limit) {
+        if self.wal.as_ref().is_some_and(|wal| wal.end + bytes > limit || self.has_much_state(wal))
+        {
             self.seal()?;
         }
         if self.wal.is_none() {
@@ -336,6 +341,10 @@ impl Journal {
             self.shared.set_condition(Condition::Healthy);
         }
         Ok(offset)
+    }
+
+    fn has_much_state(&self, wal: &OpenWal) -> bool {
+        self.shared.view().overlay.in_newest_file(wal.file.number) >= KEYS_PER_FILE
     }
 
     /// Writes zeros to where the next frames will be, while those who were answered come back.

@@ -2,8 +2,10 @@
 //!
 //! A checkpoint writes the changes of a log file as one sorted file ([`run`]), and several files
 //! become one ([`merge`]), newer changes before older ones. What was deleted or has expired goes
-//! when nothing older is left that it could hide.
+//! when nothing older is left that it could hide; a file of which half has expired ([`expiries`]) is
+//! written again for that alone.
 
+mod expiries;
 pub(super) mod filter;
 pub(super) mod merge;
 pub(super) mod page;

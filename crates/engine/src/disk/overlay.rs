@@ -12,6 +12,9 @@ use crate::{StateEntry, StateKey};
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
     changes: BTreeMap<StateKey, Pending>,
+    /// The log file of the newest change, and how many of the changes are in that file.
+    newest_file: u64,
+    in_newest_file: usize,
 }
 
 #[derive(Debug)]
@@ -22,7 +25,18 @@ struct Pending {
 
 impl Overlay {
     pub(super) fn apply(&mut self, wal_number: u64, change: StateChange) {
-        self.changes.insert(change.key.clone(), Pending { wal_number, change });
+        if wal_number != self.newest_file {
+            (self.newest_file, self.in_newest_file) = (wal_number, 0);
+        }
+        let before = self.changes.insert(change.key.clone(), Pending { wal_number, change });
+        if before.is_none_or(|before| before.wal_number != wal_number) {
+            self.in_newest_file += 1;
+        }
+    }
+
+    /// How many keys log file `wal_number`, the newest, has changed.
+    pub(super) const fn in_newest_file(&self, wal_number: u64) -> usize {
+        if self.newest_file == wal_number { self.in_newest_file } else { 0 }
     }
 
     /// The newest change of `key`, if it is here.

@@ -1,7 +1,8 @@
 //! Stores that older programs wrote are read by this one.
 //!
-//! `tests/fixtures/v1` was written by `PROMBUS_WRITE_FIXTURE=<folder>` when version 1 was new, and
-//! is not written again: it is what users have.
+//! The folders below `tests/fixtures` were written by `PROMBUS_WRITE_FIXTURE=<folder>` when their
+//! versions were new, and are not written again: they are what users have. In the second the catalog
+//! says when half of a file of state has expired.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,10 +24,16 @@ const TOPICS: [&str; 2] = ["fixture.first", "fixture.second"];
 const TRIMMED_BELOW: Seq = Seq(11);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![Trial::test("disk::fixtures::version_1_is_read", || {
-        reads_all(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1"));
-        Ok(())
-    })]
+    let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    ["v1", "v2"]
+        .map(|version| {
+            let fixture = fixtures.join(version);
+            Trial::test(format!("disk::fixtures::{version}_is_read"), move || {
+                reads_all(&fixture);
+                Ok(())
+            })
+        })
+        .into()
 }
 
 /// Where this process is asked to: writes a store of the present version.

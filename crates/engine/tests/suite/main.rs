@@ -15,6 +15,7 @@ mod damage_storage;
 mod damage_store;
 mod damage_torn;
 mod disk;
+mod expired_state;
 mod faulty;
 mod fixtures;
 mod lasting;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         faulty::trials(),
         lasting::trials(),
         disk::trials(),
+        expired_state::trials(),
         crash::trials(),
         fixtures::trials(),
         damage_torn::trials(),

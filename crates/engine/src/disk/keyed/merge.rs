@@ -2,6 +2,7 @@
 
 use std::io;
 use std::iter::Peekable;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,12 +15,22 @@ use crate::disk::frame::StateChange;
 /// How many files of one level make one of the next.
 pub(in crate::disk) const RUNS_PER_LEVEL: usize = 8;
 
-/// The files to merge now, if any: they lie side by side, so that newer stays before older.
-pub(in crate::disk) fn due(runs: &[Arc<StateRun>]) -> Option<std::ops::Range<usize>> {
+/// The files to merge now, if any: they lie side by side, so that newer stays before older. One
+/// alone is written again without what has expired in it.
+pub(in crate::disk) fn due(runs: &[Arc<StateRun>], now: Timestamp) -> Option<Range<usize>> {
+    let is_over =
+        |run: &StateRun, by: Option<Timestamp>| by.is_some_and(|at| at <= now) && !run.is_damaged();
+    if runs.first().is_some_and(|oldest| is_over(oldest, oldest.info.all_expire_by)) {
+        return Some(0..1);
+    }
+    if let Some(place) = runs.iter().position(|run| is_over(run, run.info.half_expire_by)) {
+        return Some(place..place + 1);
+    }
     let mut start = 0;
     for end in 1..=runs.len() {
         if end == runs.len() || runs[end].info.level != runs[start].info.level {
-            if end - start >= RUNS_PER_LEVEL {
+            let is_sound = !runs[start..end].iter().any(|run| run.is_damaged());
+            if end - start >= RUNS_PER_LEVEL && is_sound {
                 return Some(start..end);
             }
             start = end;
@@ -28,17 +39,18 @@ pub(in crate::disk) fn due(runs: &[Arc<StateRun>]) -> Option<std::ops::Range<usi
     None
 }
 
-/// Writes the newest change of each key of `runs`, which come oldest first, into one file of the
-/// next level; no file where nothing is left. `nothing_older` says that no file holds older
-/// changes: what is deleted or has expired hides nothing then and goes.
+/// Writes the newest change of each key of `runs`, which come oldest first, into one file; no file
+/// where nothing is left. What is deleted or has expired goes, except where one of the `older` files
+/// may have something that it hides.
 pub(in crate::disk) fn merge(
     runs: &[Arc<StateRun>],
+    older: &[Arc<StateRun>],
     path: &Path,
     number: u64,
-    nothing_older: bool,
     now: Timestamp,
 ) -> io::Result<Option<StateRun>> {
-    let level = runs.iter().map(|run| run.info.level).max().unwrap_or(0) + 1;
+    let highest = runs.iter().map(|run| run.info.level).max().unwrap_or(0);
+    let level = if runs.len() > 1 { highest + 1 } else { highest };
     let at_most = runs.iter().map(|run| run.info.entries).sum();
     let damaged = |detail| io::Error::new(io::ErrorKind::InvalidData, detail);
     let sources = runs
@@ -47,16 +59,29 @@ pub(in crate::disk) fn merge(
         .map(|run| run.iter_from(b"", None).map(Iterator::peekable))
         .collect::<Result<Vec<_>, _>>()
         .map_err(damaged)?;
-    let changes = NewestOfEach { newest_first: sources }.filter_map(|change| match change {
-        Ok(mut change) => {
-            if change.entry().is_some_and(|entry| entry.has_expired(now)) {
-                change.put = None;
-            }
-            (change.put.is_some() || !nothing_older).then_some(Ok(change))
-        }
-        error @ Err(_) => Some(error),
+    let changes = NewestOfEach { newest_first: sources }.filter_map(|change| {
+        change.and_then(|change| what_is_left(change, older, now)).transpose()
     });
     write_run(path, number, level, at_most, changes)
+}
+
+fn what_is_left(
+    mut change: StateChange,
+    older: &[Arc<StateRun>],
+    now: Timestamp,
+) -> Result<Option<StateChange>, String> {
+    if change.entry().is_some_and(|entry| entry.has_expired(now)) {
+        change.put = None;
+    }
+    if change.put.is_some() {
+        return Ok(Some(change));
+    }
+    for run in older {
+        if run.may_have(&change.key)? {
+            return Ok(Some(change));
+        }
+    }
+    Ok(None)
 }
 
 struct NewestOfEach<I: Iterator<Item = Result<StateChange, String>>> {
@@ -116,14 +141,45 @@ mod tests {
             2,
             &[change("a", 2, None), change("c", 2, Some(Some(5))), change("d", 2, Some(Some(50)))],
         );
-        let all = |nothing_older, n| {
+        let all = |older: &[Arc<StateRun>], n| {
             let runs = [Arc::clone(&old), Arc::clone(&new)];
-            let merged = merge(&runs, &path(n), n, nothing_older, Timestamp(10)).unwrap().unwrap();
+            let merged = merge(&runs, older, &path(n), n, Timestamp(10)).unwrap().unwrap();
+            assert_eq!(merged.info.level, 1);
             merged.iter_from(b"", None).unwrap().map(Result::unwrap).collect::<Vec<_>>()
         };
         let kept = [change("b", 1, Some(None)), change("d", 2, Some(Some(50)))];
-        assert_eq!(all(true, 3), kept);
+        assert_eq!(all(&[], 3), kept);
+        let hidden = run(5, &[change("a", 0, Some(None)), change("c", 0, Some(None))]);
         let hiding = [change("a", 2, None), kept[0].clone(), change("c", 2, None), kept[1].clone()];
-        assert_eq!(all(false, 4), hiding);
+        assert_eq!(all(std::slice::from_ref(&hidden), 4), hiding);
+        let half_hidden = run(6, &[change("c", 0, Some(None))]);
+        assert_eq!(all(&[half_hidden], 7), hiding[1..], "a hides nothing");
+    }
+
+    #[test]
+    fn half_expired_is_due_once_and_keeps_its_level() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |n: u64| folder.path().join(format!("{n}.kv"));
+        let write = |n: u64, level, changes: Vec<StateChange>| {
+            let changes = changes.into_iter().map(Ok);
+            Arc::new(write_run(&path(n), n, level, 99, changes).unwrap().unwrap())
+        };
+        let name = |n: u64| format!("k{n:02}");
+        let old = write(1, 3, (0..40).map(|n| change(&name(n), 1, Some(None))).collect());
+        // The first ten are hidden by what expires.
+        let new =
+            (0..40).map(|n| change(&name(n + 30), 2, Some(Some(1_000 + n * 1_000)))).collect();
+        let new = write(2, 1, new);
+        let runs = [old, new];
+        assert_eq!(due(&runs, Timestamp(20_000)), None);
+        let now = Timestamp(21_000);
+        assert_eq!(due(&runs, now), Some(1..2));
+        let merged = Arc::new(merge(&runs[1..], &runs[..1], &path(3), 3, now).unwrap().unwrap());
+        assert_eq!(merged.info.level, 1);
+        let left: Vec<_> = merged.iter_from(b"", None).unwrap().map(Result::unwrap).collect();
+        let hiding = left.iter().filter(|change| change.put.is_none()).count();
+        assert!((10..15).contains(&hiding), "{hiding} that may hide something");
+        assert_eq!(left.len() - hiding, 19);
+        assert_eq!(due(&[runs[0].clone(), merged], now), None, "not again at once");
     }
 }

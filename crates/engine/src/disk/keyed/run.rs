@@ -8,9 +8,11 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use prombus_proto::Timestamp;
 
+use super::expiries::Expiries;
 use super::filter::{self, FilterBuilder};
 use super::page::{Page, PageBuilder, PageKind};
 use crate::StateKey;
@@ -23,6 +25,8 @@ pub(in crate::disk) struct StateRun {
     pub(in crate::disk) info: StateRunInfo,
     pub(in crate::disk) path: PathBuf,
     file: File,
+    /// Whether reading all of it failed: then it is left as it is.
+    is_damaged: AtomicBool,
 }
 
 /// What is to know about a sorted file without reading it.
@@ -38,6 +42,8 @@ pub(in crate::disk) struct StateRunInfo {
     pub(in crate::disk) filter_blocks: u64,
     /// When the last of its entries expires, if all do.
     pub(in crate::disk) all_expire_by: Option<Timestamp>,
+    /// When half of its entries have expired, if so many ever do.
+    pub(in crate::disk) half_expire_by: Option<Timestamp>,
 }
 
 /// Writes `changes`, which come sorted and are at most `at_most`, and makes them durable.
@@ -54,15 +60,17 @@ pub(in crate::disk) fn write_run(
     let mut filter = FilterBuilder::for_keys(at_most);
     let mut entries = 0;
     let mut all_expire_by = Some(Timestamp(0));
+    let mut expiries = Expiries::none();
     for change in changes {
         let change = change.map_err(|detail| io::Error::new(io::ErrorKind::InvalidData, detail))?;
         filter.add(change.key.as_bytes());
         entries += 1;
-        let expires_at = match &change.put {
-            Some((_, expires_at)) => *expires_at,
-            None => Some(Timestamp(0)),
-        };
-        all_expire_by = all_expire_by.zip(expires_at).map(|(a, b)| a.max(b));
+        let expires_at = change.put.as_ref().and_then(|(_, expires_at)| *expires_at);
+        // Writing the file again does away with what expired, but not with what is deleted: that
+        // is here because it may hide something.
+        expiries.add(expires_at);
+        let gone_by = if change.put.is_some() { expires_at } else { Some(Timestamp(0)) };
+        all_expire_by = all_expire_by.zip(gone_by).map(|(a, b)| a.max(b));
         tree.push(&change)?;
     }
     if entries == 0 {
@@ -84,8 +92,9 @@ pub(in crate::disk) fn write_run(
         filter: filter_at,
         filter_blocks: filter::blocks_for(at_most),
         all_expire_by,
+        half_expire_by: expiries.half_by(),
     };
-    Ok(Some(StateRun { info, path: path.to_owned(), file }))
+    Ok(Some(StateRun { info, path: path.to_owned(), file, is_damaged: AtomicBool::new(false) }))
 }
 
 struct TreeWriter<W: Write> {
@@ -145,7 +154,15 @@ impl<W: Write> TreeWriter<W> {
 
 impl StateRun {
     pub(in crate::disk) fn open(path: PathBuf, info: StateRunInfo) -> io::Result<Self> {
-        Ok(Self { info, file: File::open(&path)?, path })
+        Ok(Self { info, file: File::open(&path)?, path, is_damaged: AtomicBool::new(false) })
+    }
+
+    pub(in crate::disk) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::disk) fn set_damaged(&self) {
+        self.is_damaged.store(true, Ordering::Relaxed);
     }
 
     /// What its file says it is.
@@ -157,12 +174,16 @@ impl StateRun {
         file_header::decode(STATE_RUN, &header)
     }
 
+    /// Whether there may be a change of `key` in this file, or what is damaged.
+    pub(in crate::disk) fn may_have(&self, key: &StateKey) -> Result<bool, String> {
+        let (filter, blocks) = (self.info.filter, self.info.filter_blocks);
+        filter::may_have(&self.file, filter, blocks, key.as_bytes())
+            .map_err(|detail| self.name(&detail))
+    }
+
     /// The change of `key` in this file, or what is damaged.
     pub(in crate::disk) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, String> {
-        let (filter, blocks) = (self.info.filter, self.info.filter_blocks);
-        if !filter::may_have(&self.file, filter, blocks, key.as_bytes())
-            .map_err(|detail| self.name(&detail))?
-        {
+        if !self.may_have(key)? {
             return Ok(None);
         }
         let Some(mut leaf) = self.leaf_for(key.as_bytes())? else {
