@@ -1,0 +1,3 @@
+//! The client for programs in Rust.
+
+pub mod transport;
