@@ -243,7 +243,7 @@ impl Driver {
                 },
                 Poll::Ready(Some(Ok(Message::Close(Some(close))))) => {
                     let (code, reason) = (close.code.into(), close.reason.to_string());
-                    if !self.may_come_back(code) {
+                    if !may_come_back(code, self.session.has_token()) {
                         return Err(Error::Closed { code, reason });
                     }
                     format!("{code} {reason}")
@@ -267,18 +267,6 @@ impl Driver {
             self.say_if_ready();
         }
         Ok(())
-    }
-
-    /// Whether a connection that is closed with this code is opened again: as `docs/protocol.md`
-    /// says, and never after a code that it does not know.
-    fn may_come_back(&self, code: u16) -> bool {
-        match code {
-            // About to stop; a frame too large; too slow; no pong.
-            1001 | 1009 | 4008 | 4009 => true,
-            // Not authenticated: only a token helps.
-            4401 => self.session.has_token(),
-            _ => false,
-        }
     }
 
     fn lost(&mut self, reason: String) -> Result<()> {
@@ -325,4 +313,42 @@ fn open(address: &Arc<ServerAddress>) -> Opening {
 
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// Whether a connection that is closed with this code is opened again: as `docs/protocol.md` says,
+/// and never after a code that it does not know.
+const fn may_come_back(code: u16, has_token: bool) -> bool {
+    match code {
+        // About to stop; a frame too large; too slow; no pong.
+        1001 | 1009 | 4008 | 4009 => true,
+        // Not authenticated: only a token helps.
+        4401 => has_token,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the table of close codes says, line by line.
+    #[test]
+    fn comes_back_where_the_protocol_says_so() {
+        let protocol = include_str!("../../../../docs/protocol.md");
+        let (_, table) = protocol.split_once("### Close codes").unwrap();
+        let rows = table.lines().filter(|line| line.starts_with("| ")).map_while(|line| {
+            let mut cells = line.split('|').map(str::trim).skip(1);
+            let (code, _, again) = (cells.next()?, cells.next()?, cells.next()?);
+            if code == "code" { Some(None) } else { Some(Some((code.parse().ok()?, again))) }
+        });
+        let rows: Vec<(u16, &str)> = rows.flatten().collect();
+        assert_eq!(rows.len(), 7, "{rows:?}");
+        for (code, again) in rows {
+            assert_eq!(may_come_back(code, true), again.starts_with("yes"), "{code}");
+        }
+        assert!(!may_come_back(4401, false));
+        for unknown in [1000, 1003, 1011, 4000, 4999] {
+            assert!(!may_come_back(unknown, true), "{unknown}");
+        }
+    }
 }

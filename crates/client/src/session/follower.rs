@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prombus_proto::frame::{Membership, Outcome, SubscribeOptions};
+use prombus_proto::limits::MAX_IN_FLIGHT;
 use prombus_proto::{Chance, ErrorCode, EventId};
 use tokio::sync::{oneshot, watch};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -108,8 +109,9 @@ pub(super) struct Follower {
     failed: VecDeque<(EventId, String, Option<Duration>)>,
     produced: VecDeque<(EventId, Utf8Bytes)>,
     to_extend: VecDeque<EventId>,
-    /// Handled, and whether the mark is stored is not known.
-    unmarked: HashSet<EventId>,
+    /// Handled, and whether the server knows is not known. Not handled again by this process; where
+    /// they are to be marked, that is done before anything else over the next connection.
+    finished: HashSet<EventId>,
     is_marking: bool,
     unanswered: usize,
     /// What failed is not tried again before this.
@@ -164,7 +166,7 @@ impl Follower {
             failed: VecDeque::new(),
             produced: VecDeque::new(),
             to_extend: VecDeque::new(),
-            unmarked: HashSet::new(),
+            finished: HashSet::new(),
             is_marking: false,
             unanswered: 0,
             not_before: None,
@@ -177,11 +179,11 @@ impl Follower {
 
     /// Whether it has stopped as it was asked to.
     pub(super) fn is_over(&self) -> bool {
-        self.is_stopping
-            && self.place == Place::Away
-            && self.running == 0
-            && self.unmarked.is_empty()
-            && !self.is_marking
+        self.is_stopping && self.place == Place::Away && self.running == 0 && !self.owes_marks()
+    }
+
+    fn owes_marks(&self) -> bool {
+        matches!(self.made.form, Form::Marked(_)) && !self.finished.is_empty()
     }
 
     pub(super) fn end(self, result: Result<()>) {
@@ -241,12 +243,12 @@ impl Follower {
         if self.is_stopping || self.place != Place::Here {
             return Ok(());
         }
-        let most = self.made.opts.max_in_flight.unwrap_or(u32::MAX) as usize;
+        let most = self.most_in_flight();
         if self.entries.len() >= most + self.made.concurrency {
             let more = format!("more than {most} events of {} are lent", self.made.which.topic);
             return Err(Error::NotUnderstood(more));
         }
-        let stage = if self.unmarked.contains(&id) {
+        let stage = if self.finished.contains(&id) {
             self.done.push(id.clone());
             Stage::Settling
         } else if self.made.form == Form::Plain {
@@ -287,17 +289,16 @@ impl Follower {
         entry.stage = Stage::Settling;
         let is_lent = entry.extend_at.is_some() && self.place == Place::Here;
         match (handled, self.made.form) {
-            // The mark counts even where the lease is gone.
-            (Handled::Done, Form::Marked(_)) => {
-                self.unmarked.insert(id.clone());
-                if self.place == Place::Here {
+            (Handled::Done, form) => {
+                self.remember(id.clone());
+                // A mark counts even where the lease is gone.
+                if is_lent || (self.place == Place::Here && form != Form::Plain) {
                     self.done.push(id);
                 } else {
                     self.entries.remove(&id);
                 }
             }
             _ if !is_lent => drop(self.entries.remove(&id)),
-            (Handled::Done, _) => self.done.push(id),
             (Handled::Produced(events), Form::Transformed(ttl)) => {
                 let frame = frames::ack_and_publish(&self.made.which, &id, ttl, events);
                 let (size, most) = (frame.len(), self.made.max_frame_bytes);
@@ -311,6 +312,20 @@ impl Follower {
             (Handled::Produced(_), _) => self.done.push(id),
             (Handled::Failed { reason, delay }, _) => self.give_back(id, reason, delay),
         }
+    }
+
+    fn remember(&mut self, id: EventId) {
+        // Marks are never forgotten, and there are no more than were lent. Of others, those may
+        // never come again that somebody else got.
+        let most = 2 * (self.most_in_flight() + self.made.concurrency);
+        if self.made.form == Form::Plain && self.finished.len() >= most {
+            self.finished.clear();
+        }
+        self.finished.insert(id);
+    }
+
+    fn most_in_flight(&self) -> usize {
+        self.made.opts.max_in_flight.unwrap_or(MAX_IN_FLIGHT) as usize
     }
 
     fn give_back(&mut self, id: EventId, reason: String, delay: Option<Duration>) {
@@ -333,10 +348,10 @@ impl Follower {
         if self.is_marking || self.not_before.is_some_and(|at| at > now) {
             return None;
         }
-        if let (Form::Marked(ttl), false) = (self.made.form, self.unmarked.is_empty()) {
+        if let (Form::Marked(ttl), true) = (self.made.form, self.owes_marks()) {
             // Before anything is lent again: others may ask whether these are marked.
             self.is_marking = true;
-            let ids: Vec<_> = self.unmarked.iter().take(MOST_IDS).cloned().collect();
+            let ids: Vec<_> = self.finished.iter().take(MOST_IDS).cloned().collect();
             return Some((frames::mark(&self.made.which, &ids, ttl), Asked::Mark(ids)));
         }
         if self.is_paused {
@@ -417,12 +432,12 @@ impl Follower {
             Asked::Mark(ids) => {
                 self.is_marking = false;
                 for id in ids {
-                    self.unmarked.remove(&id);
+                    self.finished.remove(&id);
                 }
             }
             Asked::Ack { ids, .. } => {
                 for id in ids {
-                    self.unmarked.remove(&id);
+                    self.finished.remove(&id);
                     self.settled(id);
                 }
             }
@@ -515,6 +530,7 @@ impl Follower {
                     self.cannot_mark(&ids, &refusal);
                 }
                 for id in ids {
+                    self.finished.remove(&id);
                     self.entries.remove(&id);
                 }
             }
@@ -535,7 +551,7 @@ impl Follower {
         let count = ids.len();
         tracing::warn!(%topic, %group, count, "events are handled and cannot be marked: {refusal}");
         for id in ids {
-            self.unmarked.remove(id);
+            self.finished.remove(id);
         }
     }
 
@@ -553,7 +569,7 @@ impl Follower {
 
     /// The connection is gone, and with it what was asked and not answered.
     pub(super) fn lost(&mut self) {
-        // What was handled stays in `unmarked` until an answer says that it is marked.
+        // What was handled stays in `finished` until an answer says that it is marked.
         self.is_marking = false;
         self.unanswered = 0;
         self.not_before = None;
