@@ -63,6 +63,33 @@ impl Client {
     /// it gets anything else. So the handler's effect is exactly once if it is in the bus
     /// ([`transform_exactly_once`](Client::transform_exactly_once)), or if marks are kept in the same transaction as the
     /// effect ([`store`](SubscribingExactlyOnce::store)), and at least once otherwise.
+    ///
+    /// ```
+    /// # use prombus_server::{config::{Config, Sources}, server::Server};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let set = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "server.engine=memory"];
+    /// # let set = set.map(String::from).to_vec();
+    /// # let server = Server::start(&Config::load(&Sources { set, ..Sources::default() })?).await?;
+    /// # let client = prombus_client::Client::builder(&server.ws_url()).http(server.http_url());
+    /// # let client = client.connect().await?;
+    /// # use prombus_client::{Received, Start};
+    /// # let id = client.publish("orders.created", &7).await?.id;
+    /// let (mail, mut sent) = tokio::sync::mpsc::channel(10);
+    /// let subscription = client
+    ///     .subscribe_exactly_once("orders.created", "mail")
+    ///     .from(Start::Earliest)
+    ///     .handle(move |order: Received<u32>| {
+    ///         let mail = mail.clone();
+    ///         async move { Ok(mail.send(order.payload).await?) }
+    ///     })
+    ///     .await?;
+    /// assert_eq!(sent.recv().await, Some(7));
+    /// subscription.stop().await?;
+    /// assert_eq!(client.seen("orders.created", "mail", &[id.clone()]).await?, [id]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn subscribe_exactly_once(
         &self,
         topic: impl IntoTopic,
@@ -83,6 +110,39 @@ impl Client {
     ///
     /// The handler itself may run more than once for an event, but what it answers is published
     /// once. Where somebody else has the event by then, what this handler answered is dropped.
+    ///
+    /// ```
+    /// # use prombus_server::{config::{Config, Sources}, server::Server};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let set = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "server.engine=memory"];
+    /// # let set = set.map(String::from).to_vec();
+    /// # let server = Server::start(&Config::load(&Sources { set, ..Sources::default() })?).await?;
+    /// # let client = prombus_client::Client::builder(&server.ws_url()).http(server.http_url());
+    /// # let client = client.connect().await?;
+    /// # use prombus_client::{Outgoing, Received, Start};
+    /// # client.publish("orders.created", &7).await?;
+    /// client
+    ///     .transform_exactly_once("orders.created", "billing")
+    ///     .from(Start::Earliest)
+    ///     .handle(|order: Received<u32>| async move {
+    ///         let invoice = Outgoing::new(&(order.payload * 100))?.caused_by(&order.id);
+    ///         Ok(vec![("invoices.created", invoice)])
+    ///     })
+    ///     .await?;
+    /// # let (done, mut invoices) = tokio::sync::mpsc::channel(1);
+    /// # client
+    /// #     .subscribe("invoices.created", "doc")
+    /// #     .from(Start::Earliest)
+    /// #     .handle(move |invoice: Received<u32>| {
+    /// #         let done = done.clone();
+    /// #         async move { Ok(done.send(invoice.payload).await?) }
+    /// #     })
+    /// #     .await?;
+    /// # assert_eq!(invoices.recv().await, Some(700));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn transform_exactly_once(&self, topic: impl IntoTopic, group: &str) -> Transforming {
         Transforming {
             client: self.clone(),

@@ -65,8 +65,15 @@ impl Client {
     /// Publishes an event and waits only until there is room for it in the
     /// [window](crate::Builder::window): the way to have many on their way from one task.
     ///
-    /// ```no_run
-    /// # async fn example(client: prombus_client::Client) -> prombus_client::Result<()> {
+    /// ```
+    /// # use prombus_server::{config::{Config, Sources}, server::Server};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let set = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "server.engine=memory"];
+    /// # let set = set.map(String::from).to_vec();
+    /// # let server = Server::start(&Config::load(&Sources { set, ..Sources::default() })?).await?;
+    /// # let client = prombus_client::Client::builder(&server.ws_url()).http(server.http_url());
+    /// # let client = client.connect().await?;
     /// let mut receipts = Vec::new();
     /// for load in 0..10_000 {
     ///     receipts.push(client.enqueue("node.load", &load).await?);

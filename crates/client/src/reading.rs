@@ -94,6 +94,26 @@ impl Client {
     /// Reads all that a topic holds, as fast as it is taken. It ends where the topic ended when it
     /// began. A lost connection is opened again, and goes on behind the event that came last.
     /// Needs [`http`](crate::Builder::http).
+    ///
+    /// ```
+    /// # use prombus_server::{config::{Config, Sources}, server::Server};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let set = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "server.engine=memory"];
+    /// # let set = set.map(String::from).to_vec();
+    /// # let server = Server::start(&Config::load(&Sources { set, ..Sources::default() })?).await?;
+    /// # let client = prombus_client::Client::builder(&server.ws_url()).http(server.http_url());
+    /// # let client = client.connect().await?;
+    /// # client.publish_batch("orders.created", &[1, 2, 3]).await?;
+    /// let mut events = client.export("orders.created").stream::<u32>()?;
+    /// let mut sum = 0;
+    /// while let Some(event) = events.next().await {
+    ///     sum += event?.payload;
+    /// }
+    /// assert_eq!(sum, 6);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn export(&self, topic: impl IntoTopic) -> Exporting {
         let (client, topic) = (self.clone(), topic.into_topic());
         Exporting { client, topic, from_ts: None, to_ts: u64::MAX, after_id: None }

@@ -17,6 +17,8 @@ pub(crate) mod follower;
 pub(crate) mod frames;
 mod pacing;
 pub(crate) mod requests;
+#[cfg(test)]
+mod scene;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -259,7 +259,3 @@ impl Requests {
 pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
-
-#[cfg(test)]
-#[path = "requests_tests.rs"]
-mod tests;

@@ -170,18 +170,18 @@ async fn until_marked(client: &Client, ids: &[EventId]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn through_a_bad_network_each_is_handled_once() {
     let running = started(&[]).await;
-    let ids = publish(&running.connect().await, 0..500).await;
+    let ids = publish(&running.connect().await, 0..2000).await;
     let proxy = Proxy::to(running.ws()).await;
     let client = through(&proxy.ws()).connect().await.unwrap();
     let ledger = Ledger::new();
     let subscription = writing(&client, &ledger).await;
     proxy.cut_after_bytes(8000);
     proxy.cut();
-    ledger.when(500).await;
+    ledger.when(2000).await;
     subscription.stop().await.unwrap();
     let mut handled = ledger.all();
     handled.sort_unstable();
-    assert_eq!(handled, (0..500).collect::<Vec<_>>());
+    assert_eq!(handled, (0..2000).collect::<Vec<_>>());
     assert!(proxy.cuts() > 10, "{}", proxy.cuts());
     assert_eq!(running.connect().await.seen("t", "g", &ids).await.unwrap(), ids);
 }

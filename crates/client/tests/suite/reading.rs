@@ -56,6 +56,7 @@ async fn an_export_that_breaks_off_goes_on_with_each_event_once() {
     assert!(proxy.cuts() > 2, "{}", proxy.cuts());
     // A page of a replay is larger than what a connection passes on now, and comes whole or not.
     let cut = proxy.cuts();
+    proxy.cut_after_bytes(1000);
     let mut replay = client.replay("t").stream::<u64>().unwrap();
     let lost = replay.next().await.unwrap().unwrap_err();
     assert!(matches!(lost, Error::Lost(_)) && lost.is_retryable(), "{lost}");
