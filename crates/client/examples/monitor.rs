@@ -7,6 +7,8 @@
 //! `PROMBUS_URL` and `PROMBUS_TOKEN` say where and as whom; after `BEATS` heartbeats it ends. Each
 //! line is `node beat`, and the connection is told of on standard error.
 
+#![allow(clippy::print_stdout, reason = "that is its output")]
+
 use std::collections::HashMap;
 use std::env;
 use std::error::Error;

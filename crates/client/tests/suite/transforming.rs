@@ -25,7 +25,7 @@ async fn until_done(running: &Running, count: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn through_a_bad_network_there_is_one_output_for_each_input() {
     let running = started(&[]).await;
-    let inputs: Vec<u64> = (0..300).collect();
+    let inputs: Vec<u64> = (0..1000).collect();
     running.connect().await.publish_batch("t", &inputs).await.unwrap();
     let proxy = Proxy::to(running.ws()).await;
     let mut clients = Vec::new();
@@ -42,7 +42,7 @@ async fn through_a_bad_network_there_is_one_output_for_each_input() {
     }
     proxy.cut_after_bytes(8000);
     proxy.cut();
-    until_done(&running, 300).await;
+    until_done(&running, 1000).await;
     assert!(proxy.cuts() > 10, "{}", proxy.cuts());
     for (topic, factor) in [("doubled", 2), ("audit", 1)] {
         let mut outputs = running.payloads(topic).await;
