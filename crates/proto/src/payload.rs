@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
@@ -32,6 +33,12 @@ impl Payload {
     #[must_use]
     pub fn from_raw(value: &RawValue) -> Self {
         Self(on_one_line(Bytes::copy_from_slice(value.get().as_bytes())))
+    }
+
+    /// Makes JSON of `value`. Fails where JSON has no form for it, such as a map whose keys are no
+    /// text.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, InvalidPayload> {
+        Ok(Self(on_one_line(serde_json::to_vec(value)?.into())))
     }
 
     /// Takes a value within `text` that was already found valid. Copies only where a line break
@@ -79,6 +86,15 @@ mod tests {
     #[test]
     fn is_always_one_line() {
         assert_eq!(parse(" {\r\n \"a\":\n1}\n").unwrap().as_bytes(), b"{   \"a\": 1}");
+    }
+
+    #[test]
+    fn is_made_of_what_can_be_serialised() {
+        assert_eq!(Payload::of(&("a", [1, 2])).unwrap().as_bytes(), b"[\"a\",[1,2]]");
+        let raw: Box<RawValue> = serde_json::from_str("{\n}").unwrap();
+        assert_eq!(Payload::of(&raw).unwrap().as_bytes(), b"{ }");
+        let pairs = std::collections::HashMap::from([((1, 2), 3)]);
+        assert!(Payload::of(&pairs).is_err());
     }
 
     #[test]

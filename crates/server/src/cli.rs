@@ -1,22 +1,21 @@
 //! The command line: which commands there are, and what each takes.
 
-mod back_off;
 mod connection;
 mod export;
 mod groups;
-mod http_client;
 mod import;
 mod progress;
 mod publish;
 mod replay;
 mod serve;
-mod server_address;
+mod server_arguments;
 mod status_line;
 mod stopping;
 mod stored_line;
 mod subscribe;
 mod table;
 mod topics;
+mod tries;
 
 use std::error::Error;
 use std::future::Future;

@@ -5,32 +5,27 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
+use prombus_client::transport::{WebSocket, WebSocketError, open_websocket};
 use prombus_proto::frame::{Auth, Outcome, ServerFrame, Token};
 use prombus_proto::{ClientFrame, ClientOp, ErrorCode};
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-use tokio_tungstenite::tungstenite::{self, Message};
-use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+use tokio_tungstenite::tungstenite::Message;
 
-use super::server_address::{
-    AddressError, GatewayArguments, OPENING_TIME, ServerAddress, Speech, Stream,
-};
+use super::server_arguments::GatewayArguments;
 
 /// How long it may take to say goodbye.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
-/// The largest frame from a server: an event at the store's hard end, and what is around it.
-const MAX_FRAME_BYTES: usize = 32 << 20;
 
 /// Why there is no connection, or none any more.
 #[derive(Debug, Error)]
 pub(super) enum ConnectionError {
+    #[error("{0}")]
+    Arguments(String),
     #[error(transparent)]
-    NotReached(#[from] AddressError),
-    #[error("{url} does not speak WebSocket to us: {reason}")]
-    NoWebSocket { url: String, reason: String },
+    NotReached(#[from] WebSocketError),
     #[error("{code}: {msg}")]
     Refused { code: ErrorCode, msg: String, retry_after: Option<Duration> },
     #[error("the server closed the connection: {code} {reason}")]
@@ -44,22 +39,13 @@ pub(super) struct Connection {
     /// A task of its own writes, so that a server that is slow to read never keeps us from reading.
     outgoing: mpsc::UnboundedSender<Message>,
     writing: JoinHandle<()>,
-    incoming: SplitStream<WebSocketStream<Box<dyn Stream>>>,
+    incoming: SplitStream<WebSocket>,
 }
 
 impl Connection {
     pub(super) async fn open(server: &GatewayArguments) -> Result<Self, ConnectionError> {
-        let address = ServerAddress::parse(&server.url, Speech::WebSocket)?;
-        let opening = async {
-            let stream = address.connect(server.access.ca_file.as_deref()).await?;
-            let limit = Some(MAX_FRAME_BYTES);
-            let config = WebSocketConfig::default().max_message_size(limit).max_frame_size(limit);
-            client_async_with_config(server.url.as_str(), stream, Some(config))
-                .await
-                .map_err(|error| no_websocket(&server.url, &error))
-        };
-        let (socket, _) =
-            timeout(OPENING_TIME, opening).await.map_err(|_| address.timed_out())??;
+        let address = server.address().map_err(ConnectionError::Arguments)?;
+        let socket = open_websocket(&address).await?;
         let (sink, incoming) = socket.split();
         let (outgoing, to_write) = mpsc::unbounded_channel();
         let writing = tokio::spawn(write(sink, to_write));
@@ -141,7 +127,7 @@ pub(super) fn refused(
 }
 
 async fn write(
-    mut sink: SplitSink<WebSocketStream<Box<dyn Stream>>, Message>,
+    mut sink: SplitSink<WebSocket, Message>,
     mut messages: mpsc::UnboundedReceiver<Message>,
 ) {
     while let Some(message) = messages.recv().await {
@@ -154,15 +140,4 @@ async fn write(
         }
     }
     let _ = sink.close().await;
-}
-
-fn no_websocket(url: &str, error: &tungstenite::Error) -> ConnectionError {
-    let reason = match error {
-        tungstenite::Error::Http(response) => {
-            let body = response.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
-            format!("it answers {} {}", response.status(), body.trim())
-        }
-        other => other.to_string(),
-    };
-    ConnectionError::NoWebSocket { url: url.to_owned(), reason }
 }

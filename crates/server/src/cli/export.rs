@@ -24,13 +24,13 @@ use prombus_proto::{EventId, Topic};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::back_off::BackOff;
-use super::http_client::{HttpClient, HttpFailure, Query};
-use super::server_address::{AddressError, HttpArguments};
+use super::server_arguments::HttpArguments;
 use super::stopping::Stopping;
 use super::stored_line::StoredLine;
+use super::tries::Tries;
 use destination::Destination;
 use progress::Progress;
+use prombus_client::transport::{AddressError, HttpClient, HttpFailure, Query};
 
 /// What `export` takes.
 #[derive(clap::Args)]
@@ -77,7 +77,7 @@ pub(crate) async fn run(arguments: ExportArguments) -> Result<(), Box<dyn Error>
     let mut stopping = Stopping::new()?;
     let (destination, last) = Destination::prepare(output, resume, &topic)?;
     let mut export = Export {
-        client: HttpClient::new(&server)?,
+        client: server.client()?,
         progress: Progress::new(&topic, destination.is_a_terminal()),
         destination,
         after: last.map(|last| last.id).or(after_id),
@@ -134,8 +134,8 @@ struct Extent {
 
 impl Export {
     /// All of it, however often the connection is lost.
-    async fn all(&mut self, tries: u32) -> Result<(), Failure> {
-        let mut back_off = BackOff::new(tries);
+    async fn all(&mut self, most: u32) -> Result<(), Failure> {
+        let mut tries = Tries::at_most(most);
         loop {
             let before = self.progress.events();
             let failure = match self.some().await {
@@ -144,15 +144,15 @@ impl Export {
                 Err(failure) => return Err(failure),
             };
             if self.progress.events() > before {
-                back_off.went_well();
+                tries.went_well();
             }
-            let Some(wait) = back_off.failed() else {
-                return Err(Failure::GivenUp { failure, tries: back_off.count() });
+            let Some(wait) = tries.failed() else {
+                return Err(Failure::GivenUp { failure, tries: tries.count() });
             };
             let wait = failure.told_to_wait().unwrap_or(wait);
-            let (count, seconds) = (back_off.count(), wait.as_secs_f32());
+            let (count, seconds) = (tries.count(), wait.as_secs_f32());
             self.progress.say(&format!(
-                "{failure}; it goes on in {seconds:.1} s (try {count} of {tries}, {} events until \
+                "{failure}; it goes on in {seconds:.1} s (try {count} of {most}, {} events until \
                  now)",
                 self.progress.events()
             ));

@@ -6,9 +6,9 @@ use std::io::{self, IsTerminal, Write};
 use prombus_proto::{Group, Topic};
 use serde::{Deserialize, Serialize};
 
-use super::http_client::{HttpClient, HttpFailure, Query};
-use super::server_address::HttpArguments;
+use super::server_arguments::HttpArguments;
 use super::table::Table;
+use prombus_client::transport::{HttpClient, HttpFailure, Query};
 
 /// What `groups` takes.
 #[derive(clap::Args)]
@@ -60,7 +60,7 @@ struct Line<'a> {
 
 pub(crate) async fn run(arguments: GroupsArguments) -> Result<(), Box<dyn Error>> {
     let GroupsArguments { topic, server } = arguments;
-    let mut client = HttpClient::new(&server)?;
+    let mut client = server.client()?;
     let is_one = topic.is_some();
     let topics = match topic {
         Some(topic) => vec![topic],

@@ -21,13 +21,13 @@ use hyper::Method;
 use prombus_proto::Topic;
 use serde::{Deserialize, Serialize};
 
-use super::back_off::BackOff;
-use super::http_client::{HttpClient, HttpFailure};
 use super::progress::Progress;
-use super::server_address::HttpArguments;
+use super::server_arguments::HttpArguments;
 use super::stopping::Stopping;
+use super::tries::Tries;
 use batch::{Batch, MAX_LINES};
 use input::{Chunk, Input};
+use prombus_client::transport::{HttpClient, HttpFailure};
 
 /// What `import` takes.
 #[derive(clap::Args)]
@@ -63,7 +63,7 @@ const SLOW: Duration = Duration::from_secs(2);
 pub(crate) async fn run(arguments: ImportArguments) -> Result<(), Box<dyn Error>> {
     let ImportArguments { topic, file, tries, server } = arguments;
     let mut importer = Importer {
-        client: HttpClient::new(&server)?,
+        client: server.client()?,
         path: format!("/publish/{topic}"),
         input: Input::open(file)?,
         ahead: None,
@@ -162,7 +162,7 @@ impl Importer {
 
     /// Sends a batch until it is stored. Where a line of it is bad, those above it are.
     async fn import(&mut self, mut batch: Batch) -> Result<(), String> {
-        let mut back_off = BackOff::new(self.tries);
+        let mut tries = Tries::at_most(self.tries);
         let mut bad = None;
         while !batch.is_empty() {
             let began = Instant::now();
@@ -183,8 +183,8 @@ impl Importer {
                 Some(wait) => wait,
                 None => {
                     self.may_be_sent_again(&batch, &failure)?;
-                    back_off.failed().ok_or_else(|| {
-                        let (count, in_doubt) = (back_off.count(), self.in_doubt(&batch));
+                    tries.failed().ok_or_else(|| {
+                        let (count, in_doubt) = (tries.count(), self.in_doubt(&batch));
                         format!("{failure}, {count} times in a row; {in_doubt}")
                     })?
                 }

@@ -15,7 +15,7 @@ use prombus_proto::{ClientOp, ErrorCode, Topic};
 
 use super::connection::{Connection, ConnectionError, refused};
 use super::progress::Progress;
-use super::server_address::GatewayArguments;
+use super::server_arguments::GatewayArguments;
 use input::{Input, InputArguments, Numbered};
 
 /// What `publish` takes.

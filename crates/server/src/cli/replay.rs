@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Arguments;
-use super::http_client::{HttpClient, HttpFailure, Query};
-use super::server_address::HttpArguments;
+use super::server_arguments::HttpArguments;
+use prombus_client::transport::{HttpFailure, Query};
 
 /// What `replay` takes.
 #[derive(clap::Args)]
@@ -64,7 +64,7 @@ struct Page<'a> {
 pub(crate) async fn run(arguments: ReplayArguments) -> Result<(), Box<dyn Error>> {
     let ReplayArguments { topic, from, ts, after_id, limit, server } = arguments;
     refuse_contradiction(from, ts, after_id.as_ref());
-    let mut client = HttpClient::new(&server)?;
+    let mut client = server.client()?;
     let mut left = limit.unwrap_or(u64::MAX);
     let mut path = Query::of("/replay")
         .with("topic", Some(topic))

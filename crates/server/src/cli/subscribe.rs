@@ -18,7 +18,7 @@ use serde::Deserialize;
 use tokio::task::JoinHandle;
 
 use super::connection::{Connection, refused};
-use super::server_address::GatewayArguments;
+use super::server_arguments::GatewayArguments;
 use super::stopping::Stopping;
 use handling::{Handled, Handler};
 

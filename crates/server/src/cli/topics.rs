@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::http_client::{HttpClient, HttpFailure};
-use super::server_address::HttpArguments;
+use super::server_arguments::HttpArguments;
 use super::table::Table;
+use prombus_client::transport::{HttpClient, HttpFailure};
 use settings::Change;
 
 /// What `topics` takes.
@@ -67,7 +67,7 @@ struct WholeTopic {
 
 pub(crate) async fn run(arguments: TopicsArguments) -> Result<(), Box<dyn Error>> {
     let TopicsArguments { topic, set, server } = arguments;
-    let mut client = HttpClient::new(&server)?;
+    let mut client = server.client()?;
     let Some(topic) = topic else { return list(&mut client).await };
     let path = format!("/topics/{topic}");
     let json = match set.as_slice() {

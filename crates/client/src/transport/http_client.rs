@@ -1,4 +1,4 @@
-//! A server's HTTP port, for the commands that need it: one request after the other over one
+//! A server's HTTP port: one request after the other over one
 //! connection, which is opened anew when it is gone.
 //!
 //! | idea | file |
@@ -9,7 +9,6 @@
 mod failure;
 mod query;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -22,9 +21,9 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::server_address::{HttpArguments, OPENING_TIME, ServerAddress, Speech};
-pub(super) use failure::HttpFailure;
-pub(super) use query::Query;
+use super::{OPENING_TIME, ServerAddress};
+pub use failure::HttpFailure;
+pub use query::Query;
 
 /// An answer that is taken as a whole has at most this many bytes: a page of replay is 8 MiB and
 /// its last event.
@@ -34,26 +33,21 @@ const READY_TIME: Duration = Duration::from_secs(1);
 const OURSELVES: &str = concat!("prombus/", env!("CARGO_PKG_VERSION"));
 
 /// A client. Dropping an [`Answer`] before its end costs the connection, nothing else.
-pub(super) struct HttpClient {
+pub struct HttpClient {
     address: ServerAddress,
     /// What the URL has in front of our paths.
     prefix: String,
     host: HeaderValue,
     authorization: Option<HeaderValue>,
-    ca_file: Option<PathBuf>,
     kept: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl HttpClient {
-    /// Connects with the first request.
-    pub(super) fn new(server: &HttpArguments) -> Result<Self, HttpFailure> {
-        let address = ServerAddress::parse(&server.url, Speech::Http)?;
-        let uri: Uri = server.url.parse().map_err(|_| HttpFailure::NotSendable("--url"))?;
-        if uri.query().is_some() {
-            return Err(HttpFailure::NotSendable("--url"));
-        }
+    /// Connects with the first request. Each carries the token, if there is one.
+    pub fn new(address: ServerAddress, token: Option<&str>) -> Result<Self, HttpFailure> {
+        let uri: Uri = address.url().parse().map_err(|_| HttpFailure::NotSendable("the URL"))?;
         let host = uri.authority().map_or("", |authority| authority.as_str());
-        let authorization = server.access.token().map(|token| {
+        let authorization = token.map(|token| {
             let mut value = HeaderValue::try_from(format!("Bearer {token}"))
                 .map_err(|_| HttpFailure::NotSendable("the token"))?;
             value.set_sensitive(true);
@@ -61,29 +55,25 @@ impl HttpClient {
         });
         Ok(Self {
             prefix: uri.path().trim_end_matches('/').to_owned(),
-            host: HeaderValue::try_from(host).map_err(|_| HttpFailure::NotSendable("--url"))?,
+            host: HeaderValue::try_from(host).map_err(|_| HttpFailure::NotSendable("the URL"))?,
             authorization: authorization.transpose()?,
-            ca_file: server.access.ca_file.clone(),
             address,
             kept: None,
         })
     }
 
     /// Asks for what is at `path`.
-    pub(super) async fn get(&mut self, path: &str) -> Result<Answer, HttpFailure> {
+    pub async fn get(&mut self, path: &str) -> Result<Answer, HttpFailure> {
         self.ask(Method::GET, path, None, Bytes::new()).await
     }
 
     /// The JSON at `path`.
-    pub(super) async fn get_json<T: DeserializeOwned>(
-        &mut self,
-        path: &str,
-    ) -> Result<T, HttpFailure> {
+    pub async fn get_json<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, HttpFailure> {
         self.get(path).await?.json().await
     }
 
     /// Sends `body` to `path`. A body is held whole, so that it can be sent again.
-    pub(super) async fn send(
+    pub async fn send(
         &mut self,
         method: Method,
         path: &str,
@@ -117,7 +107,7 @@ impl HttpClient {
         if answer.response.status().is_success() {
             return Ok(answer);
         }
-        Err(answer.into_failure(&self.address.url).await)
+        Err(answer.into_failure(self.address.url()).await)
     }
 
     /// Over the connection that is kept, or over a new one.
@@ -156,7 +146,7 @@ impl HttpClient {
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpFailure> {
-        let connecting = self.address.connect(self.ca_file.as_deref());
+        let connecting = self.address.connect();
         let stream =
             timeout(OPENING_TIME, connecting).await.map_err(|_| self.address.timed_out())??;
         let (sender, connection) =
@@ -168,13 +158,13 @@ impl HttpClient {
 }
 
 /// What a request is answered with. It succeeded as far as the server knew at its beginning.
-pub(super) struct Answer {
+pub struct Answer {
     response: Response<Incoming>,
 }
 
 impl Answer {
     /// The next bytes; nothing at the end, which is the end that the server meant.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, HttpFailure> {
+    pub async fn next(&mut self) -> Result<Option<Bytes>, HttpFailure> {
         while let Some(frame) = self.response.body_mut().frame().await {
             let frame = frame.map_err(|error| HttpFailure::lost(&error))?;
             if let Ok(bytes) = frame.into_data() {
@@ -185,7 +175,7 @@ impl Answer {
     }
 
     /// All of it.
-    pub(super) async fn whole(mut self) -> Result<Bytes, HttpFailure> {
+    pub async fn whole(mut self) -> Result<Bytes, HttpFailure> {
         let mut whole = BytesMut::new();
         while let Some(bytes) = self.next().await? {
             whole.extend_from_slice(&bytes);
@@ -196,7 +186,8 @@ impl Answer {
         Ok(whole.freeze())
     }
 
-    pub(super) async fn json<T: DeserializeOwned>(self) -> Result<T, HttpFailure> {
+    /// All of it, as JSON.
+    pub async fn json<T: DeserializeOwned>(self) -> Result<T, HttpFailure> {
         let whole = self.whole().await?;
         serde_json::from_slice(&whole).map_err(|error| HttpFailure::not_understood(&error))
     }

@@ -1,71 +1,47 @@
-//! Which server a command talks to, and the stream to it.
+//! Where a server is, and the stream to it.
 
-use std::env;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
 
 use hyper::Uri;
 use rustix::net::sockopt;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::ServerName;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// What every command takes that talks to a server's gateway.
-#[derive(clap::Args)]
-pub(super) struct GatewayArguments {
-    /// The server's WebSocket gateway
-    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8090/")]
-    pub(super) url: String,
-    #[command(flatten)]
-    pub(super) access: AccessArguments,
-}
-
-/// What every command takes that talks to a server's HTTP port.
-#[derive(clap::Args)]
-pub(super) struct HttpArguments {
-    /// The server's HTTP address
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8083")]
-    pub(super) url: String,
-    #[command(flatten)]
-    pub(super) access: AccessArguments,
-}
-
-/// Who we are, and whom we trust.
-#[derive(clap::Args)]
-pub(super) struct AccessArguments {
-    /// Authenticate with this token; others on this machine cannot see it when it comes from
-    /// PROMBUS_TOKEN in the environment instead
-    #[arg(long, value_name = "TOKEN")]
-    token: Option<String>,
-    /// Trust the certificates in this PEM file, beside those that the system trusts (for wss and
-    /// https)
-    #[arg(long, value_name = "FILE")]
-    pub(super) ca_file: Option<PathBuf>,
-}
-
-impl AccessArguments {
-    /// The token, if there is one.
-    pub(super) fn token(&self) -> Option<String> {
-        let given = self.token.clone().or_else(|| env::var("PROMBUS_TOKEN").ok());
-        given.filter(|token| !token.is_empty())
-    }
-}
+use super::Trust;
 
 /// Why a server cannot be reached.
 #[derive(Debug, Error)]
-pub(super) enum AddressError {
-    #[error("--url {url}: {reason}; such as {examples}")]
-    BadUrl { url: String, reason: String, examples: &'static str },
-    #[error("--ca-file {path}: {reason}")]
-    BadCaFile { path: String, reason: String },
+pub enum AddressError {
+    /// The URL is none, or not one for this.
+    #[error("{url}: {reason}; such as {examples}")]
+    BadUrl {
+        /// What was given; without a password.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What would be right.
+        examples: &'static str,
+    },
+    /// The file of certificates to trust cannot be used.
+    #[error("{path}: {reason}")]
+    BadCaFile {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Nobody answers there.
     #[error("cannot connect to {url}: {source}{}", hint(source))]
-    Unreachable { url: String, source: io::Error },
+    Unreachable {
+        /// Where.
+        url: String,
+        /// What the operating system says, or TLS.
+        source: io::Error,
+    },
 }
 
 /// What may help.
@@ -79,13 +55,15 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 /// What a connection runs over.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// What is spoken to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speech {
+pub enum Speech {
+    /// By `ws` and `wss`.
     WebSocket,
+    /// By `http` and `https`.
     Http,
 }
 
@@ -114,23 +92,26 @@ impl Speech {
 }
 
 /// How long the server may take to answer the phone.
-pub(super) const OPENING_TIME: Duration = Duration::from_secs(10);
+pub const OPENING_TIME: Duration = Duration::from_secs(10);
 /// How long nothing may come before we ask whether the server is still there, and how often.
 const QUIET_TIME: Duration = Duration::from_secs(15);
 const QUIET_ASKED_EVERY: Duration = Duration::from_secs(5);
 const QUIET_ASKED_TIMES: u32 = 4;
 
-/// Where a server is.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct ServerAddress {
-    pub(super) url: String,
+/// Where a server is. Cheap to clone but for its text.
+#[derive(Clone, Debug)]
+pub struct ServerAddress {
+    url: String,
     host: String,
     port: u16,
-    is_encrypted: bool,
+    /// Whom to trust there, where it is encrypted.
+    trust: Option<Trust>,
 }
 
 impl ServerAddress {
-    pub(super) fn parse(url: &str, speech: Speech) -> Result<Self, AddressError> {
+    /// What `url` says. Where that is encrypted, the certificates in `ca_file` are trusted beside
+    /// those that the system trusts.
+    pub fn new(url: &str, speech: Speech, ca_file: Option<&Path>) -> Result<Self, AddressError> {
         let bad = |reason: &str| AddressError::BadUrl {
             url: without_user(url),
             reason: reason.to_owned(),
@@ -145,33 +126,40 @@ impl ServerAddress {
         };
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| bad("no host"))?;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(bad("nobody is named in it: a token comes by --token or PROMBUS_TOKEN"));
+            return Err(bad("nobody is named in it: a token is handed over beside it"));
+        }
+        if speech == Speech::Http && uri.query().is_some() {
+            return Err(bad("a query does not belong to it"));
         }
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
-        Ok(Self { url: url.to_owned(), host, port, is_encrypted })
+        let trust = is_encrypted.then(|| Trust::system_and(ca_file)).transpose()?;
+        Ok(Self { url: url.to_owned(), host, port, trust })
+    }
+
+    /// The URL that it came from.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// A stream to it, encrypted if its URL says so.
-    pub(super) async fn connect(
-        &self,
-        ca_file: Option<&Path>,
-    ) -> Result<Box<dyn Stream>, AddressError> {
-        let tls = if self.is_encrypted { Some(tls_connector(ca_file)?) } else { None };
+    pub async fn connect(&self) -> Result<Box<dyn Stream>, AddressError> {
         let unreachable = |source| AddressError::Unreachable { url: self.url.clone(), source };
         let stream =
             TcpStream::connect((self.host.as_str(), self.port)).await.map_err(unreachable)?;
         // What we send is put together by us; it need not wait for more.
         stream.set_nodelay(true).map_err(unreachable)?;
         notice_a_dead_peer(&stream).map_err(unreachable)?;
-        let Some(tls) = tls else { return Ok(Box::new(stream)) };
+        let Some(trust) = &self.trust else { return Ok(Box::new(stream)) };
         let name = ServerName::try_from(self.host.clone())
             .map_err(|error| unreachable(io::Error::other(error)))?;
-        Ok(Box::new(tls.connect(name, stream).await.map_err(unreachable)?))
+        Ok(Box::new(trust.connector().connect(name, stream).await.map_err(unreachable)?))
     }
 
     /// That it took too long.
-    pub(super) fn timed_out(&self) -> AddressError {
+    #[must_use]
+    pub fn timed_out(&self) -> AddressError {
         AddressError::Unreachable { url: self.url.clone(), source: io::ErrorKind::TimedOut.into() }
     }
 }
@@ -194,27 +182,6 @@ fn without_user(url: &str) -> String {
     }
 }
 
-fn tls_connector(ca_file: Option<&Path>) -> Result<TlsConnector, AddressError> {
-    let mut roots = RootCertStore::empty();
-    // A system without roots of its own may still be given some.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(path) = ca_file {
-        let bad =
-            |reason: String| AddressError::BadCaFile { path: path.display().to_string(), reason };
-        let certificates = CertificateDer::pem_file_iter(path)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| bad(error.to_string()))?;
-        if certificates.is_empty() {
-            return Err(bad("no certificate is in it; PEM with BEGIN CERTIFICATE".to_owned()));
-        }
-        for certificate in certificates {
-            roots.add(certificate).map_err(|error| bad(error.to_string()))?;
-        }
-    }
-    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,10 +197,10 @@ mod tests {
             (http, "http://127.0.0.1:8083", "127.0.0.1", 8083, false),
             (http, "https://bus.example.com/bus/", "bus.example.com", 443, true),
         ] {
-            let address = ServerAddress::parse(url, speech).unwrap();
-            let expected =
-                ServerAddress { url: url.to_owned(), host: host.to_owned(), port, is_encrypted };
-            assert_eq!(address, expected);
+            let address = ServerAddress::new(url, speech, None).unwrap();
+            assert_eq!(address.url(), url);
+            assert_eq!((address.host.as_str(), address.port), (host, port), "{url}");
+            assert_eq!(address.trust.is_some(), is_encrypted, "{url}");
         }
     }
 
@@ -242,18 +209,19 @@ mod tests {
         let anywhere = ["", "127.0.0.1:8090", "ftp://127.0.0.1/", "ws://", "ws:///x", "ws://a b/"];
         for speech in [Speech::WebSocket, Speech::Http] {
             for bad in anywhere {
-                let error = ServerAddress::parse(bad, speech).unwrap_err().to_string();
-                assert!(error.starts_with(&format!("--url {bad}: ")), "{error}");
+                let error = ServerAddress::new(bad, speech, None).unwrap_err().to_string();
+                assert!(error.starts_with(&format!("{bad}: ")), "{error}");
             }
         }
-        ServerAddress::parse("http://127.0.0.1/", Speech::WebSocket).unwrap_err();
-        ServerAddress::parse("ws://127.0.0.1/", Speech::Http).unwrap_err();
+        ServerAddress::new("http://127.0.0.1/", Speech::WebSocket, None).unwrap_err();
+        ServerAddress::new("ws://127.0.0.1/", Speech::Http, None).unwrap_err();
+        ServerAddress::new("http://127.0.0.1/?a=b", Speech::Http, None).unwrap_err();
     }
 
     #[test]
     fn a_password_is_not_shown() {
         for url in ["http://me:hunter2@bus.example.com/", "http://me:hunter2@", "me:hunter2@a b"] {
-            let error = ServerAddress::parse(url, Speech::Http).unwrap_err().to_string();
+            let error = ServerAddress::new(url, Speech::Http, None).unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }
     }

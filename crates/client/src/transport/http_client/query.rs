@@ -8,15 +8,18 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A path, and parameters behind it.
-pub(in crate::cli) struct Query(String);
+pub struct Query(String);
 
 impl Query {
-    pub(in crate::cli) fn of(path: &str) -> Self {
+    /// A path alone.
+    #[must_use]
+    pub fn of(path: &str) -> Self {
         Self(path.to_owned())
     }
 
     /// With one parameter more, if it has a value.
-    pub(in crate::cli) fn with(mut self, name: &str, value: Option<impl Display>) -> Self {
+    #[must_use]
+    pub fn with(mut self, name: &str, value: Option<impl Display>) -> Self {
         if let Some(value) = value {
             let separator = if self.0.contains('?') { '&' } else { '?' };
             let value = value.to_string();
@@ -26,7 +29,9 @@ impl Query {
         self
     }
 
-    pub(in crate::cli) fn as_str(&self) -> &str {
+    /// As a request has it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }

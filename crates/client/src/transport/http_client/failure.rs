@@ -8,26 +8,48 @@ use prombus_proto::ErrorCode;
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::cli::server_address::AddressError;
+use crate::transport::AddressError;
 
 /// How much of an answer is shown that is none of ours.
 const SHOWN_CHARS: usize = 200;
 
 /// Why a request came to nothing.
 #[derive(Debug, Error)]
-pub(in crate::cli) enum HttpFailure {
+pub enum HttpFailure {
+    /// Nobody is there.
     #[error(transparent)]
     NotReached(#[from] AddressError),
+    /// It never left.
     #[error("{0} has something in it that HTTP cannot send")]
     NotSendable(&'static str),
     /// The server's own words.
     #[error("{code}: {message}")]
-    Refused { status: StatusCode, code: String, message: String, retry_after: Option<Duration> },
+    Refused {
+        /// The status.
+        status: StatusCode,
+        /// The stable word.
+        code: String,
+        /// The sentence.
+        message: String,
+        /// When to come back.
+        retry_after: Option<Duration>,
+    },
     /// Something else answers there, such as a proxy.
     #[error("{url} answers {status}: {text}")]
-    Foreign { url: String, status: StatusCode, text: String, retry_after: Option<Duration> },
+    Foreign {
+        /// Where.
+        url: String,
+        /// The status.
+        status: StatusCode,
+        /// How the answer begins.
+        text: String,
+        /// When to come back.
+        retry_after: Option<Duration>,
+    },
+    /// An answer, but none to what was asked.
     #[error("the server's answer is not what was asked for: {0}")]
     NotUnderstood(String),
+    /// The connection broke on the way.
     #[error("the connection is lost: {0}")]
     Lost(String),
 }
@@ -69,12 +91,15 @@ impl HttpFailure {
         HttpFailure::Lost(reason)
     }
 
-    pub(in crate::cli) fn not_understood(error: &serde_json::Error) -> Self {
+    /// That an answer cannot be read.
+    #[must_use]
+    pub fn not_understood(error: &serde_json::Error) -> Self {
         HttpFailure::NotUnderstood(error.to_string())
     }
 
     /// How long the server says to wait. It did nothing then.
-    pub(in crate::cli) fn told_to_wait(&self) -> Option<Duration> {
+    #[must_use]
+    pub fn told_to_wait(&self) -> Option<Duration> {
         match self {
             HttpFailure::Refused { status, retry_after, .. }
             | HttpFailure::Foreign { status, retry_after, .. } => {
@@ -86,7 +111,8 @@ impl HttpFailure {
     }
 
     /// Whether it is certain that the request changed nothing.
-    pub(in crate::cli) fn did_nothing(&self) -> bool {
+    #[must_use]
+    pub fn did_nothing(&self) -> bool {
         match self {
             HttpFailure::NotReached(_) | HttpFailure::NotSendable(_) => true,
             HttpFailure::Refused { status, .. } | HttpFailure::Foreign { status, .. } => {
@@ -97,7 +123,8 @@ impl HttpFailure {
     }
 
     /// Whether the same request may succeed later.
-    pub(in crate::cli) fn may_pass(&self) -> bool {
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
         match self {
             HttpFailure::Lost(_) | HttpFailure::NotReached(AddressError::Unreachable { .. }) => {
                 true
@@ -111,7 +138,8 @@ impl HttpFailure {
     }
 
     /// Which line of the request is wrong, from 1, and what the server says about it.
-    pub(in crate::cli) fn about_a_line(&self) -> Option<(usize, &str)> {
+    #[must_use]
+    pub fn about_a_line(&self) -> Option<(usize, &str)> {
         let HttpFailure::Refused { message, .. } = self else { return None };
         let (line, reason) = message.strip_prefix("line ")?.split_once(": ")?;
         line.parse().ok().filter(|line| *line > 0).map(|line| (line, reason))

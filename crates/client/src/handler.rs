@@ -1,0 +1,111 @@
+//! What a subscription does with an event.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use prombus_proto::{NewEvent, Topic};
+use serde::de::DeserializeOwned;
+
+use crate::received::{Delivery, Received};
+
+/// Why a handler did not do its work. Any error becomes one by `?`.
+///
+/// The event is given back and comes again; after the group's last attempt the reason is in its dead letter.
+#[derive(Debug)]
+pub struct HandlerError {
+    reason: String,
+    delay: Option<Duration>,
+}
+
+impl HandlerError {
+    /// For this reason.
+    #[must_use]
+    pub fn new(reason: impl fmt::Display) -> Self {
+        Self { reason: reason.to_string(), delay: None }
+    }
+
+    /// The event comes again that much later, rather than by the server's back-off.
+    #[must_use]
+    pub const fn again_after(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+}
+
+impl<E: StdError> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        let mut reason = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            reason += &format!(": {error}");
+            cause = error.source();
+        }
+        Self { reason, delay: None }
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// What became of an event.
+#[derive(Debug)]
+pub(crate) enum Handled {
+    /// Done.
+    Done,
+    /// Done, and these are to be published.
+    Produced(Vec<(Topic, NewEvent)>),
+    /// Not done.
+    Failed { reason: String, delay: Option<Duration> },
+}
+
+impl From<HandlerError> for Handled {
+    fn from(HandlerError { reason, delay }: HandlerError) -> Self {
+        Handled::Failed { reason, delay }
+    }
+}
+
+pub(crate) type Handling = Pin<Box<dyn Future<Output = Handled> + Send>>;
+/// A handler, whatever its types are.
+pub(crate) type Handler = Arc<dyn Fn(Delivery) -> Handling + Send + Sync>;
+
+/// A handler that reads the event, calls `handle`, and makes of its answer what `handled` says.
+/// A panic is a failure like any other.
+pub(crate) fn handler<T, O, H, F>(
+    handle: H,
+    handled: impl Fn(O) -> Handled + Send + Sync + 'static,
+) -> Handler
+where
+    T: DeserializeOwned + Send + 'static,
+    H: Fn(Received<T>) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<O, HandlerError>> + Send + 'static,
+{
+    let (handle, handled) = (Arc::new(handle), Arc::new(handled));
+    Arc::new(move |delivery| {
+        let (handle, handled) = (Arc::clone(&handle), Arc::clone(&handled));
+        Box::pin(async move {
+            let run = async move {
+                match delivery.read() {
+                    Ok(event) => handle(event).await.map_or_else(Handled::from, |o| handled(o)),
+                    Err(error) => HandlerError::new(error).into(),
+                }
+            };
+            let ran = AssertUnwindSafe(run).catch_unwind().await;
+            ran.unwrap_or_else(|panic| HandlerError::new(words_of(&*panic)).into())
+        })
+    })
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the handler panicked: {}", text.unwrap_or("without words"))
+}

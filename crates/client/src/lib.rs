@@ -1,0 +1,98 @@
+//! The client of Prombus for programs in Rust, on Tokio.
+//!
+//! ```
+//! # use prombus_server::{config::{Config, Sources}, server::Server};
+//! use prombus_client::{Client, Outgoing, Received, Start};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Order {
+//!     article: String,
+//!     count: u32,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let set = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "server.engine=memory"];
+//! # let set = set.map(String::from).to_vec();
+//! # let server = Server::start(&Config::load(&Sources { set, ..Sources::default() })?).await?;
+//! # let url = server.ws_url();
+//! let client = Client::connect(&url).await?; // such as ws://127.0.0.1:8090
+//!
+//! let order = Order { article: "tea".to_owned(), count: 2 };
+//! let published = client.publish("orders.created", &order).await?;
+//! assert_eq!(published.seq.0, 1);
+//! let more = Outgoing::new(&order)?.key("customer-7").header("source", "shop");
+//! client.publish("orders.created", more).await?;
+//!
+//! let (done, mut all) = tokio::sync::mpsc::channel(10);
+//! let subscription = client
+//!     .subscribe("orders.created", "billing")
+//!     .from(Start::Earliest)
+//!     .handle(move |order: Received<Order>| {
+//!         let done = done.clone();
+//!         async move {
+//!             // An error here, by `?` or a panic, gives the event back; it comes again.
+//!             done.send(order.payload.count).await?;
+//!             Ok(())
+//!         }
+//!     })
+//!     .await?;
+//! assert_eq!((all.recv().await, all.recv().await), (Some(2), Some(2)));
+//! subscription.stop().await?;
+//! client.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | idea | file |
+//! |---|---|
+//! | how a client is made, and its handle | [`builder`](Client::builder), `client` |
+//! | publishing | `publishing`, `outgoing` |
+//! | subscribing, and what a handler gets | `subscribing`, `handler`, `received`, `event`, `lease` |
+//! | handlers whose effect is to happen once | `exactly_once`, `dedupe` |
+//! | replay and export | `reading` |
+//! | what goes over the connection, and again after it is lost | `session` |
+//! | what can go wrong | `error` |
+//! | how to speak to a server | [`transport`] |
+
+mod builder;
+mod client;
+mod connection_state;
+mod dedupe;
+mod error;
+mod event;
+mod exactly_once;
+mod handler;
+mod lease;
+mod names;
+mod outgoing;
+mod publishing;
+mod reading;
+mod received;
+mod session;
+mod subscribing;
+pub mod transport;
+
+pub use prombus_proto::frame::Published;
+pub use prombus_proto::{ErrorCode, EventId, Group, Headers, Key, Seq, Timestamp, Topic};
+
+pub use builder::Builder;
+pub use client::Client;
+pub use connection_state::ConnectionState;
+pub use dedupe::{Dedupe, DedupeFuture, MemoryDedupe};
+pub use error::{Error, Refusal, Result};
+pub use event::Event;
+pub use exactly_once::{SubscribingExactlyOnce, Transforming};
+pub use handler::HandlerError;
+pub use names::IntoTopic;
+pub use outgoing::{IntoOutgoing, Outgoing};
+pub use publishing::Receipt;
+pub use reading::{EventStream, Exporting, Replaying};
+pub use received::Received;
+pub use subscribing::{Start, Subscribing, Subscription};
+
+/// The program in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

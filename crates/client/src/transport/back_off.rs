@@ -1,0 +1,86 @@
+//! How long to wait before something is tried again.
+
+use std::time::Duration;
+
+use prombus_proto::Chance;
+
+/// Waits that double from one failure to the next, up to an end.
+#[derive(Clone, Debug)]
+pub struct BackOff {
+    first: Duration,
+    longest: Duration,
+    failed: u32,
+}
+
+impl BackOff {
+    /// Waits of `first` after one failure, twice as long after each further one, `longest` at most.
+    #[must_use]
+    pub const fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, failed: 0 }
+    }
+
+    /// One more went wrong: how long to wait before the next try.
+    pub fn failed(&mut self) -> Duration {
+        let wait = wait_after(self.first, self.longest, self.failed);
+        self.failed = self.failed.saturating_add(1);
+        wait
+    }
+
+    /// How many went wrong in a row.
+    #[must_use]
+    pub const fn count(&self) -> u32 {
+        self.failed
+    }
+
+    /// It goes on: the next failure is the first again.
+    pub const fn went_well(&mut self) {
+        self.failed = 0;
+    }
+}
+
+/// How long to wait when `failed` tries went wrong before this one.
+#[must_use]
+pub fn wait_after(first: Duration, longest: Duration, failed: u32) -> Duration {
+    first.saturating_mul(1 << failed.min(16)).min(longest)
+}
+
+/// Any time up to `longest`: so those who failed together do not come back together.
+#[must_use]
+pub fn full_jitter(longest: Duration, chance: &dyn Chance) -> Duration {
+    let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(match nanos.checked_add(1) {
+        Some(count) => chance.next_u64() % count,
+        None => chance.next_u64(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use prombus_proto::FixedChance;
+
+    use super::*;
+
+    #[test]
+    fn waits_longer_each_time() {
+        let mut back_off = BackOff::new(Duration::from_millis(200), Duration::from_secs(10));
+        for expected in [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000] {
+            assert_eq!(back_off.failed().as_millis(), expected);
+        }
+        assert_eq!(back_off.count(), 8);
+        back_off.went_well();
+        assert_eq!(back_off.failed().as_millis(), 200);
+    }
+
+    #[test]
+    fn chance_spreads_waits_over_all_of_the_time() {
+        let chance = FixedChance::seeded(1);
+        let longest = Duration::from_millis(100);
+        let waits: Vec<_> = (0..1000).map(|_| full_jitter(longest, &chance)).collect();
+        assert!(waits.iter().all(|wait| *wait <= longest));
+        for tenth in 0..10 {
+            let within = longest * tenth / 10..longest * (tenth + 1) / 10;
+            assert!(waits.iter().filter(|wait| within.contains(wait)).count() > 50, "{tenth}");
+        }
+        assert_eq!(full_jitter(Duration::ZERO, &chance), Duration::ZERO);
+    }
+}

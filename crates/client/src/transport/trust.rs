@@ -1,0 +1,52 @@
+//! Whose certificates are trusted.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::AddressError;
+
+/// Those whose certificates are trusted. Cheap to clone.
+#[derive(Clone)]
+pub struct Trust(Arc<ClientConfig>);
+
+impl Trust {
+    /// What the system trusts, and the certificates in this PEM file, if there is one.
+    pub fn system_and(ca_file: Option<&Path>) -> Result<Self, AddressError> {
+        let mut roots = RootCertStore::empty();
+        // A system without roots of its own may still be given some.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if let Some(path) = ca_file {
+            let bad = |reason: String| AddressError::BadCaFile {
+                path: path.display().to_string(),
+                reason,
+            };
+            let certificates = CertificateDer::pem_file_iter(path)
+                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                .map_err(|error| bad(error.to_string()))?;
+            if certificates.is_empty() {
+                return Err(bad("no certificate is in it; PEM with BEGIN CERTIFICATE".to_owned()));
+            }
+            for certificate in certificates {
+                roots.add(certificate).map_err(|error| bad(error.to_string()))?;
+            }
+        }
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        Ok(Self(Arc::new(config)))
+    }
+
+    pub(super) fn connector(&self) -> TlsConnector {
+        TlsConnector::from(Arc::clone(&self.0))
+    }
+}
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Trust(…)")
+    }
+}

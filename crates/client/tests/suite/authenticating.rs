@@ -1,0 +1,103 @@
+//! Tokens.
+
+use prombus_client::{Client, ConnectionState, Error, ErrorCode, Received};
+
+use crate::proxy::Proxy;
+use crate::running::{started, through, within};
+
+const TOKENS: &str = r#"auth.tokens=[
+    {token="publisher-token",scopes=["publish:**"]},
+    {token="all-token",scopes=["publish:**","subscribe:**"]}]"#;
+
+fn code(result: Result<impl std::fmt::Debug, Error>) -> ErrorCode {
+    result.unwrap_err().code().unwrap()
+}
+
+async fn subscribe(client: &Client) -> Result<prombus_client::Subscription, Error> {
+    client.subscribe("t", "g").handle(|_: Received<u64>| async { Ok(()) }).await
+}
+
+#[tokio::test]
+async fn a_token_is_told_at_every_connection() {
+    let running = started(&[TOKENS]).await;
+    let proxy = Proxy::to(running.ws()).await;
+    let client = through(&proxy.ws()).token("all-token").connect().await.unwrap();
+    subscribe(&client).await.unwrap();
+    for number in 0..5 {
+        client.publish("t", &number).await.unwrap();
+        proxy.cut();
+    }
+    let mut state = client.state();
+    within(state.wait_for(|state| *state == ConnectionState::Connected)).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_a_token_does_not_allow_is_forbidden_until_another_does() {
+    let running = started(&[TOKENS]).await;
+    let client = running.builder().token("publisher-token").connect().await.unwrap();
+    client.publish("t", &1).await.unwrap();
+    assert_eq!(code(subscribe(&client).await), ErrorCode::Forbidden);
+    let mut replay = client.replay("t").stream::<u64>().unwrap();
+    assert_eq!(code(replay.next().await.unwrap()), ErrorCode::Forbidden);
+    // A token that is none changes nothing.
+    assert_eq!(code(client.authenticate("guess").await), ErrorCode::BadToken);
+    client.publish("t", &2).await.unwrap();
+    client.authenticate("all-token").await.unwrap();
+    subscribe(&client).await.unwrap();
+    let mut replay = client.replay("t").stream::<u64>().unwrap();
+    assert_eq!(replay.next().await.unwrap().unwrap().payload, 1);
+}
+
+/// A subscription that a new token does not allow ends with the connection after it.
+#[tokio::test]
+async fn a_subscription_that_is_not_allowed_any_more_ends() {
+    let running = started(&[TOKENS]).await;
+    let proxy = Proxy::to(running.ws()).await;
+    let client = through(&proxy.ws()).token("all-token").connect().await.unwrap();
+    let subscription = subscribe(&client).await.unwrap();
+    client.authenticate("publisher-token").await.unwrap();
+    proxy.cut();
+    let ended = within(subscription.ended()).await.unwrap();
+    assert_eq!(code(ended), ErrorCode::Forbidden);
+    client.publish("t", &1).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_taken_ends_the_client() {
+    let running = started(&[TOKENS]).await;
+    assert_eq!(code(running.builder().token("guess").connect().await), ErrorCode::BadToken);
+    let client = running.builder().token("guess").connect_in_background().unwrap();
+    let receipt = client.enqueue("t", &1).await;
+    let mut state = client.state();
+    let ended = state.wait_for(|state| matches!(state, ConnectionState::Ended(_)));
+    let ended = within(ended).await.unwrap().unwrap().clone();
+    let ConnectionState::Ended(error) = ended else { panic!("{ended:?}") };
+    assert_eq!(error.code(), Some(ErrorCode::BadToken));
+    if let Ok(receipt) = receipt {
+        assert_eq!(receipt.await.unwrap_err(), error);
+    }
+    assert_eq!(client.publish("t", &1).await.unwrap_err(), error);
+    assert_eq!(subscribe(&client).await.unwrap_err(), error);
+}
+
+#[tokio::test]
+async fn without_a_token_it_is_unauthorized_and_then_over() {
+    let running = started(&[TOKENS, "gateway.auth_timeout_ms=200"]).await;
+    let client = running.connect().await;
+    assert_eq!(code(client.publish("t", &1).await), ErrorCode::Unauthorized);
+    let mut state = client.state();
+    let ended = state.wait_for(|state| matches!(state, ConnectionState::Ended(_)));
+    let ended = within(ended).await.unwrap().unwrap().clone();
+    let ConnectionState::Ended(Error::Closed { code: 4401, .. }) = ended else {
+        panic!("{ended:?}")
+    };
+}
+
+#[tokio::test]
+async fn a_token_is_never_shown() {
+    let running = started(&[TOKENS]).await;
+    let client = running.builder().token("all-token").connect().await.unwrap();
+    assert!(!format!("{client:?}").contains("all-token"));
+    let error = running.builder().token("guess-7").connect().await.unwrap_err();
+    assert!(!format!("{error:?} {error}").contains("guess-7"));
+}

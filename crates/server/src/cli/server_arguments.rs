@@ -1,0 +1,70 @@
+//! Which server a command talks to, and who it is there.
+
+use std::env;
+use std::path::PathBuf;
+
+use prombus_client::transport::{AddressError, HttpClient, ServerAddress, Speech};
+
+/// What every command takes that talks to a server's gateway.
+#[derive(clap::Args)]
+pub(super) struct GatewayArguments {
+    /// The server's WebSocket gateway
+    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8090/")]
+    pub(super) url: String,
+    #[command(flatten)]
+    pub(super) access: AccessArguments,
+}
+
+/// What every command takes that talks to a server's HTTP port.
+#[derive(clap::Args)]
+pub(super) struct HttpArguments {
+    /// The server's HTTP address
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8083")]
+    pub(super) url: String,
+    #[command(flatten)]
+    pub(super) access: AccessArguments,
+}
+
+/// Who we are, and whom we trust.
+#[derive(clap::Args)]
+pub(super) struct AccessArguments {
+    /// Authenticate with this token; others on this machine cannot see it when it comes from
+    /// PROMBUS_TOKEN in the environment instead
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+    /// Trust the certificates in this PEM file, beside those that the system trusts (for wss and
+    /// https)
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+}
+
+impl GatewayArguments {
+    /// Where it is.
+    pub(super) fn address(&self) -> Result<ServerAddress, String> {
+        self.access.address(&self.url, Speech::WebSocket)
+    }
+}
+
+impl HttpArguments {
+    /// A client for it, which connects with the first request.
+    pub(super) fn client(&self) -> Result<HttpClient, String> {
+        let address = self.access.address(&self.url, Speech::Http)?;
+        HttpClient::new(address, self.access.token().as_deref()).map_err(|error| error.to_string())
+    }
+}
+
+impl AccessArguments {
+    fn address(&self, url: &str, speech: Speech) -> Result<ServerAddress, String> {
+        ServerAddress::new(url, speech, self.ca_file.as_deref()).map_err(|error| match error {
+            AddressError::BadUrl { .. } => format!("--url {error}"),
+            AddressError::BadCaFile { .. } => format!("--ca-file {error}"),
+            AddressError::Unreachable { .. } => error.to_string(),
+        })
+    }
+
+    /// The token, if there is one.
+    pub(super) fn token(&self) -> Option<String> {
+        let given = self.token.clone().or_else(|| env::var("PROMBUS_TOKEN").ok());
+        given.filter(|token| !token.is_empty())
+    }
+}
