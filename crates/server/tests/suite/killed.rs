@@ -10,7 +10,7 @@
 
 mod consumer;
 mod ledger;
-mod process;
+pub(crate) mod process;
 mod publisher;
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! The built binary, started and killed.
 
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -12,8 +13,13 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(folder: &Path) -> Self {
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_at(folder, anywhere, anywhere)
+    }
+
+    pub(crate) fn start_at(folder: &Path, ws: SocketAddr, http: SocketAddr) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
-            .args(["serve", "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+            .args(["serve", "--ws", &ws.to_string(), "--http", &http.to_string()])
             .args(["--set", "limits.enabled=false", "--set", "log.level=error"])
             .arg("--data")
             .arg(folder)
