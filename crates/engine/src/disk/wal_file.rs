@@ -177,7 +177,12 @@ impl WalFile {
     pub(super) fn read_range(&self, from: u64, to: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
         let bytes = usize::try_from(to.saturating_sub(from)).map_err(io::Error::other)?;
         buffer.resize(bytes, 0);
-        self.file.read_exact_at(buffer, from)
+        self.read_exact(from, buffer)
+    }
+
+    /// Fills `room` with what is at `offset`.
+    pub(super) fn read_exact(&self, offset: u64, room: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(room, offset)
     }
 }
 
