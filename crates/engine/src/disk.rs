@@ -43,6 +43,7 @@ mod storage_faults;
 mod topic_view;
 mod view;
 mod wal_file;
+mod wal_read_ahead;
 mod wal_scan;
 mod wal_spans;
 

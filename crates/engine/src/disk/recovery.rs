@@ -27,14 +27,13 @@ use super::shared::Shared;
 use super::topic_view::TopicView;
 use super::view::View;
 use super::wal_file::{WalFile, keep_copy};
+use super::wal_read_ahead::read_ahead;
 use super::wal_scan::{ScannedFrame, ScannedIds, Step, WalScan};
 use crate::{Incident, OpenError};
 
 /// More commits that store nothing than one process makes before it crashes.
 const VERSIONS_PER_RUN: u64 = 1 << 32;
 
-/// How much of a log file is read at a time. A batch that is larger is read with all that follows.
-const WINDOW_BYTES: u64 = 1 << 20;
 /// What a filesystem allocates at least.
 const BLOCK_BYTES: u64 = 64 << 10;
 
@@ -66,7 +65,6 @@ pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
         next_frame: catalog.next_frame,
         last_version: catalog.last_version,
         shared: &shared,
-        buffer: Vec::new(),
         end: None,
     };
     let mut sealed = Vec::new();
@@ -231,8 +229,6 @@ struct Recovery<'a> {
     shared: &'a Shared,
     next_frame: u64,
     last_version: u64,
-    /// What was read last; kept from file to file.
-    buffer: Vec<u8>,
     /// Where the last file ended, as long as nothing damaged explains why a frame is missing
     /// behind that.
     end: Option<(PathBuf, u64)>,
@@ -271,12 +267,12 @@ impl Recovery<'_> {
         Ok(sealed)
     }
 
-    fn check_header(&mut self, file: &WalFile, end: u64, is_newest: bool) -> Result<(), OpenError> {
+    fn check_header(&self, file: &WalFile, end: u64, is_newest: bool) -> Result<(), OpenError> {
         let path = &file.path;
         let first_frame = WalFile::first_frame_offset();
-        let header = &mut self.buffer;
-        file.read_range(0, end.min(first_frame), header).map_err(failed(path))?;
-        match file_header::decode(WAL, header) {
+        let mut header = Vec::new();
+        file.read_range(0, end.min(first_frame), &mut header).map_err(failed(path))?;
+        match file_header::decode(WAL, &header) {
             Ok(found) if found != file.number => Err(of_another_number(path)),
             Ok(_) => Ok(()),
             Err(fault @ HeaderFault::Newer { .. }) => Err(fault.into_open_error(path)),
@@ -300,20 +296,21 @@ impl Recovery<'_> {
         found: &mut FoundInWal,
     ) -> io::Result<u64> {
         let mut offset = WalFile::first_frame_offset().min(end);
-        loop {
-            let mut window = std::mem::take(&mut self.buffer);
-            file.read_range(offset, end.min(offset + WINDOW_BYTES), &mut window)?;
-            let mut scan = WalScan::new(&window, offset, self.next_frame, false);
-            while let Some(frame) = scan.next_whole_frame() {
-                self.frame(file, frame, found);
+        read_ahead(file, offset..end, |mut parts| {
+            let mut passed = 0;
+            while parts.advance(passed)? {
+                let mut scan = WalScan::new(parts.bytes(), offset, self.next_frame, false);
+                while let Some(frame) = scan.next_whole_frame() {
+                    self.frame(file, frame, found);
+                }
+                passed = scan.passed();
+                if passed == 0 && !scan.is_cut_off() {
+                    break;
+                }
+                offset += passed as u64;
             }
-            let reached = scan.file_offset();
-            self.buffer = window;
-            if reached == offset {
-                return Ok(offset);
-            }
-            offset = reached;
-        }
+            Ok(offset)
+        })
     }
 
     /// Goes through what is not in order, if anything is.

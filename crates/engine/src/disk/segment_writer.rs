@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use prombus_proto::{Seq, Timestamp, Topic};
 
 use super::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
-use super::ids::time_ordered;
 use super::layout::Layout;
 use super::open_files::read_header;
 use super::options::DiskOptions;
@@ -83,9 +82,8 @@ impl<'a> SegmentWriter<'a> {
             };
             let length = found.total_bytes();
             if self.segments.last().is_none_or(|segment| segment.last < found.seq) {
-                let newest_id = found.id().as_ref().and_then(time_ordered);
                 let record = &bytes[at..at + length];
-                self.append_record(found.seq, found.ts, newest_id, record)?;
+                self.append_record(found.seq, found.ts, found.time_ordered_id(), record)?;
             }
             at += length;
             expected = expected.next();

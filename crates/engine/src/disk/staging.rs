@@ -116,7 +116,9 @@ impl StagedFrame {
 
     /// The room it took, for the next frame.
     pub(super) fn take_buffers(&mut self) -> RecordBuffers {
-        self.parts.drain(..).for_each(|part| self.buffers.give_back(part));
+        // Not the head and the foot: they are small, and the next records would have to grow in them.
+        let records = self.parts.drain(1..self.parts.len() - 1);
+        records.for_each(|part| self.buffers.give_back(part));
         std::mem::take(&mut self.buffers)
     }
 
@@ -162,16 +164,18 @@ impl Staging {
             }
         }
         let changes = self.check_state(shared, &batch.state, version)?;
-        let places = self.find_duplicates(shared, ids, &batch.events)?;
+        let duplicates = self.find_duplicates(shared, ids, &batch.events)?;
         // From here on nothing fails.
-        let mut positions: Vec<Position> = Vec::with_capacity(places.len());
-        for ((event, end_sum), place) in batch.events.iter().zip(end_sums).zip(places) {
-            positions.push(match place {
-                Place::Stored(seq) => Position { seq, duplicate: true },
-                Place::EarlierInBatch(index) => Position { duplicate: true, ..positions[index] },
-                Place::New => {
-                    Position { seq: self.append(shared, event, *end_sum), duplicate: false }
+        let mut duplicates = duplicates.into_iter().peekable();
+        let mut positions: Vec<Position> = Vec::with_capacity(batch.events.len());
+        for (index, (event, end_sum)) in batch.events.iter().zip(end_sums).enumerate() {
+            let known = duplicates.next_if(|(duplicate, _)| *duplicate == index);
+            positions.push(match known.map(|(_, place)| place) {
+                Some(Place::Stored(seq)) => Position { seq, duplicate: true },
+                Some(Place::EarlierInBatch(index)) => {
+                    Position { duplicate: true, ..positions[index] }
                 }
+                None => Position { seq: self.append(shared, event, *end_sum), duplicate: false },
             });
         }
         for change in changes {
@@ -311,13 +315,14 @@ impl Staging {
         }
     }
 
+    /// Which of `events` are there already, by their index, and where. Hardly ever any.
     fn find_duplicates(
         &self,
         shared: &Shared,
         ids: &Ids,
         events: &[EncodedEvent],
-    ) -> Result<Vec<Place>, CommitError> {
-        let mut places = Vec::with_capacity(events.len());
+    ) -> Result<Vec<(usize, Place)>, CommitError> {
+        let mut duplicates = Vec::new();
         // Within the batch: by topic, the newest id that rises with time, and all others.
         let mut in_batch = BatchIds::of(events);
         let mut cached: Option<(Topic, IdContext)> = None;
@@ -332,15 +337,12 @@ impl Staging {
                 }
             };
             let place = match in_batch.earlier(index) {
-                Some(earlier) => Place::EarlierInBatch(earlier),
-                None => match self.stored(shared, ids, &context, event)? {
-                    Some(seq) => Place::Stored(seq),
-                    None => Place::New,
-                },
+                Some(earlier) => Some(Place::EarlierInBatch(earlier)),
+                None => self.stored(shared, ids, &context, event)?.map(Place::Stored),
             };
-            places.push(place);
+            duplicates.extend(place.map(|place| (index, place)));
         }
-        Ok(places)
+        Ok(duplicates)
     }
 
     fn id_context(&self, shared: &Shared, topic: &Topic) -> IdContext {
@@ -433,11 +435,10 @@ struct IdContext {
     newest_time_ordered: u128,
 }
 
-/// Where an event of a batch is.
+/// Where an event of a batch is already.
 enum Place {
     Stored(Seq),
     EarlierInBatch(usize),
-    New,
 }
 
 /// The ids of one batch, to find repetitions. Ids that rise with time, as most do, are only

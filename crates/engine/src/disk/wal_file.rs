@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::file_header::{self, HEADER_BYTES, WAL};
 use super::layout::{Layout, sync_folder};
+use super::segment_reader::read_what_is_there;
 use super::storage_faults::StorageFaults;
 
 /// One file of the write-ahead log. Readers hold it open while it is moved into segments.
@@ -159,7 +160,11 @@ impl WalFile {
 
     /// Exactly `bytes` bytes at `offset`.
     pub(super) fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
-        read_exact_at(&self.file, offset, bytes)
+        let read = read_what_is_there(&self.file, offset, bytes)?;
+        if read.len() < bytes {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(read)
     }
 
     /// Where all that was ever written ends. Behind it there may be room taken ahead; reading that
@@ -172,7 +177,12 @@ impl WalFile {
     pub(super) fn read_range(&self, from: u64, to: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
         let bytes = usize::try_from(to.saturating_sub(from)).map_err(io::Error::other)?;
         buffer.resize(bytes, 0);
-        self.file.read_exact_at(buffer, from)
+        self.read_exact(from, buffer)
+    }
+
+    /// Fills `room` with what is at `offset`.
+    pub(super) fn read_exact(&self, offset: u64, room: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(room, offset)
     }
 }
 
@@ -190,13 +200,6 @@ fn end_of_data(file: &File, length: u64) -> io::Result<u64> {
         }
     }
     Ok(end.min(length))
-}
-
-/// Exactly `bytes` bytes at `offset` of `file`.
-pub(super) fn read_exact_at(file: &File, offset: u64, bytes: usize) -> io::Result<Bytes> {
-    let mut buffer = vec![0; bytes];
-    file.read_exact_at(&mut buffer, offset)?;
-    Ok(Bytes::from(buffer))
 }
 
 /// Copies what is about to be cut off or given up into quarantine.

@@ -120,9 +120,15 @@ impl<'a> WalScan<'a> {
         Some(frame)
     }
 
-    /// Where in the file it has come to.
-    pub(super) fn file_offset(&self) -> u64 {
-        self.base + self.offset as u64
+    /// Whether a frame begins here that goes on behind the bytes at hand.
+    pub(super) fn is_cut_off(&self) -> bool {
+        let left = self.bytes.len() - self.offset;
+        self.frame_head_at(self.offset).is_some_and(|head| size(&head) > left)
+    }
+
+    /// How many bytes it has gone through.
+    pub(super) fn passed(&self) -> usize {
+        self.offset
     }
 
     pub(super) fn next_step(&mut self) -> Step {
