@@ -2,11 +2,11 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { BusProcess } from "./bus-process.js";
-import { Proxy } from "./proxy.js";
+import { TcpProxy } from "./tcp-proxy.js";
 
 /** Does for tests in a browser what they cannot do themselves; tests in Node ask it the same way. */
 export class ControlServer {
-  readonly #things = new Map<string, BusProcess | Proxy>();
+  readonly #things = new Map<string, BusProcess | TcpProxy>();
   readonly #server: Server = createServer(async (request, response) => {
     response.setHeader("Access-Control-Allow-Origin", "*");
     try {
@@ -36,7 +36,7 @@ export class ControlServer {
     stopBus: (name: string) => this.#bus(name).end("SIGTERM"),
     runBus: (name: string) => this.#bus(name).run(),
     startProxy: async (target: string) => {
-      const proxy = await Proxy.start(target);
+      const proxy = await TcpProxy.start(target);
       return { name: this.#keep(proxy), url: proxy.url };
     },
     cut: (name: string) => this.#proxy(name).cut(),
@@ -65,7 +65,7 @@ export class ControlServer {
     this.#server.close();
   }
 
-  #keep(thing: BusProcess | Proxy): string {
+  #keep(thing: BusProcess | TcpProxy): string {
     this.#names += 1;
     const name = String(this.#names);
     this.#things.set(name, thing);
@@ -78,9 +78,9 @@ export class ControlServer {
     throw new Error(`no bus is called ${name}`);
   }
 
-  #proxy(name: string): Proxy {
+  #proxy(name: string): TcpProxy {
     const proxy = this.#things.get(name);
-    if (proxy instanceof Proxy) return proxy;
+    if (proxy instanceof TcpProxy) return proxy;
     throw new Error(`no proxy is called ${name}`);
   }
 }

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket, connect as tcpConnect } from "node:net";
 
 /** A TCP connection in between that does as it is told. */
-export class Proxy {
+export class TcpProxy {
   /** Connections that it made. */
   connections = 0;
   /** Answers that it lost. */
@@ -19,8 +19,8 @@ export class Proxy {
     this.#server = createServer((client) => this.#connect(client));
   }
 
-  static async start(target: string): Promise<Proxy> {
-    const proxy = new Proxy(target);
+  static async start(target: string): Promise<TcpProxy> {
+    const proxy = new TcpProxy(target);
     proxy.#server.listen(0, "127.0.0.1");
     await once(proxy.#server, "listening");
     return proxy;
