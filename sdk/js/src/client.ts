@@ -18,7 +18,7 @@ import {
 import { Subscription } from "./consuming/subscription.js";
 import { Transforming } from "./consuming/transforming.js";
 import { Deadline } from "./deadline.js";
-import { DEFAULT_MARK_TTL_MS } from "./dedupe.js";
+import { DEFAULT_MARK_TTL_MS, type DedupeStore } from "./dedupe.js";
 import { ClosedError, DisconnectedError, type PrombusError, RefusedError } from "./errors.js";
 import type { BusEvent, EventToPublish, OutgoingEvent, Published } from "./event.js";
 import { type ExportOptions, exportEvents } from "./http/export.js";
@@ -98,8 +98,11 @@ export async function connect(url: string, options: ConnectOptions = {}): Promis
   }
 }
 
-/** A connection to a bus that comes back by itself. Made by {@link connect}. */
-export class Client {
+/**
+ * A connection to a bus that comes back by itself. Made by {@link connect}. It is a {@link DedupeStore}, too: that of the
+ * bus.
+ */
+export class Client implements DedupeStore {
   /** Resolves when it is closed: with the error that ended it, or with nothing if its user closed it. */
   readonly ended: Promise<PrombusError | undefined>;
   readonly #connection: Connection;
@@ -244,6 +247,16 @@ export class Client {
     const strategy = new Transforming(operations, ttlMs);
     const transform = handler as Transformer;
     return this.#consume<Iterable<OutgoingEvent> | undefined>(topic, group, options, operations, strategy, transform);
+  }
+
+  /** Whether the bus has a mark that `group` has handled this event. */
+  seen(topic: string, group: string, id: string): Promise<boolean> {
+    return this.#operations(topic, group).seen(id);
+  }
+
+  /** Marks at the bus that `group` has handled this event, for `ttlMs` milliseconds (7 days if absent). */
+  mark(topic: string, group: string, id: string, ttlMs: number = DEFAULT_MARK_TTL_MS): Promise<void> {
+    return this.#operations(topic, group, ttlMs).mark(id);
   }
 
   /** Reads the events that a topic holds, by pages, up to its end. */

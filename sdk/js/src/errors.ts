@@ -116,3 +116,8 @@ export class BadAnswerError extends PrombusError {
 export function isRetryable(error: unknown): boolean {
   return error instanceof PrombusError && error.isRetryable;
 }
+
+/** Whether the limits of the bus never admit as much together, so that only less of it can succeed. */
+export function isTooMuchTogether(error: unknown): boolean {
+  return error instanceof RefusedError && error.code === "rate_limited" && error.retryAfterMs === undefined;
+}

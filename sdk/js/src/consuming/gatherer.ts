@@ -4,13 +4,15 @@
  */
 export class Gatherer<Answer> {
   readonly #send: (ids: string[]) => Promise<Answer>;
-  readonly #most: number;
+  readonly #isTooMany: (error: unknown) => boolean;
+  #most: number;
   #gathered: { id: string; resolve: (answer: Answer) => void; reject: (error: unknown) => void }[] = [];
   #busy = false;
 
-  /** Sends batches of at most `most` by `send`. */
-  constructor(most: number, send: (ids: string[]) => Promise<Answer>) {
+  /** Sends batches of at most `most` by `send`, and smaller ones after an error that says that it was too many. */
+  constructor(most: number, isTooMany: (error: unknown) => boolean, send: (ids: string[]) => Promise<Answer>) {
     this.#most = most;
+    this.#isTooMany = isTooMany;
     this.#send = send;
   }
 
@@ -32,6 +34,11 @@ export class Gatherer<Answer> {
         const answer = await this.#send(batch.map(({ id }) => id));
         for (const { resolve } of batch) resolve(answer);
       } catch (error) {
+        if (batch.length > 1 && this.#isTooMany(error)) {
+          this.#most = Math.ceil(batch.length / 2);
+          this.#gathered.unshift(...batch);
+          continue;
+        }
         for (const { reject } of batch) reject(error);
       }
     }

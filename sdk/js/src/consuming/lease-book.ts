@@ -52,13 +52,14 @@ export class LeaseBook {
 
   /**
    * An event came. `undefined` if it is here already, because its lease was lost while it was handled: then it has a
-   * lease again and goes on, and is not handled a second time beside itself.
+   * lease again and goes on, and is not handled a second time beside itself. One that is being ended is lent anew: what
+   * a NACK set free may come before the answer to that.
    */
   lend({ event, ctx }: EventFrame, now: number): Lease | undefined {
     const endsAt = now + ctx.ack_deadline_ms;
     const renewsAt = now + ctx.ack_deadline_ms / 2;
     const held = this.#leases.get(event.id);
-    if (held !== undefined) {
+    if (held !== undefined && held.phase !== "ending") {
       Object.assign(held, { attempt: ctx.attempt, endsAt, renewsAt });
       return undefined;
     }

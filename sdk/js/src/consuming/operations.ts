@@ -1,4 +1,5 @@
 import type { Connection } from "../connection.js";
+import { isTooMuchTogether } from "../errors.js";
 import { requireFits } from "../publishing/frame-size.js";
 import { encodeFrame, type OkFrame } from "../session/frames.js";
 import { Gatherer } from "./gatherer.js";
@@ -22,17 +23,17 @@ export class Operations {
     this.#maxFrameBytes = maxFrameBytes;
     this.#names = { topic, group };
     this.#lane = `${topic} ${group}`;
-    this.#ack = new Gatherer(IDS_OF_A_FRAME, async (ids) => {
+    this.#ack = new Gatherer(IDS_OF_A_FRAME, isTooMuchTogether, async (ids) => {
       await this.#ask("ACK", { ids });
     });
-    this.#ackMarked = new Gatherer(IDS_OF_A_FRAME, async (ids) => {
+    this.#ackMarked = new Gatherer(IDS_OF_A_FRAME, isTooMuchTogether, async (ids) => {
       await this.#ask("ACK", { ids, mark: { ttl_ms: ttlMs } });
     });
-    this.#seen = new Gatherer(IDS_OF_A_FRAME, async (ids) => {
+    this.#seen = new Gatherer(IDS_OF_A_FRAME, isTooMuchTogether, async (ids) => {
       const { seen = [] } = await this.#ask("SEEN", { ids }, true);
       return new Set(seen);
     });
-    this.#mark = new Gatherer(IDS_OF_A_FRAME, async (ids) => {
+    this.#mark = new Gatherer(IDS_OF_A_FRAME, isTooMuchTogether, async (ids) => {
       await this.#ask("MARK", { ids, ttl_ms: ttlMs }, true);
     });
   }

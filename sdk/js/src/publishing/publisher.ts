@@ -1,6 +1,6 @@
 import type { Connection } from "../connection.js";
 import { type CallOptions, Deadline } from "../deadline.js";
-import { BadAnswerError, RefusedError } from "../errors.js";
+import { BadAnswerError, isTooMuchTogether } from "../errors.js";
 import type { EventOptions, EventToPublish, Published } from "../event.js";
 import { type OkFrame, wireOptions } from "../session/frames.js";
 import { chunks, encodeEvent } from "./chunks.js";
@@ -84,9 +84,7 @@ export class Publisher {
       if (results?.length !== events.length) throw new BadAnswerError("the answer to PUBLISH has not one result each");
       return results.map(({ id, seq, duplicate = false }) => ({ id, seq, duplicate }));
     } catch (error) {
-      // Without a time to wait for, the limit never admits as many events together.
-      const tooMany = error instanceof RefusedError && error.code === "rate_limited" && !error.isRetryable;
-      if (!tooMany || events.length === 1) throw error;
+      if (!isTooMuchTogether(error) || events.length === 1) throw error;
       const half = Math.ceil(events.length / 2);
       this.#eventsAFrame = Math.min(this.#eventsAFrame, half);
       const first = await this.#publishChunk(topic, events.slice(0, half), call);
