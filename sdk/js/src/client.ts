@@ -1,6 +1,6 @@
 import { type BusAddresses, busAddresses } from "./addresses.js";
 import { Backoff, type BackoffOptions, type Chance } from "./backoff.js";
-import { Connection, type StateListener, type TokenSource } from "./connection.js";
+import { Connection, type StateListener, type TokenSource, tokenKind } from "./connection.js";
 import { AtLeastOnce } from "./consuming/at-least-once.js";
 import { Consumer } from "./consuming/consumer.js";
 import { Finished } from "./consuming/finished.js";
@@ -19,7 +19,7 @@ import { Subscription } from "./consuming/subscription.js";
 import { Transforming } from "./consuming/transforming.js";
 import { Deadline } from "./deadline.js";
 import { DEFAULT_MARK_TTL_MS, type DedupeStore } from "./dedupe.js";
-import { ClosedError, DisconnectedError, type PrombusError, RefusedError } from "./errors.js";
+import { ClosedError, type PrombusError, RefusedError, TimeoutError } from "./errors.js";
 import type { BusEvent, EventToPublish, OutgoingEvent, Published } from "./event.js";
 import { type ExportOptions, exportEvents } from "./http/export.js";
 import { HttpApi } from "./http/http-api.js";
@@ -36,7 +36,10 @@ import type { OpenSocket } from "./websocket/socket.js";
 
 /** How to connect. */
 export interface ConnectOptions {
-  /** Shown on every connection. A function is asked each time, so that it can give a fresh one. */
+  /**
+   * Shown on every connection. A function is asked each time, and when the bus says that the token has expired, so that
+   * it can give a fresh one.
+   */
   token?: TokenSource;
   /** Where HTTP is, for `replay`, `export` and `stream`, if the address of the bus does not say so. */
   httpUrl?: string;
@@ -132,7 +135,7 @@ export class Client implements DedupeStore {
       this.#settleEnded = resolve;
     });
     this.#connection = new Connection(
-      new Session(this.#backoff),
+      new Session(this.#backoff, tokenKind(options.token)),
       addresses.webSocket.href,
       openSocket,
       now,
@@ -292,12 +295,12 @@ export class Client implements DedupeStore {
   }
 
   /** @internal Resolves when it is connected for the first time. */
-  firstConnected(signal: AbortSignal): Promise<void> {
+  firstConnected(signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
-      const abort = () => settle(() => reject(withCause(signal.reason, this.#lastFailure)), true);
+      const abort = () => settle(() => reject(withCause(signal?.reason, this.#lastFailure)), true);
       const settle = (how: () => void, closes = false) => {
         forget();
-        signal.removeEventListener("abort", abort);
+        signal?.removeEventListener("abort", abort);
         if (closes) this.#connection.close();
         how();
       };
@@ -305,8 +308,8 @@ export class Client implements DedupeStore {
         if (state === "connected") settle(resolve);
         if (state === "closed") settle(() => reject(because));
       });
-      signal.addEventListener("abort", abort, { once: true });
-      if (signal.aborted) abort();
+      signal?.addEventListener("abort", abort, { once: true });
+      if (signal?.aborted) abort();
     });
   }
 
@@ -377,14 +380,12 @@ export class Client implements DedupeStore {
 
 /** A timeout says what failed last. */
 function withCause(reason: unknown, cause: PrombusError | undefined): unknown {
-  if (cause instanceof DisconnectedError && reason instanceof Error && reason.cause === undefined) {
-    reason.cause = cause;
-    reason.message += `: ${cause.message}`;
-  }
-  return reason;
+  if (!(reason instanceof TimeoutError) || cause === undefined) return reason;
+  return new TimeoutError(`${reason.message}: ${cause.message}`, { cause });
 }
 
-function within<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+function within<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
   return new Promise((resolve, reject) => {
     const abort = () => reject(signal.reason);
     if (signal.aborted) abort();

@@ -3,11 +3,17 @@ import type { Binding } from "./session/binding.js";
 import type { ConnectionState } from "./session/effect.js";
 import type { EventFrame, OkFrame } from "./session/frames.js";
 import type { Request, RequestOptions } from "./session/request.js";
-import type { Session } from "./session/session.js";
+import type { Session, TokenKind } from "./session/session.js";
 import type { OpenSocket, Socket } from "./websocket/socket.js";
 
 /** A token, or what gives one: asked before each connection is opened. */
 export type TokenSource = string | (() => string | Promise<string>);
+
+/** What a session has to know about a token. */
+export function tokenKind(token: TokenSource | undefined): TokenKind {
+  if (token === undefined) return "none";
+  return typeof token === "function" ? "renewed" : "fixed";
+}
 
 /** What a subscription is told. */
 export interface BindingListener {
@@ -43,6 +49,7 @@ export class Connection {
   readonly #listeners = new Map<Binding, BindingListener>();
   #token: TokenSource | undefined;
   #socket: Socket | undefined;
+  #attempt = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
   #working = false;
@@ -75,7 +82,7 @@ export class Connection {
 
   /** Opens the first connection. */
   start(): void {
-    this.#session.start();
+    this.#session.start(this.#now());
     this.#work();
   }
 
@@ -89,7 +96,7 @@ export class Connection {
   async authenticate(token: TokenSource): Promise<void> {
     this.#token = token;
     const text = typeof token === "string" ? token : await token();
-    await this.#awaiting(this.#session.authenticate(text, this.#now()));
+    await this.#awaiting(this.#session.authenticate(text, tokenKind(token), this.#now()));
   }
 
   /** The token as it is now. */
@@ -183,6 +190,7 @@ export class Connection {
         this.#socket?.send(effect.text);
         break;
       case "hang-up":
+        this.#attempt += 1;
         this.#socket?.close(effect.code, effect.reason);
         this.#socket = undefined;
         break;
@@ -218,32 +226,30 @@ export class Connection {
   }
 
   #open(): void {
-    // Nothing counts that an older socket still says.
-    const current = () => this.#socket === socket;
+    this.#attempt += 1;
+    const attempt = this.#attempt;
+    // Nothing counts that an older attempt still says.
     const happened = (tell: () => void) => {
-      if (!current()) return;
+      if (this.#attempt !== attempt) return;
       tell();
       this.#work();
     };
-    const socket: Socket = this.#openSocket(this.#url, {
-      opened: () => {
-        this.token().then(
-          (token) => happened(() => this.#session.opened(token, this.#now())),
-          (error) => {
-            if (!current()) return;
-            this.#socket?.close(1000, "no token");
-            happened(() => this.#session.closed(1006, `no token: ${error}`, this.#now()));
-          },
-        );
-      },
-      received: (text) => happened(() => this.#session.received(text, this.#now())),
-      closed: (code, reason) =>
-        happened(() => {
-          this.#socket = undefined;
-          this.#session.closed(code, reason, this.#now());
-        }),
-    });
-    this.#socket = socket;
+    const lost = (code: number, reason: string) =>
+      happened(() => {
+        this.#socket = undefined;
+        this.#session.closed(code, reason, this.#now());
+      });
+    const connect = (token: string | undefined) => {
+      this.#socket = this.#openSocket(this.#url, {
+        opened: () => happened(() => this.#session.opened(token, this.#now())),
+        received: (text) => happened(() => this.#session.received(text, this.#now())),
+        closed: lost,
+      });
+    };
+    this.token().then(
+      (token) => happened(() => connect(token)),
+      (error) => lost(1006, `no token: ${error}`),
+    );
   }
 
   #setTimer(): void {

@@ -10,13 +10,16 @@ export interface CallOptions {
 
 /** A signal that aborts by the caller's signal or when the time is over, until it is released. */
 export class Deadline {
-  readonly #controller = new AbortController();
+  readonly #controller: AbortController | undefined;
   readonly #timer: ReturnType<typeof setTimeout> | undefined;
   readonly #outer: AbortSignal | undefined;
 
   constructor({ timeoutMs, signal }: CallOptions, what: string) {
+    if (timeoutMs === undefined && signal === undefined) return;
+    const controller = new AbortController();
+    this.#controller = controller;
     if (timeoutMs !== undefined) {
-      const late = () => this.#controller.abort(new TimeoutError(`${what}: not done in ${timeoutMs} ms`));
+      const late = () => controller.abort(new TimeoutError(`${what}: not done in ${timeoutMs} ms`));
       this.#timer = setTimeout(late, timeoutMs);
     }
     this.#outer = signal;
@@ -24,9 +27,9 @@ export class Deadline {
     else signal?.addEventListener("abort", this.#pass, { once: true });
   }
 
-  /** Aborts with a `TimeoutError`, or with the reason of the caller's signal. */
-  get signal(): AbortSignal {
-    return this.#controller.signal;
+  /** Aborts with a `TimeoutError`, or with the reason of the caller's signal. Absent where neither was asked for. */
+  get signal(): AbortSignal | undefined {
+    return this.#controller?.signal;
   }
 
   /** It is over: the timer and the caller's signal are let go. */
@@ -35,5 +38,5 @@ export class Deadline {
     this.#outer?.removeEventListener("abort", this.#pass);
   }
 
-  readonly #pass = () => this.#controller.abort(this.#outer?.reason);
+  readonly #pass = () => this.#controller?.abort(this.#outer?.reason);
 }

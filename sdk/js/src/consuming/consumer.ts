@@ -25,6 +25,7 @@ export class Consumer<Result> implements BindingListener {
   /** What the bus, or a store, is being told; also of leases that are lost already. */
   #telling = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #timerAt = Number.POSITIVE_INFINITY;
   #quiet: (() => void)[] = [];
   #settleBound: { resolve(): void; reject(error: unknown): void } | undefined;
   #settleEnded: (error: PrombusError | undefined) => void = () => undefined;
@@ -48,7 +49,7 @@ export class Consumer<Result> implements BindingListener {
     this.#strategy = strategy;
     this.#handle = handle;
     this.#now = now;
-    this.#book = new LeaseBook(settings.concurrency);
+    this.#book = new LeaseBook(settings.concurrency, settings.maxInFlight);
     this.firstBound = new Promise((resolve, reject) => {
       this.#settleBound = { resolve, reject };
     });
@@ -78,10 +79,9 @@ export class Consumer<Result> implements BindingListener {
     const lease = this.#book.lend(frame, this.#now());
     if (lease === undefined) return;
     if (this.#strategy.remembers(lease.event.id)) {
-      lease.phase = "ending";
       void this.#end(lease, undefined);
     } else if (this.#strategy.wasDone) void this.#screen(lease, this.#strategy.wasDone(lease.event));
-    else lease.phase = "waiting";
+    else this.#book.ready(lease);
     this.#moved();
   }
 
@@ -133,8 +133,8 @@ export class Consumer<Result> implements BindingListener {
     try {
       const done = await wasDone;
       if (!this.#book.has(lease)) return;
-      lease.phase = done ? "ending" : "waiting";
       if (done) await this.#told(lease, () => this.#operations.ack(lease.event.id));
+      else this.#book.ready(lease);
     } catch (error) {
       await this.#giveBack(lease, error);
     } finally {
@@ -145,10 +145,8 @@ export class Consumer<Result> implements BindingListener {
   async #run(lease: Lease): Promise<void> {
     try {
       const result = await this.#handle(lease.event, this.#delivery(lease));
-      this.#book.ran(lease);
       await this.#end(lease, result);
     } catch (error) {
-      this.#book.ran(lease);
       await this.#giveBack(lease, error);
     } finally {
       this.#moved();
@@ -157,11 +155,8 @@ export class Consumer<Result> implements BindingListener {
 
   /** The handler finished, now or before: tells so. */
   async #end(lease: Lease, result: Result | undefined): Promise<void> {
-    // The next event need not wait for that.
-    this.#moved();
     const { event } = lease;
     const leased = lease.endsAt !== undefined;
-    if (!leased) this.#book.drop(lease);
     await this.#told(lease, () =>
       leased ? this.#strategy.finish(event, result) : this.#strategy.finishUnleased(event),
     );
@@ -170,7 +165,10 @@ export class Consumer<Result> implements BindingListener {
 
   /** Tells the bus, and whoever listens for errors if that fails for another reason than a lost connection. */
   async #told(lease: Lease, tell: () => Promise<void>): Promise<void> {
+    this.#book.ending(lease);
     this.#telling += 1;
+    // The next event need not wait for that.
+    this.#moved();
     try {
       await tell();
     } catch (error) {
@@ -182,7 +180,9 @@ export class Consumer<Result> implements BindingListener {
   }
 
   async #giveBack(lease: Lease, error: unknown): Promise<void> {
+    if (lease.phase !== "ending") this.#book.ending(lease);
     this.#report(error, lease.event);
+    this.#moved();
     try {
       if (lease.endsAt !== undefined && this.#book.has(lease)) {
         await this.#operations.nack(lease.event.id, nackMembers(error));
@@ -217,13 +217,17 @@ export class Consumer<Result> implements BindingListener {
   }
 
   #setTimer(): void {
+    const at = this.#book.renewsAt ?? Number.POSITIVE_INFINITY;
+    // A timer that is too early is cheaper than one that is set anew with every event.
+    if (at >= this.#timerAt && at !== Number.POSITIVE_INFINITY) return;
     clearTimeout(this.#timer);
-    const at = this.#book.renewsAt();
-    if (at === undefined) return;
+    this.#timerAt = at;
+    if (at === Number.POSITIVE_INFINITY) return;
     this.#timer = setTimeout(() => this.#renew(), Math.max(0, Math.ceil(at - this.#now())));
   }
 
   #renew(): void {
+    this.#timerAt = Number.POSITIVE_INFINITY;
     const askedAt = this.#now();
     const ms = Math.max(SHORTEST_EXTENSION_MS, this.#settings.ackTimeoutMs);
     for (const lease of this.#book.toRenew(askedAt)) {

@@ -47,6 +47,7 @@ const MOST_IN_FLIGHT = 10_000;
 /** Options with nothing left open. */
 export interface ConsumerSettings {
   readonly concurrency: number;
+  readonly maxInFlight: number;
   readonly ackTimeoutMs: number;
   readonly onError: (error: unknown, event: BusEvent) => void;
   /** `opts` of SUBSCRIBE. */
@@ -62,6 +63,7 @@ export function consumerSettings(options: SubscribeOptions): ConsumerSettings {
   const maxInFlight = options.maxInFlight ?? Math.min(MOST_IN_FLIGHT, Math.max(LEAST_IN_FLIGHT, 2 * concurrency));
   return {
     concurrency,
+    maxInFlight,
     ackTimeoutMs,
     onError,
     wire: { ...wireFrom(options.from), maxInFlight, ackTimeoutMs, maxAttempts },

@@ -22,9 +22,14 @@ export class Lane {
     return this.#waiting.length > 0 && this.#flying < this.#mayFly ? this.#closedUntil : undefined;
   }
 
-  /** Nothing of it is owed to anybody, and nothing is to be remembered. */
+  /** Nothing of it is owed to anybody. */
+  get isEmpty(): boolean {
+    return this.#waiting.length === 0 && this.#flying === 0;
+  }
+
+  /** Nothing of it is owed to anybody, and no patience is to be remembered. */
   isIdle(now: number): boolean {
-    return this.#waiting.length === 0 && this.#flying === 0 && now >= this.#closedUntil;
+    return this.isEmpty && now >= this.#closedUntil;
   }
 
   /** Puts a request where its number says: those that come back go before those that never went. */

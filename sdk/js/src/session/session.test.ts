@@ -5,15 +5,19 @@ import { Binding } from "./binding.js";
 import type { Effect } from "./effect.js";
 import { encodeFrame } from "./frames.js";
 import type { Request } from "./request.js";
-import { Session } from "./session.js";
+import { Session, type TokenKind } from "./session.js";
 
 let session: Session;
 let effects: Effect[];
 
 beforeEach(() => {
-  session = new Session(new Backoff({ minMs: 100, maxMs: 1000 }, () => 1));
+  session = withToken("none");
   effects = [];
 });
+
+function withToken(kind: TokenKind): Session {
+  return new Session(new Backoff({ minMs: 100, maxMs: 1000 }, () => 1), kind);
+}
 
 /** What happened since the last look. */
 function look(): Effect[] {
@@ -26,7 +30,7 @@ const sent = (list = effects) =>
 const kinds = (list = effects) => list.map(({ kind }) => kind);
 
 function connected(token?: string): void {
-  session.start();
+  session.start(0);
   session.opened(token, 0);
   look();
 }
@@ -40,7 +44,7 @@ const err = (corr: string, code: string, now = 0, retry_after_ms?: number) =>
 
 describe("connecting", () => {
   test("without a token it is used at once", () => {
-    session.start();
+    session.start(0);
     expect(look()).toEqual([{ kind: "state", state: "connecting" }, { kind: "open" }]);
     session.opened(undefined, 0);
     expect(look()).toEqual([{ kind: "state", state: "connected" }]);
@@ -48,7 +52,7 @@ describe("connecting", () => {
 
   test("with a token nothing is sent before that is accepted", () => {
     const early = publish(1);
-    session.start();
+    session.start(0);
     session.opened("secret", 0);
     expect(sent(look())).toMatchObject([{ op: "AUTH", token: "secret" }]);
     expect(session.state).toBe("connecting");
@@ -59,7 +63,7 @@ describe("connecting", () => {
 
   test("a token that is refused ends it", () => {
     const early = publish(1);
-    session.start();
+    session.start(0);
     session.opened("secret", 0);
     err(String(sent(look())[0]?.corr), "bad_token");
     expect(look()).toMatchObject([
@@ -118,10 +122,45 @@ describe("connecting", () => {
   });
 
   test("4401 does not where there is one", () => {
-    session.start();
+    session = withToken("fixed");
+    session.start(0);
     session.opened("secret", 0);
     session.closed(4401, "not authenticated in time", 0);
     expect(session.state).toBe("disconnected");
+  });
+});
+
+test("a connection that does not open in time is given up", () => {
+  session.start(0);
+  look();
+  expect(session.wakesAt()).toBe(20_000);
+  session.tick(20_000);
+  expect(kinds(look())).toEqual(["hang-up", "state"]);
+  expect(session.state).toBe("disconnected");
+});
+
+describe("a token that expires", () => {
+  test("is renewed with a new connection where that is possible, and nothing is lost", () => {
+    session = withToken("renewed");
+    connected();
+    const [request, behind] = [publish(1), publish(2)];
+    look();
+    err(request.corr, "unauthorized");
+    expect(kinds(look())).toEqual(["hang-up", "state"]);
+    session.tick(100);
+    session.opened("another", 100);
+    look();
+    session.received(JSON.stringify({ op: "OK" }), 100);
+    expect(sent(look()).map(({ corr }) => corr)).toEqual([request.corr, behind.corr]);
+  });
+
+  test("is an error otherwise", () => {
+    session = withToken("fixed");
+    connected();
+    const request = publish(1);
+    look();
+    err(request.corr, "unauthorized");
+    expect(look()).toMatchObject([{ kind: "failed", request, error: { code: "unauthorized" } }]);
   });
 });
 

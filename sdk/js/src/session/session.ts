@@ -11,6 +11,11 @@ import { Request, type RequestOptions } from "./request.js";
 const SILENCE_MS = 30_000;
 /** How long any answer may take before the connection counts as lost. */
 const ANSWER_MS = 30_000;
+/** How long opening a connection may take. */
+const OPENING_MS = 20_000;
+
+/** Which token there is: none, always the same, or one that is asked for anew with each connection. */
+export type TokenKind = "none" | "fixed" | "renewed";
 
 /** Something that was sent and has to be answered: a request, or what the session says for itself. */
 interface Owed {
@@ -31,16 +36,18 @@ export class Session {
   #effects: Effect[] = [];
   #owed: Owed[] = [];
   #phase: "idle" | "opening" | "authenticating" | "connected" | "resting" | "ended" = "idle";
-  #hasToken = false;
+  #token: TokenKind;
   #numbers = 0;
   #failures = 0;
   #opensAt = 0;
+  #openedAt = 0;
   #heardAt = 0;
   #owedSince = 0;
   #endedBy: PrombusError | undefined;
 
-  constructor(backoff: Backoff) {
+  constructor(backoff: Backoff, token: TokenKind) {
     this.#backoff = backoff;
+    this.#token = token;
   }
 
   /** Takes what is to be done, in this order. */
@@ -65,6 +72,7 @@ export class Session {
   /** When {@link tick} is to be called next, if at all. */
   wakesAt(): number | undefined {
     if (this.#phase === "resting") return this.#opensAt;
+    if (this.#phase === "opening") return this.#openedAt + OPENING_MS;
     if (this.#phase !== "connected" && this.#phase !== "authenticating") return undefined;
     let at = Number.POSITIVE_INFINITY;
     if (this.#owed.length > 0) at = Math.max(this.#owedSince, this.#heardAt) + ANSWER_MS;
@@ -77,17 +85,17 @@ export class Session {
   }
 
   /** Begins: opens the first connection. */
-  start(): void {
-    if (this.#phase === "idle") this.#open();
+  start(now: number): void {
+    if (this.#phase === "idle") this.#open(now);
   }
 
   /** Time has passed. */
   tick(now: number): void {
-    if (this.#phase === "resting" && now >= this.#opensAt) this.#open();
+    if (this.#phase === "resting" && now >= this.#opensAt) this.#open(now);
+    if (this.#phase === "opening" && now >= this.#openedAt + OPENING_MS) this.#lose("no connection in time", now);
     if (this.#phase !== "connected" && this.#phase !== "authenticating") return;
     if (this.#owed.length > 0 && now >= Math.max(this.#owedSince, this.#heardAt) + ANSWER_MS) {
-      this.#giveUp("the server does not answer");
-      this.closed(1006, "no answer in time", now);
+      this.#lose("no answer in time", now);
       return;
     }
     if (this.#phase !== "connected") return;
@@ -102,7 +110,6 @@ export class Session {
   opened(token: string | undefined, now: number): void {
     if (this.#phase !== "opening") return;
     this.#heardAt = now;
-    this.#hasToken = token !== undefined;
     if (token === undefined) {
       this.#ready(now);
       return;
@@ -110,10 +117,8 @@ export class Session {
     this.#phase = "authenticating";
     this.#say({ op: "AUTH", token }, now, (outcome, then) => {
       if (!(outcome instanceof RefusedError)) this.#ready(then);
-      else if (outcome.isRetryable) {
-        this.#giveUp("the token could not be checked");
-        this.closed(1006, outcome.message, then);
-      } else {
+      else if (outcome.isRetryable) this.#lose(outcome.message, then);
+      else {
         this.#giveUp("the token was refused");
         this.#end(outcome);
       }
@@ -140,6 +145,12 @@ export class Session {
       return;
     }
     const outcome = frame.op === "OK" ? frame : new RefusedError(frame.code, frame.msg, frame.retry_after_ms);
+    if (frame.op === "ERR" && frame.code === "unauthorized" && this.#token === "renewed") {
+      // The token has expired. A new connection comes with a new one, and with all that has no answer.
+      this.#owed.unshift(owed);
+      this.#lose("the token has expired", now);
+      return;
+    }
     owed.done?.(outcome, now);
     if (owed.request) this.#answer(owed.request, outcome, now);
   }
@@ -147,7 +158,7 @@ export class Session {
   /** The connection is gone, or could not be had. */
   closed(code: number, reason: string, now: number): void {
     if (this.#phase === "ended" || this.#phase === "resting" || this.#phase === "idle") return;
-    const final = finalClose(code, reason, this.#hasToken);
+    const final = finalClose(code, reason, this.#token !== "none");
     if (final !== undefined) {
       this.#end(final);
       return;
@@ -155,7 +166,7 @@ export class Session {
     this.#phase = "resting";
     this.#failures += 1;
     this.#opensAt = now + this.#backoff.delayMs(this.#failures);
-    const lost = new DisconnectedError(`the connection was lost (${code} ${reason})`.replace(" )", ")"));
+    const lost = new DisconnectedError(`the connection was lost (${reason || code})`);
     this.#unbindAll();
     for (const lane of this.#lanes.values()) {
       for (const request of lane.grounded()) this.#effects.push({ kind: "failed", request, error: lost });
@@ -165,6 +176,7 @@ export class Session {
       if (request.survives) this.#lane(request.lane).put(request);
       else this.#effects.push({ kind: "failed", request, error: lost });
     }
+    for (const [name, lane] of this.#lanes) if (lane.isIdle(now)) this.#lanes.delete(name);
     this.#effects.push({ kind: "state", state: "disconnected", because: lost });
   }
 
@@ -187,12 +199,14 @@ export class Session {
   /** Nobody waits for this request any more. If it was sent it may be done nonetheless. */
   abandon(request: Request): void {
     request.abandoned = true;
-    this.#lanes.get(request.lane)?.remove(request);
+    const lane = this.#lanes.get(request.lane);
+    lane?.remove(request);
+    if (lane?.isEmpty) this.#lanes.delete(request.lane);
   }
 
   /** Shows another token on the connection that is there; the next connections are opened with it by the caller. */
-  authenticate(token: string, now: number): Request {
-    this.#hasToken = true;
+  authenticate(token: string, kind: TokenKind, now: number): Request {
+    this.#token = kind;
     return this.submit(encodeFrame({ op: "AUTH", token }), { lane: "AUTH", survives: false, retries: true }, now);
   }
 
@@ -236,8 +250,9 @@ export class Session {
     this.#end(undefined);
   }
 
-  #open(): void {
+  #open(now: number): void {
     this.#phase = "opening";
+    this.#openedAt = now;
     this.#effects.push({ kind: "state", state: "connecting" }, { kind: "open" });
   }
 
@@ -341,8 +356,15 @@ export class Session {
     }
   }
 
+  /** Leaves this connection for the next one. */
+  #lose(reason: string, now: number): void {
+    this.#giveUp(reason);
+    this.closed(1006, reason, now);
+  }
+
   #giveUp(reason: string, code = 4000): void {
-    this.#effects.push({ kind: "hang-up", code, reason });
+    // A close frame has room for 123 bytes.
+    this.#effects.push({ kind: "hang-up", code, reason: reason.slice(0, 40) });
   }
 
   #unbindAll(): void {

@@ -30,5 +30,5 @@ export function run(args: string[], environment: Record<string, string> = {}) {
       if (child.exitCode !== null) throw new Error(`it ended with ${child.exitCode}: ${said.out}${said.err}`);
       return said.out.includes(text);
     });
-  return { said, says, end };
+  return { said, says, end, ended: ended.then(([code]) => code) };
 }

@@ -89,6 +89,41 @@ test("without a token that is needed nothing is allowed, and the client ends whe
   await expect(bus.publish("orders", 1)).rejects.toMatchObject({ code: "unauthorized" });
 });
 
+/** A signed token that is good for about a second: expiry is 5 s late, as clocks may differ. */
+async function shortLivedToken(secret: string): Promise<string> {
+  const bytes = (text: string) => new TextEncoder().encode(text);
+  const base64url = (data: Uint8Array) =>
+    btoa(String.fromCharCode(...data)).replace(/[+/=]/g, (sign) => ({ "+": "-", "/": "_" })[sign] ?? "");
+  const claims = { scope: "publish:** subscribe:**", exp: Math.ceil(Date.now() / 1000) - 4 };
+  const parts = [{ alg: "HS256", typ: "JWT" }, claims].map((part) => base64url(bytes(JSON.stringify(part))));
+  const algorithm = { name: "HMAC", hash: "SHA-256" };
+  const key = await crypto.subtle.importKey("raw", bytes(secret), algorithm, false, ["sign"]);
+  const signature = await crypto.subtle.sign("HMAC", key, bytes(parts.join(".")));
+  return [...parts, base64url(new Uint8Array(signature))].join(".");
+}
+
+test("a token that expires is renewed where a function gives it, and nothing is lost", async () => {
+  const secret = "a secret of the tests, with more than 32 bytes";
+  const own = await ownBus(`auth.jwt.secret=${JSON.stringify(secret)}`);
+  let asked = 0;
+  const bus = await client(own.http, {
+    token: () => {
+      asked += 1;
+      return shortLivedToken(secret);
+    },
+  });
+  const topic = fresh("orders");
+  const got = new Set<unknown>();
+  await bus.subscribe(topic, "g", ({ payload }) => void got.add(payload), { from: "earliest" });
+  let published = 0;
+  while (asked < 4) {
+    await bus.publish(topic, published);
+    published += 1;
+  }
+  await until(() => got.size >= published);
+  expect([...got]).toEqual(Array.from({ length: published }, (_, n) => n));
+});
+
 test("a subscription that a new token does not allow any more ends by itself after the next connection", async () => {
   const own = await ownBus(
     tokens({ token: "reader-token", scopes: ["subscribe:**"] }, { token: "writer-token", scopes: ["publish:**"] }),
