@@ -32,6 +32,17 @@ export default defineConfig({
         },
       },
       {
+        // The WebSocket that Node has from 22 on, which 20 has behind a flag.
+        test: {
+          name: "node-built-in",
+          include: ["test/suite/reconnecting.test.ts"],
+          environment: "node",
+          execArgv: ["--experimental-websocket"],
+          globalSetup: control,
+          ...patience,
+        },
+      },
+      {
         test: {
           name: "chromium",
           include: ["test/suite/**/*.test.ts"],

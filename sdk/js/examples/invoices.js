@@ -17,7 +17,6 @@ const invoice = ({ id, key, payload }) => {
 await bus.transformExactlyOnce("orders.created", "invoices", invoice, {
   from: "earliest",
   concurrency: 4,
-  maxAttempts: 3,
   onError: (error, event) => console.error(`order ${event.id}: ${error}`),
 });
 console.log("waiting for orders");

@@ -25,6 +25,7 @@ class NodeSocket implements Socket {
   #stream: Duplex | undefined;
   #closing: { code: number; reason: string } | undefined;
   #closed = false;
+  #gathers = false;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(url: string, listener: SocketListener) {
@@ -119,8 +120,19 @@ class NodeSocket implements Socket {
     }
   }
 
+  /** Frames of one moment leave in one write. */
   #write(opcode: number, payload: Uint8Array): void {
-    this.#stream?.write(writeFrame(opcode, payload, randomBytes(4)));
+    const stream = this.#stream;
+    if (stream === undefined) return;
+    if (!this.#gathers) {
+      this.#gathers = true;
+      stream.cork();
+      process.nextTick(() => {
+        this.#gathers = false;
+        stream.uncork();
+      });
+    }
+    stream.write(writeFrame(opcode, payload, randomBytes(4)));
   }
 
   #fail(reason: string): void {

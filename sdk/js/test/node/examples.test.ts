@@ -17,7 +17,9 @@ test("heartbeat publishes, monitor sees who is there and who is gone", async () 
   await monitor.says("node-1 is gone");
   expect(await monitor.end("SIGINT")).toBe(0);
   const beats = (await all(bus.replay<{ beats: number }>("heartbeat.received"))).filter(({ key }) => key === "node-1");
-  expect(beats.map(({ payload }) => payload.beats)).toEqual(beats.map((_, n) => n + 1));
+  const numbers = beats.map(({ payload }) => payload.beats);
+  expect(numbers.length).toBeGreaterThanOrEqual(3);
+  expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b));
 });
 
 test("each order has one invoice, also when the worker is killed again and again", async () => {
