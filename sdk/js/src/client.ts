@@ -217,8 +217,8 @@ export class Client implements DedupeStore {
    * and acknowledged, with the bus as store in one commit. A handler that throws leaves no mark, and its event comes
    * again.
    *
-   * The handler of an event runs again only where nobody can know that it finished: when the process ends between the
-   * handler and its mark.
+   * The handler of an event runs again only where nobody can know that it finished: when the process ends, or is held up
+   * for longer than the lease, between its beginning and its mark.
    */
   subscribeExactlyOnce<T = unknown>(
     topic: string,

@@ -4,7 +4,7 @@ import { wireOptions } from "../session/frames.js";
 import type { Operations } from "./operations.js";
 import type { Strategy } from "./strategy.js";
 
-/** Handle, then publish what it made, mark and acknowledge in one commit. */
+/** Skip what is marked, handle, then publish what that made, mark and acknowledge in one commit. */
 export class Transforming implements Strategy<Iterable<OutgoingEvent> | undefined> {
   readonly #operations: Operations;
   readonly #ttlMs: number;
@@ -12,6 +12,10 @@ export class Transforming implements Strategy<Iterable<OutgoingEvent> | undefine
   constructor(operations: Operations, ttlMs: number) {
     this.#operations = operations;
     this.#ttlMs = ttlMs;
+  }
+
+  wasDone({ id }: BusEvent): Promise<boolean> {
+    return this.#operations.seen(id);
   }
 
   remembers(): boolean {
@@ -31,7 +35,7 @@ export class Transforming implements Strategy<Iterable<OutgoingEvent> | undefine
       // Somebody else has the event now, and will publish.
       if (error.code === "lease_lost") return;
       if (error.code !== "conflict") throw error;
-      // It was published before; only the acknowledgement got lost.
+      // It was done meanwhile; what is left is the lease.
       await this.#operations.ack(id);
     }
   }

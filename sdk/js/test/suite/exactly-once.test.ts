@@ -205,10 +205,36 @@ test("a transforming handler may make nothing, and what was marked before publis
     { payload: "take", id: "c" },
   ]);
   await bus.mark(orders, "g", "b");
-  const take = ({ payload, id }: BusEvent) => (payload === "take" ? [{ topic: invoices, payload: id }] : undefined);
+  const handled: string[] = [];
+  const take = ({ payload, id }: BusEvent) => {
+    handled.push(id);
+    return payload === "take" ? [{ topic: invoices, payload: id }] : undefined;
+  };
   await bus.transformExactlyOnce(orders, "g", take, { from: "earliest" });
   await until(isDone(orders));
   expect((await all(bus.replay(invoices))).map(({ payload }) => payload)).toEqual(["c"]);
+  expect(handled).toEqual(["a", "c"]);
+});
+
+test("what is marked while its handler runs publishes nothing, and is acknowledged", async () => {
+  const bus = await client();
+  const [orders, invoices] = [fresh("orders"), fresh("invoices")];
+  await bus.publishBatch(orders, [
+    { payload: 1, id: "a" },
+    { payload: 2, id: "b" },
+  ]);
+  const errors: unknown[] = [];
+  const transform = async ({ id }: BusEvent) => {
+    if (id === "a") await bus.mark(orders, "g", id);
+    return [{ topic: invoices, payload: id }];
+  };
+  await bus.transformExactlyOnce(orders, "g", transform, {
+    from: "earliest",
+    onError: (error) => void errors.push(error),
+  });
+  await until(isDone(orders));
+  expect((await all(bus.replay(invoices))).map(({ payload }) => payload)).toEqual(["b"]);
+  expect(errors).toEqual([]);
 });
 
 test("what cannot be published is given back with the reason", async () => {
