@@ -3,7 +3,7 @@
 #
 #   sdk/js/test/run.sh target/debug/prombus [ARGUMENTS OF VITEST…]
 #
-# Packages are installed at the versions of package-lock.json when those have changed.
+# Needs openssl. Packages are installed at the versions of package-lock.json when those have changed.
 set -euo pipefail
 
 binary=$(realpath "${1:?"usage: sdk/js/test/run.sh BINARY [ARGUMENTS OF VITEST…]"}")
@@ -11,7 +11,7 @@ shift
 cd "$(dirname "$0")/.."
 
 if ! cmp --silent node_modules/.installed-from package-lock.json; then
-    npm ci --silent --no-audit --no-fund
+    npm ci --loglevel=error --no-audit --no-fund
     cp package-lock.json node_modules/.installed-from
 fi
 ../../scripts/install-chromium.sh
