@@ -1,5 +1,6 @@
 import { type BusAddresses, busAddresses } from "./addresses.js";
-import { Backoff, type BackoffOptions, type Chance } from "./backoff.js";
+import { Backoff } from "./backoff.js";
+import { type ConnectOptions, connectSettings } from "./connect-options.js";
 import { Connection, type StateListener, type TokenSource, tokenKind } from "./connection.js";
 import { AtLeastOnce } from "./consuming/at-least-once.js";
 import { Consumer } from "./consuming/consumer.js";
@@ -34,48 +35,13 @@ import { Session } from "./session/session.js";
 import { findOpenSocket } from "./websocket/open-socket.js";
 import type { OpenSocket } from "./websocket/socket.js";
 
-/** How to connect. */
-export interface ConnectOptions {
-  /**
-   * Shown on every connection. A function is asked each time, and when the bus says that the token has expired, so that
-   * it can give a fresh one.
-   */
-  token?: TokenSource;
-  /** Where HTTP is, for `replay`, `export` and `stream`, if the address of the bus does not say so. */
-  httpUrl?: string;
-  /** Milliseconds in which the first connection has to be there; it is tried again until then. 10,000 if absent. */
-  connectTimeoutMs?: number;
-  /** Calls connecting off. */
-  signal?: AbortSignal;
-  /** How long to wait before connecting again: at most 100 ms at first and 10 s later if absent, with full jitter. */
-  reconnect?: Partial<BackoffOptions>;
-  /** Frames that may be without an answer at a time. 1000 if absent. */
-  window?: number;
-  /** Characters of frames that may be without an answer at a time. 16,777,216 if absent. */
-  windowCharacters?: number;
-  /** Calls of `publish` that may wait for room in the window; one more is `queue_full`. 10,000 if absent. */
-  maxWaiting?: number;
-  /** The largest frame that the bus takes (its `gateway.max_frame_bytes`). 1,048,576 if absent. */
-  maxFrameBytes?: number;
-  /** Told how the connection is, from the first attempt on. */
-  onState?: StateListener;
-  /** Where chance comes from, for tests. */
-  chance?: Chance;
-}
-
 /** How to close. */
 export interface CloseOptions {
   /** Milliseconds that running handlers and unanswered publishes have. 30,000 if absent. */
   timeoutMs?: number;
 }
 
-const CONNECT_TIMEOUT_MS = 10_000;
 const CLOSE_TIMEOUT_MS = 30_000;
-const RECONNECT: BackoffOptions = { minMs: 100, maxMs: 10_000 };
-const WINDOW_FRAMES = 1000;
-const WINDOW_CHARACTERS = 16 * 1024 * 1024;
-const WAITING_CALLS = 10_000;
-const FRAME_BYTES = 1024 * 1024;
 /** Handlers that finished without their marks being sure: more than are ever lent at a time. */
 const FINISHED_REMEMBERED = 20_000;
 
@@ -89,7 +55,7 @@ const FINISHED_REMEMBERED = 20_000;
 export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
   const addresses = busAddresses(url, options.httpUrl);
   const deadline = new Deadline(
-    { timeoutMs: options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS, signal: options.signal },
+    { timeoutMs: connectSettings(options).connectTimeoutMs, signal: options.signal },
     `connecting to ${addresses.webSocket.host}`,
   );
   try {
@@ -123,13 +89,10 @@ export class Client implements DedupeStore {
   /** @internal */
   constructor(addresses: BusAddresses, options: ConnectOptions, openSocket: OpenSocket) {
     const now = () => performance.now();
-    this.#backoff = new Backoff({ ...RECONNECT, ...options.reconnect }, options.chance ?? Math.random);
-    this.#maxFrameBytes = options.maxFrameBytes ?? FRAME_BYTES;
-    this.#window = new Window({
-      frames: options.window ?? WINDOW_FRAMES,
-      characters: options.windowCharacters ?? WINDOW_CHARACTERS,
-      waiting: options.maxWaiting ?? WAITING_CALLS,
-    });
+    const settings = connectSettings(options);
+    this.#backoff = new Backoff(settings.reconnect, settings.chance);
+    this.#maxFrameBytes = settings.maxFrameBytes;
+    this.#window = new Window(settings.window);
     if (options.onState) this.#listeners.add(options.onState);
     this.ended = new Promise((resolve) => {
       this.#settleEnded = resolve;
@@ -143,7 +106,13 @@ export class Client implements DedupeStore {
       (state, because) => this.#stateChanged(state, because),
     );
     const ids = new IdSource(Date.now, (bytes) => crypto.getRandomValues(bytes));
-    this.#publisher = new Publisher(this.#connection, this.#window, () => ids.next(), this.#maxFrameBytes);
+    this.#publisher = new Publisher(
+      this.#connection,
+      this.#window,
+      () => ids.next(),
+      this.#maxFrameBytes,
+      settings.timeoutMs,
+    );
     this.#http = addresses.http && new HttpApi(addresses.http, () => this.#connection.token());
     this.#connection.start();
   }
@@ -176,8 +145,8 @@ export class Client implements DedupeStore {
    * Events of one topic are stored in the order of the calls, through lost connections, too. Only a refusal that passes
    * can change that: what was sent behind the refused frame may be stored before it. `window: 1` rules that out.
    *
-   * There is no end to trying unless `timeoutMs` or `signal` says so. When 1000 frames (`window`) have no answer yet a
-   * call waits for room: that is the back-pressure.
+   * It fails with `timeout` after two minutes unless `timeoutMs` says otherwise. When 1000 frames (`window`) have no
+   * answer yet a call waits for room: that is the back-pressure.
    */
   publish<T>(topic: string, payload: T, options: PublishOptions = {}): Promise<Published> {
     return this.#publisher.publish(topic, payload, options);
@@ -188,7 +157,8 @@ export class Client implements DedupeStore {
    * whole or not at all. Gives their results in the order of the events. After an error some frames may be stored: give
    * the events ids of your own if you want to publish them again.
    *
-   * Frames are smaller where the limits of the bus admit fewer events together.
+   * Frames are smaller where the limits of the bus admit fewer events together. `timeoutMs` is for all of them; without
+   * it each frame has the time that `connect` was given.
    */
   publishBatch<T>(
     topic: string,

@@ -2,7 +2,7 @@ import { TimeoutError } from "./errors.js";
 
 /** How long something may take, and who may call it off. */
 export interface CallOptions {
-  /** Milliseconds after which it fails with `timeout`. Without it there is no end to trying. */
+  /** Milliseconds after which it fails with `timeout`. `Infinity` is no end. */
   timeoutMs?: number | undefined;
   /** Calls it off. */
   signal?: AbortSignal | undefined;
@@ -15,10 +15,11 @@ export class Deadline {
   readonly #outer: AbortSignal | undefined;
 
   constructor({ timeoutMs, signal }: CallOptions, what: string) {
-    if (timeoutMs === undefined && signal === undefined) return;
+    const ends = timeoutMs !== undefined && Number.isFinite(timeoutMs);
+    if (!ends && signal === undefined) return;
     const controller = new AbortController();
     this.#controller = controller;
-    if (timeoutMs !== undefined) {
+    if (ends) {
       const late = () => controller.abort(new TimeoutError(`${what}: not done in ${timeoutMs} ms`));
       this.#timer = setTimeout(late, timeoutMs);
     }

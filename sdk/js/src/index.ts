@@ -4,7 +4,8 @@
  * @packageDocumentation
  */
 export type { BackoffOptions, Chance } from "./backoff.js";
-export { Client, type CloseOptions, type ConnectOptions, connect } from "./client.js";
+export { Client, type CloseOptions, connect } from "./client.js";
+export type { ConnectOptions } from "./connect-options.js";
 export type { StateListener, TokenSource } from "./connection.js";
 export { type Delivery, type Handler, NackError, type Transformer } from "./consuming/handler.js";
 export type { ExactlyOnceOptions, SubscribeOptions, TransformOptions } from "./consuming/subscribe-options.js";

@@ -30,14 +30,16 @@ export class Publisher {
   readonly #window: Window;
   readonly #makeId: () => string;
   readonly #maxFrameBytes: number;
+  readonly #timeoutMs: number;
   /** Fewer once the bus has said that its limits never admit as many together. */
   #eventsAFrame = EVENTS_A_FRAME;
 
-  constructor(connection: Connection, window: Window, makeId: () => string, maxFrameBytes: number) {
+  constructor(connection: Connection, window: Window, makeId: () => string, maxFrameBytes: number, timeoutMs: number) {
     this.#connection = connection;
     this.#window = window;
     this.#makeId = makeId;
     this.#maxFrameBytes = maxFrameBytes;
+    this.#timeoutMs = timeoutMs;
   }
 
   async publish(topic: string, payload: unknown, options: PublishOptions): Promise<Published> {
@@ -94,7 +96,8 @@ export class Publisher {
 
   async #send(topic: string, body: string, options: PublishCallOptions): Promise<OkFrame> {
     requireFits(body, this.#maxFrameBytes);
-    const deadline = new Deadline(options, `publishing to ${topic}`);
+    const { timeoutMs = this.#timeoutMs, signal: calledOff } = options;
+    const deadline = new Deadline({ timeoutMs, signal: calledOff }, `publishing to ${topic}`);
     const request = { lane: `publish ${topic}`, survives: true, retries: options.retry ?? true };
     const { signal } = deadline;
     try {
