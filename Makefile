@@ -5,7 +5,7 @@ SECONDS ?= 60
 ONLY ?=
 N ?= 5000
 
-.PHONY: help test test-long foreign http-api fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks crash
+.PHONY: help test test-long foreign http-api sdk fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks crash
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -14,6 +14,7 @@ test: lint docs-check ## everything that has to pass, lints included
 	cargo test --locked --workspace
 	$(MAKE) foreign
 	$(MAKE) http-api
+	$(MAKE) sdk
 
 foreign: ## the built binary, driven by npm's ws and Python's websockets (needs node 20, npm, python 3.11)
 	cargo build --locked -p prombus-server
@@ -22,6 +23,10 @@ foreign: ## the built binary, driven by npm's ws and Python's websockets (needs 
 http-api: ## the built binary's HTTP, held to its description and its documentation (needs curl, python 3.11)
 	cargo build --locked -p prombus-server
 	tests/http-api/run.sh $(or $(CARGO_TARGET_DIR),target)/debug/prombus
+
+sdk: ## the TypeScript client: checked, built, and tested with the built binary in Node and Chromium (needs node 20, npm)
+	cargo build --locked -p prombus-server
+	sdk/js/test/run.sh $(or $(CARGO_TARGET_DIR),target)/debug/prombus
 
 test-long: test fuzz crash ## the same and more: fuzzing, and many more kills
 	PROMBUS_KILL_ROUNDS=100 cargo test --locked -p prombus-server -- killed

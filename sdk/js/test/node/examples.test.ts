@@ -1,0 +1,64 @@
+import { expect, test } from "vitest";
+import { all, client, ownBus, until } from "../suite/bus.js";
+import { run } from "./running.js";
+
+test("heartbeat publishes, monitor sees who is there and who is gone", async () => {
+  const { http: PROMBUS_URL } = await ownBus();
+  const monitor = run(["examples/monitor.js", "400"], { PROMBUS_URL });
+  const bus = await client(PROMBUS_URL);
+  // It listens from now on: when it does is seen by what it says about a beat of ours.
+  const early = setInterval(() => void bus.publish("heartbeat.received", { beats: 0 }, { key: "early" }), 50);
+  await monitor.says("early is there");
+  clearInterval(early);
+  const heartbeat = run(["examples/heartbeat.js", "node-1", "50"], { PROMBUS_URL });
+  await heartbeat.says("node-1: beat 3 is event");
+  await monitor.says("node-1 is there, with beat");
+  expect(await heartbeat.end("SIGINT")).toBe(0);
+  await monitor.says("node-1 is gone");
+  expect(await monitor.end("SIGINT")).toBe(0);
+  const beats = (await all(bus.replay<{ beats: number }>("heartbeat.received"))).filter(({ key }) => key === "node-1");
+  const numbers = beats.map(({ payload }) => payload.beats);
+  expect(numbers.length).toBeGreaterThanOrEqual(3);
+  expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b));
+});
+
+test("each order has one invoice, also when the worker is killed again and again", async () => {
+  const { http: PROMBUS_URL } = await ownBus("limits.enabled=false");
+  const bus = await client(PROMBUS_URL);
+  const orders = Array.from({ length: 300 }, (_, n) => ({
+    id: `order-${n}`,
+    key: `customer-${n % 3}`,
+    payload: { items: [{ price: n, count: 2 }] },
+  }));
+  const invoices = () => all(bus.replay<{ order: string; total: number }>("invoices.created"));
+  const publishing = (async () => {
+    for (let n = 0; n < orders.length; n += 20) {
+      await bus.publishBatch("orders.created", orders.slice(n, n + 20));
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  })();
+  for (let kills = 0; kills < 3; kills += 1) {
+    const worker = run(["examples/invoices.js"], { PROMBUS_URL });
+    await worker.says("waiting for orders");
+    await until(async () => (await invoices().catch(() => [])).length > kills * 40);
+    await worker.end("SIGKILL");
+  }
+  const worker = run(["examples/invoices.js"], { PROMBUS_URL });
+  await publishing;
+  await until(async () => (await invoices()).length >= orders.length);
+  expect(await worker.end("SIGINT")).toBe(0);
+  const made = await invoices();
+  const totals = Object.fromEntries(made.map(({ payload }) => [payload.order, payload.total]));
+  expect(made).toHaveLength(300);
+  expect(totals).toEqual(Object.fromEntries(orders.map(({ id, payload }) => [id, (payload.items[0]?.price ?? 0) * 2])));
+  expect(made.every(({ caused_by, payload }) => caused_by?.[0] === payload.order)).toBe(true);
+});
+
+test("an order without items is a dead letter in the end", async () => {
+  const { http: PROMBUS_URL } = await ownBus();
+  const bus = await client(PROMBUS_URL);
+  await bus.publish("orders.created", { items: [] }, { id: "empty" });
+  const worker = run(["examples/invoices.js"], { PROMBUS_URL });
+  await until(async () => (await all(bus.replay("dlq.orders.created")).catch(() => [])).length === 1);
+  expect(worker.said.err).toContain("order empty: Error: an order without items");
+});

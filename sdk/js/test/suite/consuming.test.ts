@@ -1,0 +1,269 @@
+import { expect, test } from "vitest";
+import { type BusEvent, NackError, RefusedError } from "../../src/index.js";
+import { client, fresh, gate, shared, until } from "./bus.js";
+
+interface Group {
+  group: string;
+  members: number;
+  in_flight: number;
+  lag_events: number;
+}
+
+async function groupOf(topic: string, name = "g"): Promise<Group | undefined> {
+  const answer = await fetch(`${shared().http}/groups?topic=${topic}`);
+  const { groups } = (await answer.json()) as { groups: Group[] };
+  return groups.find(({ group }) => group === name);
+}
+
+const isDone = (topic: string) => async () => (await groupOf(topic))?.lag_events === 0;
+
+test("events come in order, one at a time, and are acknowledged", async () => {
+  const bus = await client();
+  const topic = fresh("orders");
+  const got: number[] = [];
+  let running = 0;
+  let most = 0;
+  await bus.subscribe<number>(topic, "g", async ({ payload }) => {
+    running += 1;
+    most = Math.max(most, running);
+    await Promise.resolve();
+    running -= 1;
+    got.push(payload);
+  });
+  await bus.publishBatch(
+    topic,
+    Array.from({ length: 500 }, (_, n) => ({ payload: n })),
+  );
+  await until(isDone(topic));
+  expect(got).toEqual(Array.from({ length: 500 }, (_, n) => n));
+  expect(most).toBe(1);
+});
+
+test("a group begins where it is told to, and goes on where it stopped", async () => {
+  const bus = await client();
+  const topic = fresh("orders");
+  await bus.publishBatch(
+    topic,
+    [1, 2, 3, 4].map((n) => ({ payload: n, id: `e${n}`, ts: n * 10 })),
+  );
+  const begins = { earliest: [1, 2, 3, 4, 5], latest: [5], byTime: [3, 4, 5], behind: [2, 3, 4, 5] };
+  const got: Record<string, number[]> = { earliest: [], latest: [], byTime: [], behind: [] };
+  const collect = (name: string) => (event: BusEvent<number>) => void got[name]?.push(event.payload);
+  await bus.subscribe(topic, "latest", collect("latest"));
+  await bus.subscribe(topic, "by-time", collect("byTime"), { from: { ts: 25 } });
+  await bus.subscribe(topic, "behind", collect("behind"), { from: { afterId: "e1" } });
+  const earliest = await bus.subscribe(topic, "earliest", collect("earliest"), { from: "earliest" });
+  await until(async () => (await groupOf(topic, "earliest"))?.lag_events === 0);
+  await earliest.stop();
+  await bus.publish(topic, 5);
+  await bus.subscribe(topic, "earliest", collect("earliest"), { from: "earliest" });
+  await until(() => Object.entries(begins).every(([name, list]) => got[name]?.length === list.length));
+  expect(got).toEqual(begins);
+});
+
+test("as many handlers run at a time as asked for, and no more", async () => {
+  const bus = await client();
+  const topic = fresh("orders");
+  const { opened, open } = gate();
+  let running = 0;
+  let most = 0;
+  await bus.subscribe(
+    topic,
+    "g",
+    async () => {
+      running += 1;
+      most = Math.max(most, running);
+      await opened;
+      running -= 1;
+    },
+    { concurrency: 7 },
+  );
+  await bus.publishBatch(
+    topic,
+    Array.from({ length: 40 }, (_, n) => ({ payload: n })),
+  );
+  await until(() => running === 7);
+  expect((await groupOf(topic))?.in_flight).toBeLessThanOrEqual(16);
+  open();
+  await until(isDone(topic));
+  expect(most).toBe(7);
+});
+
+test("what a handler throws is the reason, and the event comes again", async () => {
+  const bus = await client();
+  const topic = fresh("orders");
+  const attempts: number[] = [];
+  const errors: unknown[] = [];
+  await bus.subscribe(
+    topic,
+    "g",
+    (_, { attempt, group }) => {
+      attempts.push(attempt);
+      expect(group).toBe("g");
+      if (attempt === 1) throw new Error("not today");
+      if (attempt === 2) throw new NackError("not now", { delayMs: 0 });
+    },
+    { onError: (error) => void errors.push(error) },
+  );
+  await bus.publish(topic, 1);
+  await until(isDone(topic));
+  expect(attempts).toEqual([1, 2, 3]);
+  expect(errors.map(String)).toEqual(["Error: not today", "NackError: not now"]);
+});
+
+test("after the last attempt it is a dead letter, with the reason", async () => {
+  const bus = await client();
+  const topic = fresh("orders");
+  const letters: BusEvent[] = [];
+  await bus.subscribe(`dlq.${topic}`, "people", (letter) => void letters.push(letter), { from: "earliest" });
+  await bus.subscribe(
+    topic,
+    "g",
+    () => {
+      throw new NackError("no such address", { delayMs: 0 });
+    },
+    { maxAttempts: 2 },
+  );
+  const { id } = await bus.publish(topic, "hello");
+  await until(() => letters.length > 0);
+  expect(letters[0]?.payload).toMatchObject({
+    topic,
+    group: "g",
+    err: "no such address",
+    attempts: 2,
+    original: { id, payload: "hello" },
+  });
+  expect(letters[0]?.caused_by).toEqual([id]);
+});
+
+test("a lease is extended while a handler runs, and for what waits behind it", async () => {
+  const bus = await client();
+  const topic = fresh("orders");
+  const attempts: number[] = [];
+  const deadlines: number[] = [];
+  await bus.subscribe(
+    topic,
+    "g",
+    async (_, delivery) => {
+      attempts.push(delivery.attempt);
+      const first = delivery.deadline;
+      // It moves when the bus has extended the lease, and not before.
+      if (attempts.length === 1) await until(() => delivery.deadline > first + 1000);
+      deadlines.push(delivery.deadline - first);
+      expect(delivery.signal.aborted).toBe(false);
+    },
+    { ackTimeoutMs: 3000 },
+  );
+  await bus.publishBatch(topic, [{ payload: 1 }, { payload: 2 }]);
+  await until(isDone(topic));
+  expect(attempts).toEqual([1, 1]);
+  expect(deadlines[0]).toBeGreaterThan(1000);
+});
+
+test("paused, no handler begins; resumed, all is handled", async () => {
+  const bus = await client();
+  const topic = fresh("orders");
+  const got: unknown[] = [];
+  const subscription = await bus.subscribe(topic, "g", ({ payload }) => void got.push(payload));
+  await subscription.pause();
+  await bus.publish(topic, 1);
+  await bus.publish(topic, 2);
+  expect(got).toEqual([]);
+  expect((await groupOf(topic))?.in_flight).toBe(0);
+  await subscription.resume();
+  await until(isDone(topic));
+  expect(got).toEqual([1, 2]);
+});
+
+test("stopping lets running handlers finish and begins no others", async () => {
+  const bus = await client();
+  const topic = fresh("orders");
+  const { opened, open } = gate();
+  const finished: unknown[] = [];
+  const subscription = await bus.subscribe(topic, "g", async ({ payload }) => {
+    await opened;
+    finished.push(payload);
+  });
+  await bus.publishBatch(topic, [{ payload: 1 }, { payload: 2 }, { payload: 3 }]);
+  await until(async () => (await groupOf(topic))?.in_flight === 3);
+  const stopped = subscription.stop();
+  open();
+  await stopped;
+  expect(await subscription.ended).toBeUndefined();
+  expect(finished).toEqual([1]);
+  expect(await groupOf(topic)).toMatchObject({ members: 0, in_flight: 0, lag_events: 2 });
+});
+
+test("a handler that does not finish in time is told to stop", async () => {
+  const bus = await client();
+  const topic = fresh("orders");
+  let aborted = false;
+  const subscription = await bus.subscribe(topic, "g", (_, { signal }) => {
+    return new Promise((_resolve, reject) => {
+      signal.addEventListener("abort", () => {
+        aborted = true;
+        reject(signal.reason);
+      });
+    });
+  });
+  await bus.publish(topic, 1);
+  await until(async () => (await groupOf(topic))?.in_flight === 1);
+  await subscription.stop({ timeoutMs: 10 });
+  expect(aborted).toBe(true);
+  expect((await groupOf(topic))?.lag_events).toBe(1);
+});
+
+test("members of a group share its events", async () => {
+  const clients = [await client(), await client()];
+  const topic = fresh("orders");
+  const got: [unknown[], unknown[]] = [[], []];
+  for (const [n, bus] of clients.entries()) {
+    await bus.subscribe(topic, "g", ({ payload }) => void got[n as 0 | 1].push(payload), { maxInFlight: 1 });
+  }
+  await clients[0]?.publishBatch(
+    topic,
+    Array.from({ length: 50 }, (_, n) => ({ payload: n })),
+  );
+  await until(isDone(topic));
+  expect([...got[0], ...got[1]].sort((a, b) => Number(a) - Number(b))).toEqual(Array.from({ length: 50 }, (_, n) => n));
+  expect(got[0].length * got[1].length).toBeGreaterThan(0);
+});
+
+test("subscribing twice, or wrongly, is refused", async () => {
+  const bus = await client();
+  const topic = fresh("orders");
+  await bus.subscribe(topic, "g", () => undefined);
+  const refused = (promise: Promise<unknown>, code: string) => expect(promise).rejects.toMatchObject({ code });
+  await refused(
+    bus.subscribe(topic, "g", () => undefined),
+    "already_subscribed",
+  );
+  await refused(
+    bus.subscribe(topic, "Not A Group", () => undefined),
+    "bad_group",
+  );
+  await refused(
+    bus.subscribe(topic, "h", () => undefined, { from: { afterId: "none" } }),
+    "unknown_id",
+  );
+  await refused(
+    bus.subscribe(topic, "h", () => undefined, { maxInFlight: 0 }),
+    "bad_frame",
+  );
+  await expect(bus.subscribe(topic, "h", () => undefined, { concurrency: 0 })).rejects.toBeInstanceOf(RangeError);
+  await expect(bus.subscribe("Bad", "h", () => undefined)).rejects.toBeInstanceOf(RefusedError);
+  const again = await bus.subscribe(topic, "h", () => undefined);
+  await again.stop();
+  await bus.subscribe(topic, "h", () => undefined);
+});
+
+test("what is disposed of is closed", async () => {
+  const topic = fresh("orders");
+  const bus = await client();
+  await bus.publish(topic, 1);
+  const subscription = await bus.subscribe(topic, "g", () => undefined);
+  await subscription[Symbol.asyncDispose]();
+  expect((await groupOf(topic))?.members).toBe(0);
+  await bus[Symbol.asyncDispose]();
+  expect(bus.state).toBe("closed");
+});
