@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use super::known_keys::most_alike;
 use super::{ConfigError, KeyPath, Settings};
-use crate::auth::Secret;
+use crate::auth::{AllowedOrigins, Secret};
 
 /// What an element of `auth.tokens` has.
 const TOKEN_KEYS: [&str; 2] = ["token", "scopes"];
@@ -59,8 +59,11 @@ impl Auth {
             jwt: Jwt::read(settings)?,
             allowed_origins: settings.list(
                 &KeyPath::of("auth.allowed_origins"),
-                r#"a list of origins without a path, such as "https://app.example.com""#,
-                |origin| origin.as_str().filter(|text| is_origin(text)).map(str::to_owned),
+                r#"a list of origins without a path, such as "https://app.example.com", "null", or "*" for all"#,
+                |origin| {
+                    let is_origin = |text: &&str| AllowedOrigins::new(&[text]).is_ok();
+                    origin.as_str().filter(is_origin).map(str::to_owned)
+                },
             )?,
         })
     }
@@ -129,10 +132,4 @@ fn token(element: &Table) -> Result<Token, String> {
         token: Secret::from(token.ok_or("whose token is not a text, or empty")?),
         scopes: scopes.ok_or("whose scopes are not a list of texts")?,
     })
-}
-
-/// A scheme and a host, perhaps a port, and nothing more: what a browser sends as `Origin`.
-fn is_origin(text: &str) -> bool {
-    let host = text.split_once("://").filter(|(scheme, _)| !scheme.is_empty()).map(|(_, h)| h);
-    host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']))
 }

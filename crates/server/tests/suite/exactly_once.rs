@@ -9,6 +9,7 @@
 //! - no event became a dead letter.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::print_stdout, reason = "the seed tells what a failed run did")]
 
 mod consumer;
 mod ledger;

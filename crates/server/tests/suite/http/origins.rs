@@ -47,6 +47,18 @@ async fn allowed_pages_may_read_the_answer_whatever_it_is() {
 }
 
 #[tokio::test]
+async fn pages_from_files_and_all_pages_can_be_allowed() {
+    for (list, is_allowed) in [("null", [true, false]), ("*", [true, true])] {
+        let running = started(&[&format!(r#"auth.allowed_origins=["{list}"]"#)]).await;
+        let mut client = HttpClient::connect(&running).await;
+        for (origin, is_allowed) in ["null", "https://evil.example"].into_iter().zip(is_allowed) {
+            let reply = client.ask("GET", "/healthz", &[("origin", origin)], "").await;
+            assert_eq!(reply.status == 200, is_allowed, "{origin} with {list}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_browser_is_told_before_what_it_may_ask() {
     let set = [LISTED, r#"auth.tokens=[{token="x",scopes=[]}]"#];
     let running = started(&set).await;
