@@ -68,7 +68,7 @@ impl Client {
     /// # use prombus_server::{config::{Config, Sources}, server::Server};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let set = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "server.engine=memory"];
+    /// # let set = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "server.engine=memory", "limits.enabled=false"];
     /// # let set = set.map(String::from).to_vec();
     /// # let server = Server::start(&Config::load(&Sources { set, ..Sources::default() })?).await?;
     /// # let client = prombus_client::Client::builder(&server.ws_url()).http(server.http_url());
@@ -115,7 +115,7 @@ impl Client {
     /// # use prombus_server::{config::{Config, Sources}, server::Server};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let set = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "server.engine=memory"];
+    /// # let set = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "server.engine=memory", "limits.enabled=false"];
     /// # let set = set.map(String::from).to_vec();
     /// # let server = Server::start(&Config::load(&Sources { set, ..Sources::default() })?).await?;
     /// # let client = prombus_client::Client::builder(&server.ws_url()).http(server.http_url());

@@ -69,13 +69,13 @@ impl Client {
     /// # use prombus_server::{config::{Config, Sources}, server::Server};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let set = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "server.engine=memory"];
+    /// # let set = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "server.engine=memory", "limits.enabled=false"];
     /// # let set = set.map(String::from).to_vec();
     /// # let server = Server::start(&Config::load(&Sources { set, ..Sources::default() })?).await?;
     /// # let client = prombus_client::Client::builder(&server.ws_url()).http(server.http_url());
     /// # let client = client.connect().await?;
     /// let mut receipts = Vec::new();
-    /// for load in 0..10_000 {
+    /// for load in 0..1000 {
     ///     receipts.push(client.enqueue("node.load", &load).await?);
     /// }
     /// for receipt in receipts {

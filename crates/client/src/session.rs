@@ -378,5 +378,4 @@ impl Session {
 }
 
 #[cfg(test)]
-#[path = "session/session_tests.rs"]
 mod tests;

@@ -4,21 +4,28 @@
 //! until there is a hand free, `Running` in its handler, and `Settling` until the server answered
 //! what became of it. When the connection is lost, all that does not run is forgotten: the server
 //! lends it anew. What runs goes on, and if its event comes again meanwhile, that lease is its own.
+//!
+//! | idea | file |
+//! |---|---|
+//! | what to ask the server for next | `asking` |
+//! | what comes of its answers | `answers` |
+
+mod answers;
+mod asking;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use prombus_proto::frame::{Membership, Outcome, SubscribeOptions};
+use prombus_proto::EventId;
+use prombus_proto::frame::{Membership, SubscribeOptions};
 use prombus_proto::limits::MAX_IN_FLIGHT;
-use prombus_proto::{Chance, ErrorCode, EventId};
 use tokio::sync::{oneshot, watch};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use super::frames::{self, MOST_IDS};
-use super::requests::{Retrying, earlier};
-use crate::error::Refusal;
+use super::frames;
+use super::requests::earlier;
 use crate::event::id_within;
 use crate::handler::{Handled, Handler};
 use crate::lease::Lease;
@@ -333,240 +340,6 @@ impl Follower {
         self.failed.push_back((id, reason, delay));
     }
 
-    /// The next frame for the server, and what it asks.
-    pub(super) fn next_frame(&mut self, now: Instant) -> Option<(Utf8Bytes, Asked)> {
-        let next = match self.place {
-            Place::Away => self.next_when_away(now),
-            Place::Here => self.next_when_here(now),
-            Place::Asked | Place::Leaving => None,
-        };
-        self.unanswered += usize::from(next.is_some());
-        next
-    }
-
-    fn next_when_away(&mut self, now: Instant) -> Option<(Utf8Bytes, Asked)> {
-        if self.is_marking || self.not_before.is_some_and(|at| at > now) {
-            return None;
-        }
-        if let (Form::Marked(ttl), true) = (self.made.form, self.owes_marks()) {
-            // Before anything is lent again: others may ask whether these are marked.
-            self.is_marking = true;
-            let ids: Vec<_> = self.finished.iter().take(MOST_IDS).cloned().collect();
-            return Some((frames::mark(&self.made.which, &ids, ttl), Asked::Mark(ids)));
-        }
-        if self.is_paused {
-            // It comes back when it is resumed, so that nothing is lent to it meanwhile.
-            return None;
-        }
-        self.place = Place::Asked;
-        Some((frames::subscribe(&self.made.which, &self.made.opts), Asked::Subscribe))
-    }
-
-    fn next_when_here(&mut self, now: Instant) -> Option<(Utf8Bytes, Asked)> {
-        let which = &self.made.which;
-        if self.said_paused != self.is_paused {
-            self.said_paused = self.is_paused;
-            return Some(match self.is_paused {
-                true => (frames::pause(which), Asked::Pause),
-                false => (frames::resume(which), Asked::Resume),
-            });
-        }
-        if let Some((id, reason, delay)) = self.failed.pop_front() {
-            return Some((frames::nack(which, id, reason, delay), Asked::Nack));
-        }
-        if let Some(id) = self.to_extend.pop_front() {
-            let extend = self.lease.max(SHORTEST_EXTENSION);
-            return Some((frames::modack(which, id.clone(), extend), Asked::ModAck(id)));
-        }
-        if self.not_before.is_none_or(|at| at <= now) {
-            if !self.known.is_empty() {
-                let ids = take_some(&mut self.known);
-                return Some((frames::ack(which, &ids, None), Asked::Ack { ids, marks: false }));
-            }
-            if !self.done.is_empty() {
-                let ids = take_some(&mut self.done);
-                let mark = match self.made.form {
-                    Form::Marked(ttl) => Some(ttl),
-                    Form::Plain | Form::Transformed(_) => None,
-                };
-                let frame = frames::ack(which, &ids, mark);
-                return Some((frame, Asked::Ack { ids, marks: mark.is_some() }));
-            }
-            if let Some((id, frame)) = self.produced.pop_front() {
-                return Some((frame.clone(), Asked::Produce { id, frame }));
-            }
-            if !self.unchecked.is_empty() {
-                let count = self.unchecked.len().min(MOST_IDS);
-                let ids: Vec<_> = self.unchecked.drain(..count).collect();
-                return Some((frames::seen(which, &ids), Asked::Seen(ids)));
-            }
-        }
-        if self.is_stopping && self.running == 0 && self.owes_nothing() && self.unanswered == 0 {
-            self.place = Place::Leaving;
-            return Some((frames::unsubscribe(which), Asked::Unsubscribe));
-        }
-        None
-    }
-
-    fn owes_nothing(&self) -> bool {
-        self.done.is_empty() && self.known.is_empty() && self.produced.is_empty()
-    }
-
-    /// The server did what it was asked. Fails where the answer is none to that.
-    pub(super) fn answered(&mut self, asked: Asked, outcome: Outcome) -> Result<()> {
-        self.unanswered -= 1;
-        // These say nothing about the storage.
-        let is_small =
-            matches!(asked, Asked::Pause | Asked::Resume | Asked::Nack | Asked::ModAck(_));
-        match asked {
-            Asked::Subscribe => {
-                self.place = Place::Here;
-                self.said_paused = false;
-                if let Some(started) = self.made.started.take() {
-                    let _ = started.send(Ok(()));
-                }
-            }
-            Asked::Unsubscribe => self.leave(),
-            Asked::Pause | Asked::Resume => self.tell_waiting(),
-            Asked::Seen(ids) => self.checked(ids, outcome)?,
-            Asked::Mark(ids) => {
-                self.is_marking = false;
-                for id in ids {
-                    self.finished.remove(&id);
-                }
-            }
-            Asked::Ack { ids, .. } => {
-                for id in ids {
-                    self.finished.remove(&id);
-                    self.settled(id);
-                }
-            }
-            Asked::Produce { id, .. } => self.settled(id),
-            Asked::Nack | Asked::ModAck(_) => {}
-        }
-        if !is_small {
-            (self.failures, self.not_before) = (0, None);
-        }
-        Ok(())
-    }
-
-    fn checked(&mut self, ids: Vec<EventId>, outcome: Outcome) -> Result<()> {
-        let marked = seen_of(outcome)?;
-        for id in ids {
-            let Some(entry) = self.entries.get_mut(&id).filter(|it| it.stage == Stage::Unchecked)
-            else {
-                continue;
-            };
-            if marked.contains(&id) {
-                entry.stage = Stage::Settling;
-                self.known.push(id);
-            } else {
-                entry.stage = Stage::Ready;
-                self.ready.push_back(id);
-            }
-        }
-        Ok(())
-    }
-
-    /// The server knows what became of it.
-    fn settled(&mut self, id: EventId) {
-        match self.entries.get_mut(&id) {
-            // It came again before that was known, so that it is to be said again.
-            Some(entry) if entry.again => {
-                entry.again = false;
-                self.known.push(id);
-            }
-            _ => drop(self.entries.remove(&id)),
-        }
-    }
-
-    /// The server refused what it was asked. Fails where the subscription cannot go on.
-    pub(super) fn refused(
-        &mut self,
-        asked: Asked,
-        refusal: Refusal,
-        now: Instant,
-        retrying: &Retrying,
-        chance: &dyn Chance,
-    ) -> Result<()> {
-        self.unanswered -= 1;
-        let Refusal { code, retry_after, .. } = &refusal;
-        // A rate that no time helps is final.
-        let may_pass = match code {
-            ErrorCode::RateLimited => retry_after.is_some(),
-            code => code.is_retryable(),
-        };
-        if may_pass && !matches!(asked, Asked::Nack | Asked::ModAck(_)) {
-            let wait = retry_after.unwrap_or_else(|| retrying.wait(self.failures, chance));
-            self.failures += 1;
-            self.not_before = self.not_before.max(Some(now + wait));
-        }
-        match asked {
-            Asked::Subscribe if may_pass => self.place = Place::Away,
-            Asked::Subscribe => return Err(refusal.into()),
-            Asked::Unsubscribe => self.leave(),
-            Asked::Pause | Asked::Resume => {
-                for reply in self.waiting.drain(..) {
-                    let _ = reply.send(Err(refusal.clone().into()));
-                }
-            }
-            Asked::Seen(ids) if may_pass => {
-                for id in ids.into_iter().rev() {
-                    self.unchecked.push_front(id);
-                }
-            }
-            Asked::Seen(_) => return Err(refusal.into()),
-            Asked::Mark(ids) => {
-                self.is_marking = false;
-                if !may_pass {
-                    self.cannot_mark(&ids, &refusal);
-                }
-            }
-            Asked::Ack { ids, marks } if may_pass => {
-                if marks { &mut self.done } else { &mut self.known }.extend(ids);
-            }
-            Asked::Ack { ids, marks } => {
-                if marks {
-                    self.cannot_mark(&ids, &refusal);
-                }
-                for id in ids {
-                    self.finished.remove(&id);
-                    self.entries.remove(&id);
-                }
-            }
-            Asked::Produce { id, .. } if *code == ErrorCode::Conflict => self.known.push(id),
-            Asked::Produce { id, .. } if *code == ErrorCode::LeaseLost => {
-                self.entries.remove(&id);
-            }
-            Asked::Produce { id, frame } if may_pass => self.produced.push_front((id, frame)),
-            Asked::Produce { id, .. } => self.give_back(id, refusal.to_string(), None),
-            Asked::ModAck(id) if *code == ErrorCode::LeaseLost => self.lease_lost(&id),
-            Asked::Nack | Asked::ModAck(_) => {}
-        }
-        Ok(())
-    }
-
-    fn cannot_mark(&mut self, ids: &[EventId], refusal: &Refusal) {
-        let Membership { topic, group } = &self.made.which;
-        let count = ids.len();
-        tracing::warn!(%topic, %group, count, "events are handled and cannot be marked: {refusal}");
-        for id in ids {
-            self.finished.remove(id);
-        }
-    }
-
-    fn lease_lost(&mut self, id: &EventId) {
-        let Some(entry) = self.entries.get_mut(id) else { return };
-        match entry.stage {
-            Stage::Running => {
-                entry.extend_at = None;
-                entry.delivery.lease.lose();
-            }
-            Stage::Unchecked | Stage::Ready => drop(self.entries.remove(id)),
-            Stage::Settling => {}
-        }
-    }
-
     /// The connection is gone, and with it what was asked and not answered.
     pub(super) fn lost(&mut self) {
         // What was handled stays in `finished` until an answer says that it is marked.
@@ -626,17 +399,5 @@ impl Follower {
     }
 }
 
-fn take_some(ids: &mut Vec<EventId>) -> Vec<EventId> {
-    if ids.len() <= MOST_IDS { std::mem::take(ids) } else { ids.drain(..MOST_IDS).collect() }
-}
-
-fn seen_of(outcome: Outcome) -> Result<HashSet<EventId>> {
-    match outcome {
-        Outcome::Seen(ids) => Ok(ids.into_iter().collect()),
-        other => Err(Error::NotUnderstood(format!("an answer to SEEN: {other:?}"))),
-    }
-}
-
 #[cfg(test)]
-#[path = "follower_tests.rs"]
 mod tests;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use prombus_proto::{NewEvent, Payload, Topic};
+use prombus_proto::{ErrorCode, NewEvent, Payload, Topic};
 use tokio::sync::oneshot;
 
 use super::super::Command;
