@@ -10,8 +10,9 @@ use prombus_client::{
 };
 use tokio::sync::Notify;
 
+use crate::left_over::not_done;
 use crate::proxy::Proxy;
-use crate::running::{Ledger, Running, started, through, within};
+use crate::running::{Ledger, started, through, within};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -30,29 +31,6 @@ async fn writing(client: &Client, ledger: &Ledger<u64>) -> Subscription {
     let subscribing = client.subscribe_exactly_once("t", "g").from(Start::Earliest);
     // A network that is bad enough could make a dead letter of anything.
     subscribing.concurrency(4).max_attempts(1000).handle(handle).await.unwrap()
-}
-
-/// What group g has not acknowledged, asked by a subscription that minds no marks.
-async fn not_done(running: &Running) -> Vec<u64> {
-    let client = running.connect().await;
-    publish(&client, [u64::MAX]).await;
-    let ledger = Ledger::new();
-    let handle = {
-        let ledger = ledger.clone();
-        move |event: Received<u64>| {
-            ledger.write(event.payload);
-            async { Ok(()) }
-        }
-    };
-    let subscription = client.subscribe("t", "g").handle(handle).await.unwrap();
-    let mut count = 1;
-    while !ledger.when(count).await.contains(&u64::MAX) {
-        count += 1;
-    }
-    subscription.stop().await.unwrap();
-    let mut left = ledger.all();
-    left.retain(|number| *number != u64::MAX);
-    left
 }
 
 #[tokio::test]

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use prombus_client::{
-    ConnectionState, ErrorCode, HandlerError, Outgoing, Received, Start, Subscription,
-};
+use prombus_client::{ConnectionState, ErrorCode, HandlerError, Outgoing, Received, Start};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::{Barrier, Notify};
 
+use crate::left_over::{counting, not_done};
 use crate::proxy::Proxy;
-use crate::running::{Ledger, Running, started, through, within};
+use crate::running::{Ledger, started, through, within};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Order {
@@ -22,33 +21,6 @@ struct Order {
 
 fn order(number: u32) -> Order {
     Order { number, lines: vec![format!("line of {number}")] }
-}
-
-/// A subscription of group g to the topic t from its beginning, that only writes down numbers.
-async fn counting(running: &Running, ledger: &Ledger<u64>) -> Subscription {
-    let (client, ledger) = (running.connect().await, ledger.clone());
-    let subscribing = client.subscribe("t", "g").from(Start::Earliest);
-    let handle = move |event: Received<u64>| {
-        ledger.write(event.payload);
-        async { Ok(()) }
-    };
-    subscribing.handle(handle).await.unwrap()
-}
-
-/// What group g of the topic t has not done.
-async fn not_done(running: &Running) -> Vec<u64> {
-    let client = running.connect().await;
-    client.publish("t", &u64::MAX).await.unwrap();
-    let ledger = Ledger::new();
-    let subscription = counting(running, &ledger).await;
-    let mut count = 1;
-    while !ledger.when(count).await.contains(&u64::MAX) {
-        count += 1;
-    }
-    subscription.stop().await.unwrap();
-    let mut left = ledger.all();
-    left.retain(|number| *number != u64::MAX);
-    left
 }
 
 #[tokio::test]
