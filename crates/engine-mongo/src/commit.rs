@@ -10,13 +10,12 @@ use mongodb::error::{
 };
 use mongodb::options::ReadConcern;
 use prombus_engine::{Batch, CommitError, Committed, Conflict, Durability, StateKey, Version};
-use prombus_proto::Seq;
 
 use crate::MongoError;
 use crate::collections::{EVENTS, PARTS, TOPICS, write_concern};
 use crate::error::of_commit;
 use crate::event_document::seq_of;
-use crate::numbers::{from_bson, number_in, to_bson};
+use crate::numbers::{number_in, to_bson};
 use crate::staging::{Plan, Seen, stage};
 use crate::state_reading::entries_of;
 use crate::store::Store;
@@ -70,7 +69,7 @@ impl Store {
                     looks_first = true;
                     "another gateway wrote to the same topic or key".to_owned()
                 }
-                Err(Setback::Driver(error)) if passes_by_itself(&error) => error.to_string(),
+                Err(Setback::Driver(error)) if self.passes_by_itself(&error) => error.to_string(),
                 Err(Setback::Driver(error)) => return Err(of_commit(error)),
             };
             if began.elapsed() > GIVEN_UP_AFTER {
@@ -80,6 +79,14 @@ impl Store {
             tracing::trace!(attempts, "a commit is tried again: {last}");
             self.pause(attempts).await;
         }
+    }
+
+    /// Whether the same attempt may succeed a moment later, and nothing of it was stored.
+    fn passes_by_itself(&self, error: &Error) -> bool {
+        self.deployment.has_transactions()
+            && !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+            && (error.contains_label(TRANSIENT_TRANSACTION_ERROR)
+                || error.contains_label(RETRYABLE_WRITE_ERROR))
     }
 
     /// A random pause that grows from attempt to attempt, so that gateways do not keep colliding.
@@ -167,13 +174,6 @@ async fn finish(session: &mut ClientSession) -> Result<(), Error> {
             answer => return answer,
         }
     }
-}
-
-/// Whether the same attempt may succeed a moment later, and nothing of it was stored.
-fn passes_by_itself(error: &Error) -> bool {
-    !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
-        && (error.contains_label(TRANSIENT_TRANSACTION_ERROR)
-            || error.contains_label(RETRYABLE_WRITE_ERROR))
 }
 
 /// Looking at what a batch builds on.
@@ -288,7 +288,6 @@ impl Look<'_> {
                     match to_bson(seq.0) < first {
                         true => forgotten.push(to_bson(seq.0)),
                         false => {
-                            let seq = Seq(from_bson(to_bson(seq.0)));
                             seen.ids.insert((name.to_owned(), id.to_owned()), seq);
                         }
                     }

@@ -212,9 +212,14 @@ impl Store {
         first: i64,
     ) -> Result<(), Error> {
         let forgotten = doc! { "topic": topic.as_str(), "seq": { "$lt": first } };
+        // Mostly there is nothing, and a look costs less than two writes that change nothing.
+        let events = self.collections.events();
+        let one = events.find_one(forgotten.clone()).projection(doc! { "_id": 1 });
+        if one.session(&mut *session).await?.is_none() {
+            return Ok(());
+        }
         self.collections.parts().delete_many(forgotten.clone()).session(&mut *session).await?;
         let by_place = mongodb::options::Hint::Keys(doc! { "topic": 1, "seq": 1 });
-        let events = self.collections.events();
         events.delete_many(forgotten).hint(by_place).session(session).await?;
         Ok(())
     }

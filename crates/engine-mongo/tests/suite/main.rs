@@ -6,14 +6,18 @@
 )]
 
 mod conformance;
+mod database;
+mod gateways;
+mod layout;
 mod mongod;
+mod refusals;
 
 use std::process::ExitCode;
 
 use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
-    let trials = [conformance::trials()];
+    let trials = [conformance::trials(), layout::trials(), gateways::trials(), refusals::trials()];
     let trials = trials.into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
     mongod::end_shared();

@@ -1,7 +1,7 @@
 //! A server of our own, for as long as the tests run.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -30,15 +30,16 @@ pub(crate) enum Kind {
 
 /// A running server. It is killed when it is dropped.
 pub(crate) struct Mongod {
+    program: PathBuf,
     process: Child,
     port: u16,
     kind: Kind,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Mongod {
     /// Starts one, and waits until it takes writes. Installs the program where it is missing.
-    pub(crate) fn start(kind: Kind) -> Self {
+    fn start(kind: Kind) -> Self {
         let program = installed();
         for _ in 0..5 {
             if let Some(started) = Self::try_start(&program, kind) {
@@ -48,33 +49,26 @@ impl Mongod {
         panic!("{} does not start; see what it says when it is started by hand", program.display());
     }
 
+    /// The same, for those who are on a thread that must not wait.
+    pub(crate) fn start_on_its_own_thread(kind: Kind) -> Self {
+        std::thread::spawn(move || Self::start(kind)).join().expect("a server")
+    }
+
     /// Nothing if it ended at once, as it does when somebody else took the port meanwhile.
-    fn try_start(program: &PathBuf, kind: Kind) -> Option<Self> {
+    fn try_start(program: &Path, kind: Kind) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = free_port();
-        let mut command = Command::new(program);
-        command
-            .arg("--dbpath")
-            .arg(folder.path())
-            .args(["--port", &port.to_string()])
-            .args(["--bind_ip", "127.0.0.1", "--nounixsocket"])
-            .args(["--setParameter", "ttlMonitorSleepSecs=1"])
-            .args(["--wiredTigerCacheSizeGB", "0.5"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        if kind != Kind::Standalone {
-            command.args(["--replSet", "rs0", "--oplogSize", "128"]);
-        }
-        if kind == Kind::ReplicaSetWithUsers {
-            let key = folder.path().join("members.key");
-            std::fs::write(&key, "only for this test, with no secret behind it").unwrap();
-            let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-            std::fs::set_permissions(&key, private).unwrap();
-            command.arg("--keyFile").arg(key);
-        }
-        let process = command.spawn().expect("mongod was installed");
-        let mut started = Self { process, port, kind, _folder: folder };
+        let process = spawn(program, folder.path(), port, kind);
+        let mut started = Self { program: program.to_owned(), process, port, kind, folder };
         started.wait_until_ready().then_some(started)
+    }
+
+    /// Kills it in the middle of whatever it does, and starts it again with what it has on disk.
+    pub(crate) fn kill_and_start_again(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        self.process = spawn(&self.program, self.folder.path(), self.port, self.kind);
+        assert!(self.wait_until_ready(), "mongod does not start again");
     }
 
     /// Where it is.
@@ -88,10 +82,6 @@ impl Mongod {
     /// Where it is, whatever it is.
     pub(crate) fn direct_url(&self) -> String {
         format!("mongodb://127.0.0.1:{}/?directConnection=true", self.port)
-    }
-
-    pub(crate) const fn port(&self) -> u16 {
-        self.port
     }
 
     fn wait_until_ready(&mut self) -> bool {
@@ -128,6 +118,30 @@ impl Mongod {
     }
 }
 
+fn spawn(program: &Path, folder: &Path, port: u16, kind: Kind) -> Child {
+    let mut command = Command::new(program);
+    command
+        .arg("--dbpath")
+        .arg(folder)
+        .args(["--port", &port.to_string()])
+        .args(["--bind_ip", "127.0.0.1", "--nounixsocket"])
+        .args(["--setParameter", "ttlMonitorSleepSecs=1"])
+        .args(["--wiredTigerCacheSizeGB", "0.5"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if kind != Kind::Standalone {
+        command.args(["--replSet", "rs0", "--oplogSize", "128"]);
+    }
+    if kind == Kind::ReplicaSetWithUsers {
+        let key = folder.join("members.key");
+        std::fs::write(&key, "onlyForThisTestWithNoSecretBehindIt").unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&key, private).unwrap();
+        command.arg("--keyFile").arg(key);
+    }
+    command.spawn().expect("mongod was installed")
+}
+
 impl Drop for Mongod {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -160,9 +174,7 @@ pub(crate) fn shared(kind: Kind) -> &'static Mongod {
     if let Some((_, mongod)) = shared.iter().find(|(of, _)| *of == kind) {
         return mongod;
     }
-    // On a thread of its own: whoever asks may be on one that waits for nothing.
-    let started = std::thread::spawn(move || Mongod::start(kind)).join().expect("a server");
-    let mongod: &'static Mongod = Box::leak(Box::new(started));
+    let mongod: &'static Mongod = Box::leak(Box::new(Mongod::start_on_its_own_thread(kind)));
     shared.push((kind, mongod));
     mongod
 }
@@ -172,7 +184,7 @@ pub(crate) fn end_shared() {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     for (_, mongod) in shared.drain(..) {
         let _ = Command::new("kill").args(["-KILL", &mongod.process.id().to_string()]).status();
-        let _ = std::fs::remove_dir_all(mongod._folder.path());
+        let _ = std::fs::remove_dir_all(mongod.folder.path());
     }
 }
 
