@@ -1,12 +1,14 @@
 //! Several gateways on one database, beyond what the contract's own cases do.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libtest_mimic::Trial;
 use mongodb::bson::doc;
 use prombus_engine::{
     Batch, CommitError, Conflict, Damaged, Engine, Expect, ReadBudget, ReadError, StateOp,
 };
+use prombus_engine_mongo::MongoEngine;
 use prombus_proto::{Event, Seq};
 
 use crate::database::{Database, append, event, key, of_events, of_state, put, topic, trial};
@@ -18,6 +20,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("gateways::what_one_expects_to_be_absent_no_other_puts_meanwhile", no_write_skew),
         trial("gateways::a_watch_by_asking_is_woken", by_asking),
         trial("gateways::all_go_on_after_the_server_was_killed", server_killed),
+        trial(
+            "gateways::what_was_answered_is_there_however_often_the_server_is_killed",
+            killed_under_load,
+        ),
         trial("gateways::a_place_that_somebody_took_is_passed_over", taken_place),
         trial("gateways::what_a_stopped_trim_left_is_forgotten", stopped_trim),
         trial("gateways::an_event_that_is_missing_is_named", missing_event),
@@ -113,6 +119,79 @@ async fn server_killed() {
     assert_eq!(read.len(), 7);
     one.close().await.unwrap();
     other.close().await.unwrap();
+    drop(server);
+}
+
+/// Commits of one gateway until it is told to stop, each again with the same ids until it is answered.
+async fn write_until(
+    stop: Arc<AtomicBool>,
+    engine: MongoEngine,
+    name: usize,
+) -> Vec<(u64, String)> {
+    let mut answered = Vec::new();
+    for round in 0.. {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let ids: Vec<String> = (0..2).map(|n| format!("{name}-{round}-{n}")).collect();
+        let events: Vec<Event> = ids.iter().map(|id| event("a", id)).collect();
+        let batch = Batch {
+            state: vec![put(&format!("done/{name}"), &ids[1], None)],
+            ..of_events(&events)
+        };
+        let committed = loop {
+            match engine.commit(batch.clone()).await {
+                Ok(committed) => break committed,
+                Err(CommitError::Unavailable(_)) => {}
+                Err(other) => panic!("{other}"),
+            }
+        };
+        let seqs = committed.positions.iter().map(|position| position.seq.0);
+        answered.extend(seqs.zip(ids));
+    }
+    engine.close().await.unwrap();
+    answered
+}
+
+async fn killed_under_load() {
+    let mut server = Mongod::start_on_its_own_thread(Kind::ReplicaSet);
+    let database = Database::at(&server.url()).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut writers = tokio::task::JoinSet::new();
+    for name in 0..2 {
+        writers.spawn(write_until(stop.clone(), database.engine().await, name));
+    }
+    let reader = database.engine().await;
+    let mut growth = reader.watch(&topic("a"));
+    for _ in 0..3 {
+        // In the middle of things: some more were written since the last time.
+        let seen = *growth.borrow_and_update();
+        growth.wait_for(|seq| seq.0 > seen.0 + 20).await.unwrap();
+        server = tokio::task::spawn_blocking(move || {
+            server.kill_and_start_again();
+            server
+        })
+        .await
+        .unwrap();
+    }
+    let seen = *growth.borrow_and_update();
+    growth.wait_for(|seq| seq.0 > seen.0 + 20).await.unwrap();
+    stop.store(true, Ordering::SeqCst);
+    let answered: Vec<Vec<(u64, String)>> = writers.join_all().await;
+    let read = reader.read(&topic("a"), Seq::ZERO, EVERYTHING).await.unwrap().events;
+    let mut due: Vec<(u64, String)> = answered.iter().flatten().cloned().collect();
+    due.sort();
+    let stored: Vec<(u64, String)> =
+        read.iter().map(|event| (event.seq.0, event.id.to_string())).collect();
+    assert_eq!(stored, due);
+    assert!(stored.iter().map(|(seq, _)| *seq).eq(1..=stored.len() as u64), "a hole");
+    for written in &answered {
+        let last = &written.last().unwrap().1;
+        let name = last.split('-').next().unwrap();
+        let entry = reader.get(&key(&format!("done/{name}"))).await.unwrap().unwrap();
+        assert_eq!(entry.value, last.as_bytes());
+    }
+    reader.close().await.unwrap();
     drop(server);
 }
 
