@@ -1,0 +1,303 @@
+//! The one door in: a transaction, tried again when another gateway was first.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use mongodb::ClientSession;
+use mongodb::bson::{RawDocumentBuf, doc};
+use mongodb::error::{
+    Error, RETRYABLE_WRITE_ERROR, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT,
+};
+use mongodb::options::ReadConcern;
+use prombus_engine::{Batch, CommitError, Committed, Conflict, Durability, StateKey, Version};
+
+use crate::MongoError;
+use crate::collections::{EVENTS, PARTS, TOPICS, write_concern};
+use crate::error::of_commit;
+use crate::event_document::seq_of;
+use crate::numbers::{number_in, to_bson};
+use crate::staging::{Plan, Seen, stage};
+use crate::state_reading::entries_of;
+use crate::store::Store;
+use crate::topic_document::TopicDocument;
+use crate::writing::{Failure, Writer};
+
+/// An election takes some ten seconds; whoever waits longer than this is told.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE_MS: u64 = 50;
+const IDS_AT_ONCE: usize = 10_000;
+
+/// Why an attempt did not become a commit.
+enum Setback {
+    Refused(Conflict),
+    /// Something unique is there already. The next attempt looks before it writes.
+    AlreadyThere,
+    Driver(Error),
+}
+
+impl From<Failure> for Setback {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::AlreadyThere => Setback::AlreadyThere,
+            Failure::Driver(error) => Setback::Driver(error),
+        }
+    }
+}
+
+impl From<Error> for Setback {
+    fn from(error: Error) -> Self {
+        Failure::from(error).into()
+    }
+}
+
+impl Store {
+    /// Stores all of `batch` or nothing of it.
+    pub(crate) async fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
+        let _turn = match self.deployment.has_transactions() {
+            true => self.turns.of(batch).await,
+            false => self.turns.alone().await,
+        };
+        let began = Instant::now();
+        let mut looks_first = false;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let last = match self.attempt(batch, looks_first).await {
+                Ok(committed) => return Ok(committed),
+                Err(Setback::Refused(conflict)) => return Err(conflict.into()),
+                Err(Setback::AlreadyThere) => {
+                    looks_first = true;
+                    "another gateway wrote to the same topic or key".to_owned()
+                }
+                Err(Setback::Driver(error)) if self.passes_by_itself(&error) => error.to_string(),
+                Err(Setback::Driver(error)) => return Err(of_commit(error)),
+            };
+            if began.elapsed() > GIVEN_UP_AFTER {
+                let error = MongoError::Contended { attempts, last };
+                return Err(CommitError::Unavailable(error.into()));
+            }
+            tracing::trace!(attempts, "a commit is tried again: {last}");
+            self.pause(attempts).await;
+        }
+    }
+
+    /// Whether the same attempt may succeed a moment later, and nothing of it was stored.
+    fn passes_by_itself(&self, error: &Error) -> bool {
+        self.deployment.has_transactions()
+            && !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+            && (error.contains_label(TRANSIENT_TRANSACTION_ERROR)
+                || error.contains_label(RETRYABLE_WRITE_ERROR))
+    }
+
+    /// A random pause that grows from attempt to attempt, so that gateways do not keep colliding.
+    async fn pause(&self, attempts: u32) {
+        let longest = LONGEST_PAUSE_MS.min(1 << attempts.min(10));
+        let micros = self.chance.next_u64() % (longest * 1000);
+        tokio::time::sleep(Duration::from_micros(micros)).await;
+    }
+
+    async fn attempt(&self, batch: &Batch, looks_first: bool) -> Result<Committed, Setback> {
+        let in_transaction = self.deployment.has_transactions();
+        let mut session = self.client.start_session().causal_consistency(true).await?;
+        if in_transaction {
+            // What is newest, not what a majority has: a commit follows what was answered before.
+            let start = session.start_transaction().read_concern(ReadConcern::local());
+            start.write_concern(write_concern(batch.durability)).await?;
+        }
+        let written = self.look_and_write(&mut session, batch, looks_first, in_transaction).await;
+        let (plan, version) = match written {
+            Ok(written) => written,
+            Err(setback) => {
+                if in_transaction {
+                    // The server ends it by itself where this does not reach it.
+                    let _ = session.abort_transaction().await;
+                }
+                return Err(setback);
+            }
+        };
+        let began = Instant::now();
+        if in_transaction {
+            finish(&mut session).await?;
+        }
+        self.causality.reached(session.operation_time());
+        for (topic, end) in &plan.grown {
+            self.growth.tell(topic, end.last());
+        }
+        let is_synced = batch.durability == Durability::Fsync;
+        Ok(Committed {
+            positions: plan.positions,
+            version,
+            durability: if is_synced { Durability::Fsync } else { Durability::Buffered },
+            sync_time: is_synced.then(|| began.elapsed()),
+        })
+    }
+
+    async fn look_and_write(
+        &self,
+        session: &mut ClientSession,
+        batch: &Batch,
+        looks_first: bool,
+        in_transaction: bool,
+    ) -> Result<(Plan, Version), Setback> {
+        let mut look = Look {
+            store: self,
+            session: &mut *session,
+            durability: batch.durability,
+            in_transaction,
+        };
+        let seen = look.all(batch, looks_first).await?;
+        let mut plan = stage(batch, &seen, self.clock.now()).map_err(Setback::Refused)?;
+        let durability = batch.durability;
+        let collections = &self.collections;
+        let mut writer = Writer { collections, session, durability, in_transaction };
+        let writes_nothing = plan.events.is_empty() && plan.state.is_empty();
+        // Where nothing else is written, the number is what has to be as safe as was asked for.
+        let of_number = if writes_nothing { durability } else { Durability::Buffered };
+        let (version, written) =
+            tokio::join!(self.next_version(of_number), writer.write_events(&mut plan));
+        written?;
+        let version = version?;
+        writer.write_state(&plan.state, version).await?;
+        writer.write_topics(&plan.grown, &plan.guarded).await?;
+        Ok((plan, version))
+    }
+}
+
+/// Ends a transaction. Whether an answer that got lost was a yes is asked again.
+async fn finish(session: &mut ClientSession) -> Result<(), Error> {
+    let began = Instant::now();
+    loop {
+        match session.commit_transaction().await {
+            Err(error)
+                if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+                    && began.elapsed() < GIVEN_UP_AFTER => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// Looking at what a batch builds on.
+struct Look<'a> {
+    store: &'a Store,
+    session: &'a mut ClientSession,
+    durability: Durability,
+    in_transaction: bool,
+}
+
+impl Look<'_> {
+    async fn all(&mut self, batch: &Batch, looks_first: bool) -> Result<Seen, Setback> {
+        let mut seen = Seen { topics: self.topics(batch).await?, ..Seen::default() };
+        if !batch.state.is_empty() {
+            let keys: BTreeSet<&StateKey> = batch.state.iter().map(|op| op.key()).collect();
+            let keys: Vec<StateKey> = keys.into_iter().cloned().collect();
+            let (collections, durability) = (&self.store.collections, self.durability);
+            let in_transaction = self.in_transaction;
+            seen.state = entries_of(self.session, &keys, |shelf| {
+                collections.for_commit(shelf.collection(), durability, in_transaction)
+            })
+            .await?;
+        }
+        if looks_first {
+            self.tails(batch, &mut seen).await?;
+            self.ids(batch, &mut seen).await?;
+        }
+        Ok(seen)
+    }
+
+    async fn topics(&mut self, batch: &Batch) -> Result<HashMap<String, TopicDocument>, Error> {
+        let appended = batch.events.iter().map(|event| event.topic().as_str());
+        let expected = batch.expected_last.iter().map(|(topic, _)| topic.as_str());
+        let names: BTreeSet<&str> = appended.chain(expected).collect();
+        let mut found = HashMap::new();
+        if names.is_empty() {
+            return Ok(found);
+        }
+        let names: Vec<&str> = names.into_iter().collect();
+        let collection = self.store.collections.for_commit::<TopicDocument>(
+            TOPICS,
+            self.durability,
+            self.in_transaction,
+        );
+        let query = collection.find(doc! { "_id": { "$in": names } });
+        let mut cursor = query.session(&mut *self.session).await?;
+        while let Some(topic) = cursor.next(self.session).await {
+            let topic = topic?;
+            found.insert(topic.name.clone(), topic);
+        }
+        Ok(found)
+    }
+
+    /// Events behind the end that a topic knows of. Alone, they are what an attempt that failed left
+    /// behind, and go. Otherwise somebody wrote them who does not keep `topics`: they count.
+    async fn tails(&mut self, batch: &Batch, seen: &mut Seen) -> Result<(), Error> {
+        let names: BTreeSet<&str> =
+            batch.events.iter().map(|event| event.topic().as_str()).collect();
+        for name in names {
+            let end =
+                seen.topics.entry(name.to_owned()).or_insert_with(|| TopicDocument::new(name));
+            let behind = doc! { "topic": name, "seq": { "$gte": end.next } };
+            let (durability, in_transaction) = (self.durability, self.in_transaction);
+            let collection = |of: &str| {
+                self.store.collections.for_commit::<RawDocumentBuf>(of, durability, in_transaction)
+            };
+            if !self.in_transaction {
+                for of in [PARTS, EVENTS] {
+                    collection(of).delete_many(behind.clone()).session(&mut *self.session).await?;
+                }
+                continue;
+            }
+            let last = collection(EVENTS)
+                .find_one(behind)
+                .sort(doc! { "topic": 1, "seq": -1 })
+                .projection(doc! { "_id": 0, "seq": 1, "bytes": 1, "latestTs": 1 })
+                .session(&mut *self.session)
+                .await?;
+            if let Some(last) = last {
+                end.next = number_in(&last, "seq").unwrap_or(end.next - 1) + 1;
+                end.bytes = number_in(&last, "bytes").unwrap_or(end.bytes).max(end.bytes);
+                end.latest_ts = number_in(&last, "latestTs").unwrap_or(0).max(end.latest_ts);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where ids of the batch are. Those that were forgotten and have not gone yet go now.
+    async fn ids(&mut self, batch: &Batch, seen: &mut Seen) -> Result<(), Error> {
+        let mut wanted: HashMap<&str, Vec<String>> = HashMap::new();
+        for event in &batch.events {
+            wanted.entry(event.topic().as_str()).or_default().push(event.id().to_string());
+        }
+        let collection = self.store.collections.for_commit::<RawDocumentBuf>(
+            EVENTS,
+            self.durability,
+            self.in_transaction,
+        );
+        for (name, mut ids) in wanted {
+            ids.sort_unstable();
+            ids.dedup();
+            let first = seen.topics.get(name).map_or(1, |topic| topic.first);
+            let mut forgotten: Vec<i64> = Vec::new();
+            for ids in ids.chunks(IDS_AT_ONCE) {
+                let query = collection
+                    .find(doc! { "topic": name, "id": { "$in": ids } })
+                    .projection(doc! { "_id": 0, "seq": 1, "id": 1 });
+                let mut cursor = query.session(&mut *self.session).await?;
+                while cursor.advance(self.session).await? {
+                    let event = cursor.current();
+                    let (Ok(id), Ok(seq)) = (event.get_str("id"), seq_of(event)) else { continue };
+                    match to_bson(seq.0) < first {
+                        true => forgotten.push(to_bson(seq.0)),
+                        false => {
+                            seen.ids.insert((name.to_owned(), id.to_owned()), seq);
+                        }
+                    }
+                }
+            }
+            if !forgotten.is_empty() {
+                let gone = doc! { "topic": name, "seq": { "$in": forgotten } };
+                collection.delete_many(gone).session(&mut *self.session).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! What all parts of an open engine share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use mongodb::error::Error;
+use mongodb::{Client, ClientSession};
+use prombus_proto::{Chance, Clock, Topic};
+
+use crate::causality::Causality;
+use crate::collections::Collections;
+use crate::deployment::Deployment;
+use crate::gate::Gate;
+use crate::growth::Growth;
+use crate::topic_document::TopicDocument;
+use crate::turns::Turns;
+
+/// A database in use.
+pub(crate) struct Store {
+    pub(crate) client: Client,
+    pub(crate) collections: Collections,
+    pub(crate) deployment: Deployment,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) chance: Arc<dyn Chance>,
+    pub(crate) causality: Causality,
+    pub(crate) growth: Growth,
+    pub(crate) turns: Turns,
+    pub(crate) gate: Gate,
+    pub(crate) poll_every: Duration,
+}
+
+impl Store {
+    /// A session for reading.
+    pub(crate) async fn reader(&self) -> Result<ClientSession, Error> {
+        self.causality.session(&self.client).await
+    }
+
+    /// A topic as it is, or as it is before its first event.
+    pub(crate) async fn topic(
+        &self,
+        session: &mut ClientSession,
+        topic: &Topic,
+    ) -> Result<TopicDocument, Error> {
+        let topics = self.collections.topics();
+        let found = topics.find_one(doc! { "_id": topic.as_str() }).session(&mut *session).await?;
+        Ok(found.unwrap_or_else(|| TopicDocument::new(topic.as_str())))
+    }
+
+    /// All topics that ever had an event, in order of their names.
+    pub(crate) async fn topics(
+        &self,
+        session: &mut ClientSession,
+    ) -> Result<Vec<TopicDocument>, Error> {
+        let topics = self.collections.topics();
+        let query = topics.find(TopicDocument::with_events()).sort(doc! { "_id": 1 });
+        let mut found = query.session(&mut *session).await?;
+        let mut all = Vec::new();
+        while let Some(topic) = found.next(session).await {
+            all.push(topic?);
+        }
+        Ok(all)
+    }
+}

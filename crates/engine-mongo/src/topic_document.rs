@@ -1,0 +1,77 @@
+//! A topic as a document: its ends, and sums up to them.
+
+use mongodb::bson::{Document, doc};
+use prombus_engine::Bounds;
+use prombus_proto::{Seq, Topic};
+use serde::{Deserialize, Serialize};
+
+use crate::numbers::from_bson;
+
+/// A topic. It is there once the topic had an event or a retention rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TopicDocument {
+    #[serde(rename = "_id")]
+    pub(crate) name: String,
+    /// The first event kept.
+    #[serde(default = "one")]
+    pub(crate) first: i64,
+    /// What the next event gets. Events from here on are not there yet, whatever `events` holds.
+    #[serde(default = "one")]
+    pub(crate) next: i64,
+    /// Bytes of JSON of all events that ever were.
+    #[serde(default)]
+    pub(crate) bytes: i64,
+    /// The same of those before `first`.
+    #[serde(default, rename = "forgottenBytes")]
+    pub(crate) forgotten_bytes: i64,
+    /// The latest time of all events that ever were.
+    #[serde(default, rename = "latestTs")]
+    pub(crate) latest_ts: i64,
+    /// The same of those before `first`; nothing where none was forgotten.
+    #[serde(default, rename = "forgottenLatestTs")]
+    pub(crate) forgotten_latest_ts: Option<i64>,
+    /// The revision of the newest retention rule applied.
+    #[serde(default)]
+    pub(crate) rule: Option<i64>,
+}
+
+const fn one() -> i64 {
+    1
+}
+
+impl TopicDocument {
+    /// A topic that never had an event.
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            first: 1,
+            next: 1,
+            bytes: 0,
+            forgotten_bytes: 0,
+            latest_ts: 0,
+            forgotten_latest_ts: None,
+            rule: None,
+        }
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            first: Seq(from_bson(self.first)),
+            next: Seq(from_bson(self.next)),
+            bytes: from_bson(self.bytes - self.forgotten_bytes),
+        }
+    }
+
+    pub(crate) fn last(&self) -> Seq {
+        self.bounds().last()
+    }
+
+    pub(crate) fn topic(&self) -> Option<Topic> {
+        Topic::new(&self.name).ok()
+    }
+
+    /// Those that ever had an event.
+    pub(crate) fn with_events() -> Document {
+        doc! { "next": { "$gt": 1 } }
+    }
+}

@@ -1,0 +1,121 @@
+//! A database of one test: engines on it, and the bare driver beside them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use libtest_mimic::Trial;
+use mongodb::Client;
+use mongodb::bson::Document;
+use prombus_engine::{Batch, Durability, Engine, Expect, StateKey, StateOp};
+use prombus_engine_mongo::{MongoEngine, MongoOptions, Tail};
+use prombus_proto::{Event, EventId, Headers, ManualClock, Payload, Timestamp, Topic};
+
+use crate::mongod::{Kind, new_database, shared};
+
+/// A test that never ends would hang the suite; none asserts how long anything takes.
+const TAKEN_FOR_HUNG: Duration = Duration::from_secs(120);
+
+/// Far ahead of the servers' clock, so that they remove nothing of what tests still look at.
+pub(crate) const NOW: Timestamp = Timestamp(4_000_000_000_000);
+
+pub(crate) struct Database {
+    pub(crate) options: MongoOptions,
+    pub(crate) clock: ManualClock,
+    pub(crate) bare: mongodb::Database,
+}
+
+impl Database {
+    /// A new one on the replica set that tests share.
+    pub(crate) async fn new() -> Self {
+        Self::at(&shared(Kind::ReplicaSet).url()).await
+    }
+
+    pub(crate) async fn at(url: &str) -> Self {
+        let clock = ManualClock::at(NOW);
+        let name = new_database();
+        let mut options = MongoOptions::at(url);
+        options.database = Some(name.clone());
+        options.clock = Arc::new(clock.clone());
+        let bare = Client::with_uri_str(url).await.unwrap().database(&name);
+        Self { options, clock, bare }
+    }
+
+    pub(crate) async fn engine(&self) -> MongoEngine {
+        MongoEngine::open(&self.options).await.unwrap()
+    }
+
+    pub(crate) async fn polling_engine(&self) -> MongoEngine {
+        let options = MongoOptions { tail: Tail::Polling, ..self.options.clone() };
+        MongoEngine::open(&options).await.unwrap()
+    }
+
+    pub(crate) fn collection(&self, name: &str) -> mongodb::Collection<Document> {
+        self.bare.collection(name)
+    }
+}
+
+/// A trial on a runtime of its own.
+pub(crate) fn trial<F>(name: &str, work: fn() -> F) -> Trial
+where
+    F: Future<Output = ()> + 'static,
+{
+    Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let done = runtime.block_on(async { tokio::time::timeout(TAKEN_FOR_HUNG, work()).await });
+        Ok(done.map_err(|_| "hung: something that has to come never came".to_owned())?)
+    })
+}
+
+/// Waits until something holds that the servers do by themselves.
+pub(crate) async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
+    while !holds().await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub(crate) fn topic(name: &str) -> Topic {
+    Topic::new(name).unwrap()
+}
+
+pub(crate) fn event(topic_name: &str, id: &str) -> Event {
+    Event {
+        id: EventId::new(id).unwrap(),
+        ts: NOW,
+        topic: topic(topic_name),
+        key: None,
+        headers: Headers::default(),
+        payload: Payload::parse(&Bytes::from_static(b"{\"n\": 1e2}")).unwrap(),
+        caused_by: vec![],
+        tags: vec![],
+        sid: None,
+    }
+}
+
+pub(crate) fn of_events(events: &[Event]) -> Batch {
+    Batch::of_events(events.iter().map(Event::encode).collect(), Durability::Fsync)
+}
+
+pub(crate) fn key(name: &str) -> StateKey {
+    StateKey::new(name.to_owned()).unwrap()
+}
+
+pub(crate) fn put(name: &str, value: &str, expires_at: Option<Timestamp>) -> StateOp {
+    let value = Bytes::copy_from_slice(value.as_bytes());
+    StateOp::Put { key: key(name), value, expires_at, expect: Expect::Any }
+}
+
+pub(crate) fn of_state(state: Vec<StateOp>) -> Batch {
+    Batch::of_state(state, Durability::Fsync)
+}
+
+/// Appends one event for each id and gives their positions.
+pub(crate) async fn append(engine: &dyn Engine, topic_name: &str, ids: &[&str]) -> Vec<u64> {
+    let events: Vec<Event> = ids.iter().map(|id| event(topic_name, id)).collect();
+    let committed = engine.commit(of_events(&events)).await.unwrap();
+    committed.positions.iter().map(|position| position.seq.0).collect()
+}

@@ -1,0 +1,243 @@
+//! Several gateways on one database, beyond what the contract's own cases do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libtest_mimic::Trial;
+use mongodb::bson::doc;
+use prombus_engine::{
+    Batch, CommitError, Conflict, Damaged, Engine, Expect, ReadBudget, ReadError, StateOp,
+};
+use prombus_engine_mongo::MongoEngine;
+use prombus_proto::{Event, Seq};
+
+use crate::database::{Database, append, event, key, of_events, of_state, put, topic, trial};
+use crate::mongod::{Kind, Mongod};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("gateways::three_on_one_topic_leave_no_hole", three_on_one_topic),
+        trial("gateways::what_one_expects_to_be_absent_no_other_puts_meanwhile", no_write_skew),
+        trial("gateways::a_watch_by_asking_is_woken", by_asking),
+        trial("gateways::all_go_on_after_the_server_was_killed", server_killed),
+        trial(
+            "gateways::what_was_answered_is_there_however_often_the_server_is_killed",
+            killed_under_load,
+        ),
+        trial("gateways::a_place_that_somebody_took_is_passed_over", taken_place),
+        trial("gateways::what_a_stopped_trim_left_is_forgotten", stopped_trim),
+        trial("gateways::an_event_that_is_missing_is_named", missing_event),
+    ]
+}
+
+const EVERYTHING: ReadBudget = ReadBudget { events: usize::MAX, bytes: usize::MAX };
+
+async fn three_on_one_topic() {
+    let database = Database::new().await;
+    let mut writers = tokio::task::JoinSet::new();
+    for gateway in 0..3 {
+        let engine = Arc::new(database.engine().await);
+        for writer in 0..2 {
+            let engine = engine.clone();
+            writers.spawn(async move {
+                for round in 0..10 {
+                    let id = |n: usize| format!("{gateway}-{writer}-{round}-{n}");
+                    let events: Vec<Event> = (0..3).map(|n| event("a", &id(n))).collect();
+                    let counted =
+                        put(&format!("count/{gateway}-{writer}"), &round.to_string(), None);
+                    let batch = Batch { state: vec![counted], ..of_events(&events) };
+                    let positions = engine.commit(batch).await.unwrap().positions;
+                    let first = positions[0].seq.0;
+                    let due: Vec<u64> = (first..first + 3).collect();
+                    assert_eq!(positions.iter().map(|p| p.seq.0).collect::<Vec<_>>(), due);
+                }
+                drop(engine);
+            });
+        }
+    }
+    writers.join_all().await;
+    let engine = database.engine().await;
+    let read = engine.read(&topic("a"), Seq::ZERO, EVERYTHING).await.unwrap().events;
+    let seqs: Vec<u64> = read.iter().map(|event| event.seq.0).collect();
+    assert_eq!(seqs, (1..=180).collect::<Vec<u64>>());
+    assert_eq!(engine.scan(b"count/", None, 10).await.unwrap().len(), 6);
+}
+
+/// Each puts one key and expects the other to be absent: as if one after the other, one has to lose.
+async fn no_write_skew() {
+    let database = Database::new().await;
+    let gateways = [Arc::new(database.engine().await), Arc::new(database.engine().await)];
+    for round in 0..20 {
+        let names = [format!("left{round}"), format!("right{round}")];
+        let mut writers = tokio::task::JoinSet::new();
+        for (mine, engine) in gateways.iter().enumerate() {
+            let absent = StateOp::Delete { key: key(&names[1 - mine]), expect: Expect::Absent };
+            let batch = of_state(vec![absent, put(&names[mine], "here", None)]);
+            let engine = engine.clone();
+            writers.spawn(async move { engine.commit(batch).await });
+        }
+        let answers = writers.join_all().await;
+        let won = answers.iter().filter(|answer| answer.is_ok()).count();
+        assert_eq!(won, 1, "{answers:?}");
+        let lost = answers.into_iter().find_map(Result::err);
+        assert!(matches!(lost, Some(CommitError::Conflict(Conflict::State { .. }))), "{lost:?}");
+    }
+}
+
+async fn by_asking() {
+    let database = Database::new().await;
+    let (writer, reader) = (database.engine().await, database.polling_engine().await);
+    let mut growth = reader.watch(&topic("a"));
+    for last in 1..=3 {
+        append(&writer, "a", &[&last.to_string()]).await;
+        growth.wait_for(|seq| *seq == Seq(last)).await.unwrap();
+    }
+}
+
+async fn server_killed() {
+    let mut server = Mongod::start_on_its_own_thread(Kind::ReplicaSet);
+    let database = Database::at(&server.url()).await;
+    let (one, other) = (database.engine().await, database.engine().await);
+    let mut growth = other.watch(&topic("a"));
+    for round in 0..3u64 {
+        let ids = [format!("{round}-1"), format!("{round}-2")];
+        let positions = append(&one, "a", &[&ids[0], &ids[1]]).await;
+        assert_eq!(positions, [round * 2 + 1, round * 2 + 2]);
+        server = std::thread::spawn(move || {
+            server.kill_and_start_again();
+            server
+        })
+        .join()
+        .unwrap();
+        growth.wait_for(|seq| *seq >= Seq(round * 2 + 2)).await.unwrap();
+        assert_eq!(append(&other, "a", &[&ids[0]]).await, [round * 2 + 1]);
+    }
+    // The stream that was broken three times still tells what the other one writes.
+    append(&one, "a", &["last"]).await;
+    growth.wait_for(|seq| *seq == Seq(7)).await.unwrap();
+    let read = one.read(&topic("a"), Seq::ZERO, EVERYTHING).await.unwrap().events;
+    assert_eq!(read.len(), 7);
+    one.close().await.unwrap();
+    other.close().await.unwrap();
+    drop(server);
+}
+
+/// Commits of one gateway until it is told to stop, each again with the same ids until it is answered.
+async fn write_until(
+    stop: Arc<AtomicBool>,
+    engine: MongoEngine,
+    name: usize,
+) -> Vec<(u64, String)> {
+    let mut answered = Vec::new();
+    for round in 0.. {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let ids: Vec<String> = (0..2).map(|n| format!("{name}-{round}-{n}")).collect();
+        let events: Vec<Event> = ids.iter().map(|id| event("a", id)).collect();
+        let batch = Batch {
+            state: vec![put(&format!("done/{name}"), &ids[1], None)],
+            ..of_events(&events)
+        };
+        let committed = loop {
+            match engine.commit(batch.clone()).await {
+                Ok(committed) => break committed,
+                Err(CommitError::Unavailable(_)) => {}
+                Err(other) => panic!("{other}"),
+            }
+        };
+        let seqs = committed.positions.iter().map(|position| position.seq.0);
+        answered.extend(seqs.zip(ids));
+    }
+    engine.close().await.unwrap();
+    answered
+}
+
+async fn killed_under_load() {
+    let mut server = Mongod::start_on_its_own_thread(Kind::ReplicaSet);
+    let database = Database::at(&server.url()).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut writers = tokio::task::JoinSet::new();
+    for name in 0..2 {
+        writers.spawn(write_until(stop.clone(), database.engine().await, name));
+    }
+    let reader = database.engine().await;
+    let mut growth = reader.watch(&topic("a"));
+    for _ in 0..3 {
+        // In the middle of things: some more were written since the last time.
+        let seen = *growth.borrow_and_update();
+        growth.wait_for(|seq| seq.0 > seen.0 + 20).await.unwrap();
+        server = tokio::task::spawn_blocking(move || {
+            server.kill_and_start_again();
+            server
+        })
+        .await
+        .unwrap();
+    }
+    let seen = *growth.borrow_and_update();
+    growth.wait_for(|seq| seq.0 > seen.0 + 20).await.unwrap();
+    stop.store(true, Ordering::SeqCst);
+    let answered: Vec<Vec<(u64, String)>> = writers.join_all().await;
+    let read = reader.read(&topic("a"), Seq::ZERO, EVERYTHING).await.unwrap().events;
+    let mut due: Vec<(u64, String)> = answered.iter().flatten().cloned().collect();
+    due.sort();
+    let stored: Vec<(u64, String)> =
+        read.iter().map(|event| (event.seq.0, event.id.to_string())).collect();
+    assert_eq!(stored, due);
+    assert!(stored.iter().map(|(seq, _)| *seq).eq(1..=stored.len() as u64), "a hole");
+    for written in &answered {
+        let last = &written.last().unwrap().1;
+        let name = last.split('-').next().unwrap();
+        let entry = reader.get(&key(&format!("done/{name}"))).await.unwrap().unwrap();
+        assert_eq!(entry.value, last.as_bytes());
+    }
+    reader.close().await.unwrap();
+    drop(server);
+}
+
+async fn taken_place() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    append(&engine, "a", &["1"]).await;
+    let theirs = doc! { "topic": "a", "seq": 2_i64, "id": "theirs", "ts": 5_i64, "json": "{}" };
+    database.collection("events").insert_one(theirs).await.unwrap();
+    assert_eq!(append(&engine, "a", &["2", "1", "theirs", "3"]).await, [3, 1, 2, 4]);
+    let read = engine.read(&topic("a"), Seq::ZERO, EVERYTHING).await.unwrap().events;
+    assert_eq!(read.iter().map(|event| event.seq.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
+}
+
+async fn stopped_trim() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    append(&engine, "a", &["1", "2", "3"]).await;
+    let said = doc! { "$set": { "first": 3_i64 } };
+    database.collection("topics").update_one(doc! { "_id": "a" }, said).await.unwrap();
+    // As if by another gateway: known once a majority has it.
+    let mut first = Seq::FIRST;
+    while first != Seq(3) {
+        first = engine.bounds(&topic("a")).await.unwrap().first;
+    }
+    let read = engine.read(&topic("a"), Seq::ZERO, EVERYTHING).await.unwrap().events;
+    assert_eq!(read.len(), 1);
+    assert_eq!(engine.seek_id(&topic("a"), &event("a", "1").id).await.unwrap(), None);
+    assert_eq!(append(&engine, "a", &["1", "3"]).await, [4, 3]);
+    engine.trim(&topic("a"), Seq(3)).await.unwrap();
+    assert_eq!(database.collection("events").count_documents(doc! {}).await.unwrap(), 2);
+}
+
+async fn missing_event() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    append(&engine, "a", &["1", "2", "3", "4"]).await;
+    let lost = doc! { "seq": { "$in": [2, 3] } };
+    let concern = mongodb::options::WriteConcern::majority();
+    database.collection("events").delete_many(lost).write_concern(concern).await.unwrap();
+    let damaged = topic("a");
+    let read = |from| engine.read(&damaged, Seq(from), EVERYTHING);
+    assert_eq!(read(1).await.unwrap().events.len(), 1);
+    match read(2).await {
+        Err(ReadError::Damaged(Damaged::Events { first: Seq(2), last: Seq(3), .. })) => {}
+        other => panic!("2 and 3 are missing: {other:?}"),
+    }
+    assert_eq!(read(4).await.unwrap().events.len(), 1);
+}

@@ -1,0 +1,25 @@
+//! The contract, run in full against real servers, and what this engine promises beyond it.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test, what is not as expected ends it; the place is what helps"
+)]
+
+mod conformance;
+mod database;
+mod gateways;
+mod layout;
+mod mongod;
+mod refusals;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+
+fn main() -> ExitCode {
+    let trials = [conformance::trials(), layout::trials(), gateways::trials(), refusals::trials()];
+    let trials = trials.into_iter().flatten().collect();
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    mongod::end_shared();
+    conclusion.exit_code()
+}
