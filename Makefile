@@ -5,7 +5,7 @@ SECONDS ?= 60
 ONLY ?=
 N ?= 5000
 
-.PHONY: help test test-long foreign http-api sdk fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks crash
+.PHONY: help test test-long foreign http-api sdk fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo crash
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -59,6 +59,9 @@ bench-reading: ## export and replay of 5 million events over HTTP, beside a plai
 
 bench-marks: ## a million marks of handled events: time, memory and disk, beside a plain file
 	cargo bench --locked -p prombus-bus --bench marks
+
+bench-mongo: ## commits to MongoDB beside the bare driver (installs a server under target; needs pip)
+	cargo bench --locked -p prombus-engine-mongo --bench mongo
 
 crash: ## the crash test, long: killed ROUNDS times
 	PROMBUS_CRASH_ROUNDS=$(ROUNDS) cargo test --locked -p prombus-engine --test suite -- crash
