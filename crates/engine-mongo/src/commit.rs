@@ -153,12 +153,19 @@ impl Store {
         let writes_nothing = plan.events.is_empty() && plan.state.is_empty();
         // Where nothing else is written, the number is what has to be as safe as was asked for.
         let of_number = if writes_nothing { durability } else { Durability::Buffered };
+        if in_transaction {
+            // First, so that whoever was not first learns it before it has sent its events.
+            writer.write_topics(&plan.grown, &plan.guarded).await?;
+        }
         let (version, written) =
             tokio::join!(self.next_version(of_number), writer.write_events(&mut plan));
         written?;
         let version = version?;
         writer.write_state(&plan.state, version).await?;
-        writer.write_topics(&plan.grown, &plan.guarded).await?;
+        if !in_transaction {
+            // Last: it is what makes the events count.
+            writer.write_topics(&plan.grown, &plan.guarded).await?;
+        }
         Ok((plan, version))
     }
 }

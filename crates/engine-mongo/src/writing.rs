@@ -112,7 +112,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The new ends of the topics: from here on the events are there.
+    /// The new ends of the topics: with them, the events are there.
     pub(crate) async fn write_topics(
         &mut self,
         grown: &[(Topic, TopicDocument)],

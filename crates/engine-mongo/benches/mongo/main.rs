@@ -25,7 +25,8 @@ use prombus_proto::{
 
 use mongod::{Kind, shared};
 
-const EACH: Duration = Duration::from_secs(3);
+const EACH: Duration = Duration::from_secs(1);
+const ROUNDS: u32 = 3;
 
 fn main() {
     let url = shared(Kind::ReplicaSet).url();
@@ -37,9 +38,10 @@ fn main() {
             for (writers, events) in [(1, 1), (1, 100), (16, 100), (1, 1000)] {
                 // In turns, so that both meet the same machine.
                 let (mut bare, mut ours) = (0.0, 0.0);
-                for _ in 0..2 {
-                    bare += bare_rate(&url, durability, writers, events).await / 2.0;
-                    ours += engine_rate(&url, durability, writers, events).await / 2.0;
+                for _ in 0..ROUNDS {
+                    bare += bare_rate(&url, durability, writers, events).await / f64::from(ROUNDS);
+                    ours +=
+                        engine_rate(&url, durability, writers, events).await / f64::from(ROUNDS);
                 }
                 let name = format!("{durability:?}, {writers} x {events} events");
                 println!("{name:<34}{bare:>10.0}/s{ours:>10.0}/s{:>8.2}", ours / bare);

@@ -60,7 +60,7 @@ impl Mongod {
         let port = free_port();
         let process = spawn(program, folder.path(), port, kind);
         let mut started = Self { program: program.to_owned(), process, port, kind, folder };
-        started.wait_until_ready().then_some(started)
+        started.wait_until_ready(true).then_some(started)
     }
 
     /// Kills it in the middle of whatever it does, and starts it again with what it has on disk.
@@ -68,7 +68,7 @@ impl Mongod {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
         self.process = spawn(&self.program, self.folder.path(), self.port, self.kind);
-        assert!(self.wait_until_ready(), "mongod does not start again");
+        assert!(self.wait_until_ready(false), "mongod does not start again");
     }
 
     /// Where it is.
@@ -84,13 +84,15 @@ impl Mongod {
         format!("mongodb://127.0.0.1:{}/?directConnection=true", self.port)
     }
 
-    fn wait_until_ready(&mut self) -> bool {
+    /// Waits until it takes writes, and makes it a replica set first if it is a new one. Says no where
+    /// it ended instead.
+    fn wait_until_ready(&mut self, is_new: bool) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let options = ClientOptions::parse(self.direct_url()).await.unwrap();
             let admin = Client::with_options(options).unwrap().database("admin");
             let began = Instant::now();
-            let mut is_asked = false;
+            let mut has_to_initiate = is_new;
             while began.elapsed() < TAKEN_FOR_DEAD {
                 if self.process.try_wait().unwrap().is_some() {
                     return false;
@@ -102,12 +104,12 @@ impl Mongod {
                 match hello {
                     Ok(_) if self.kind == Kind::Uninitiated => return true,
                     Ok(hello) if takes_writes(&hello) => return true,
-                    Ok(_) if !is_asked => {
+                    Ok(_) if has_to_initiate => {
                         let member = format!("127.0.0.1:{}", self.port);
                         let config =
                             doc! { "_id": "rs0", "members": [{ "_id": 0, "host": member }] };
                         admin.run_command(doc! { "replSetInitiate": config }).await.unwrap();
-                        is_asked = true;
+                        has_to_initiate = false;
                     }
                     _ => {}
                 }
