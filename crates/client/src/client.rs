@@ -111,8 +111,16 @@ impl Client {
         ttl: Duration,
     ) -> Result<()> {
         let which = Membership { topic: topic.into_topic()?, group: group_named(group)? };
-        for ids in ids.chunks(MOST_IDS) {
-            self.ask(frames::mark(&which, ids, ttl), None).await?.await?;
+        let mut waiting: Vec<_> = ids.chunks(MOST_IDS).rev().collect();
+        while let Some(ids) = waiting.pop() {
+            match self.ask(frames::mark(&which, ids, ttl), None).await?.await {
+                Ok(_) => {}
+                Err(Error::Refused(refusal)) if refusal.is_too_much_at_once() && ids.len() > 1 => {
+                    let (first, behind) = ids.split_at(ids.len() / 2);
+                    waiting.extend([behind, first]);
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -99,6 +99,11 @@ impl Error {
 }
 
 impl Refusal {
+    /// Whether more was asked for at once than a limit of rate ever allows: less may pass.
+    pub(crate) fn is_too_much_at_once(&self) -> bool {
+        self.code == ErrorCode::RateLimited && self.retry_after.is_none()
+    }
+
     pub(crate) fn from_wire(code: ErrorCode, msg: String, retry_after_ms: Option<u64>) -> Self {
         Self { code, msg, retry_after: retry_after_ms.map(Duration::from_millis) }
     }

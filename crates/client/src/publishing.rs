@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use prombus_proto::frame::{Outcome, Published};
 use prombus_proto::limits::MAX_FRAME_EVENTS;
-use prombus_proto::{ErrorCode, NewEvent, Topic};
+use prombus_proto::{NewEvent, Topic};
 
 use crate::client::{Asking, Client, not_answered};
 use crate::names::IntoTopic;
@@ -144,11 +144,8 @@ impl Client {
                     published.extend(results);
                 }
                 Ok(other) => return Err(not_answered("PUBLISH", &other)),
-                // More at once than the limit ever allows.
                 Err(Error::Refused(refusal))
-                    if refusal.code == ErrorCode::RateLimited
-                        && refusal.retry_after.is_none()
-                        && events.len() > 1 =>
+                    if refusal.is_too_much_at_once() && events.len() > 1 =>
                 {
                     let behind = events.split_off(events.len() / 2);
                     let first = self.ask_many(topic, events).await?;

@@ -120,6 +120,8 @@ pub(super) struct Follower {
     /// they are to be marked, that is done before anything else over the next connection.
     finished: HashSet<EventId>,
     is_marking: bool,
+    /// How many are marked at a time: fewer where a limit of rate never allows as many.
+    marks_at_once: usize,
     unanswered: usize,
     /// What failed is not tried again before this.
     not_before: Option<Instant>,
@@ -175,6 +177,7 @@ impl Follower {
             to_extend: VecDeque::new(),
             finished: HashSet::new(),
             is_marking: false,
+            marks_at_once: frames::MOST_IDS,
             unanswered: 0,
             not_before: None,
             failures: 0,

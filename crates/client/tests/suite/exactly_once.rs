@@ -10,6 +10,7 @@ use prombus_client::{
 };
 use tokio::sync::Notify;
 
+use crate::held_up::HeldUp;
 use crate::left_over::not_done;
 use crate::proxy::Proxy;
 use crate::running::{Ledger, started, through, within};
@@ -87,14 +88,13 @@ async fn a_lost_answer_does_not_run_the_handler_again() {
     let proxy = Proxy::to(running.ws()).await;
     let client = through(&proxy.ws()).connect().await.unwrap();
     let other = running.connect().await;
-    let (ledger, may_end) = (Ledger::new(), Arc::new(Notify::new()));
+    let held_up = HeldUp::new();
     let handle = {
-        let (ledger, may_end) = (ledger.clone(), Arc::clone(&may_end));
+        let held_up = held_up.clone();
         move |event: Received<u64>| {
-            ledger.write(event.payload);
-            let may_end = Arc::clone(&may_end);
+            let held = held_up.clone();
             async move {
-                may_end.notified().await;
+                held.handle(&event).await;
                 Ok(())
             }
         }
@@ -103,16 +103,16 @@ async fn a_lost_answer_does_not_run_the_handler_again() {
     let subscription = subscribing.handle(handle).await.unwrap();
 
     let first = publish(&other, [1]).await;
-    ledger.when(1).await;
+    held_up.begun.when(1).await;
     // The server stores the mark, and nobody hears of it.
     proxy.hold(true);
-    may_end.notify_one();
+    held_up.let_one_end();
     until_marked(&other, &first).await;
     proxy.cut();
     proxy.hold(false);
 
     let second = publish(&other, [2]).await;
-    ledger.when(2).await;
+    held_up.begun.when(2).await;
     // The handler ends while there is no connection: the server hears of it by the next one.
     proxy.close(true);
     proxy.cut();
@@ -121,16 +121,16 @@ async fn a_lost_answer_does_not_run_the_handler_again() {
         matches!(state, prombus_client::ConnectionState::Disconnected { .. })
     };
     within(state.wait_for(is_lost)).await.unwrap().unwrap();
-    may_end.notify_one();
+    held_up.let_one_end();
     assert!(other.seen("t", "g", &second).await.unwrap().is_empty());
     proxy.close(false);
     until_marked(&other, &second).await;
 
     publish(&other, [3]).await;
-    ledger.when(3).await;
-    may_end.notify_one();
+    held_up.begun.when(3).await;
+    held_up.let_one_end();
     subscription.stop().await.unwrap();
-    assert_eq!(ledger.all(), [1, 2, 3]);
+    assert_eq!(held_up.begun.all(), [1, 2, 3]);
     assert!(not_done(&running).await.is_empty());
 }
 

@@ -5,7 +5,7 @@
 //! | a server to test with, and something bad in between | `running`, `proxy` |
 //! | connections, tokens | `connecting`, `authenticating` |
 //! | publishing, limits of rate, answers that are lost | `publishing`, `rates`, `lost_answers` |
-//! | handlers, and what they leave undone | `subscribing`, `left_over` |
+//! | handlers, those that wait, and what they leave undone | `subscribing`, `held_up`, `left_over` |
 //! | handlers whose effect is to happen once | `exactly_once`, `transforming` |
 //! | replay and export | `reading` |
 //! | what the server refuses | `errors` |
@@ -18,6 +18,7 @@ mod connecting;
 mod errors;
 mod exactly_once;
 mod examples;
+mod held_up;
 mod left_over;
 mod lost_answers;
 mod proxy;

@@ -1,6 +1,8 @@
 //! Limits of rate: waited out, or said.
 
-use prombus_client::{ErrorCode, Received, Start};
+use std::time::Duration;
+
+use prombus_client::{ErrorCode, EventId, Received, Start};
 use serde_json::Value;
 
 use crate::running::{Ledger, started};
@@ -55,6 +57,17 @@ async fn a_batch_above_the_limit_goes_in_smaller_frames() {
     let published = client.publish_batch("t", &numbers(100)).await.unwrap();
     assert_eq!(published.len(), 100);
     assert_eq!(running.payloads("t").await, numbers(100));
+}
+
+#[tokio::test]
+async fn marks_above_the_limit_go_in_smaller_frames() {
+    let limits = ["limits.connection.capacity=16", "limits.connection.refill_per_sec=200"];
+    let running = started(&[&limits[..], &["limits.enabled=true"]].concat()).await;
+    let client = running.connect().await;
+    let ids: Vec<_> =
+        (0..100).map(|number| EventId::new(&format!("event-{number}")).unwrap()).collect();
+    client.mark("t", "g", &ids, Duration::from_secs(60)).await.unwrap();
+    assert_eq!(client.seen("t", "g", &ids).await.unwrap(), ids);
 }
 
 /// Marks take tokens where they are not of an event on lease, and so do events of a handler.

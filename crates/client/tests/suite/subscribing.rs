@@ -7,8 +7,9 @@ use std::time::Duration;
 use prombus_client::{ConnectionState, ErrorCode, HandlerError, Outgoing, Received, Start};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::{Barrier, Notify};
+use tokio::sync::Barrier;
 
+use crate::held_up::HeldUp;
 use crate::left_over::{counting, not_done};
 use crate::proxy::Proxy;
 use crate::running::{Ledger, started, through, within};
@@ -270,15 +271,15 @@ async fn what_runs_through_a_lost_connection_is_not_handled_twice() {
     let running = started(&[]).await;
     let proxy = Proxy::to(running.ws()).await;
     let client = through(&proxy.ws()).connect().await.unwrap();
-    let (begun, may_end) = (Ledger::new(), Arc::new(Notify::new()));
+    let held_up = HeldUp::new();
     let handle = {
-        let (begun, may_end) = (begun.clone(), Arc::clone(&may_end));
+        let held_up = held_up.clone();
         move |event: Received<u64>| {
-            begun.write(event.payload);
-            let may_end = Arc::clone(&may_end);
+            let held = held_up.clone();
             async move {
+                held.begun.write(event.payload);
                 event.lease_lost().await;
-                may_end.notified().await;
+                held.wait().await;
                 Ok(())
             }
         }
@@ -286,14 +287,14 @@ async fn what_runs_through_a_lost_connection_is_not_handled_twice() {
     let subscribing = client.subscribe("t", "g").concurrency(4);
     let subscription = subscribing.handle(handle).await.unwrap();
     client.publish("t", &1).await.unwrap();
-    begun.when(1).await;
+    held_up.begun.when(1).await;
     reconnect(&proxy, &client).await;
     // The event is lent again, to the subscription whose handler still runs.
     running.until_lent("t", 1).await;
     client.publish("other", &()).await.unwrap();
-    may_end.notify_one();
+    held_up.let_one_end();
     subscription.stop().await.unwrap();
-    assert_eq!(begun.all(), [1]);
+    assert_eq!(held_up.begun.all(), [1]);
     assert!(not_done(&running).await.is_empty());
 }
 
@@ -301,21 +302,20 @@ async fn what_runs_through_a_lost_connection_is_not_handled_twice() {
 async fn stopping_waits_for_what_runs_and_gives_back_the_rest() {
     let running = started(&[]).await;
     let client = running.connect().await;
-    let (begun, may_end) = (Ledger::new(), Arc::new(Notify::new()));
+    let held_up = HeldUp::new();
     let handle = {
-        let (begun, may_end) = (begun.clone(), Arc::clone(&may_end));
+        let held_up = held_up.clone();
         move |event: Received<u64>| {
-            begun.write(event.payload);
-            let may_end = Arc::clone(&may_end);
+            let held = held_up.clone();
             async move {
-                may_end.notified().await;
+                held.handle(&event).await;
                 Ok(())
             }
         }
     };
     let subscription = client.subscribe("t", "g").handle(handle).await.unwrap();
     client.publish_batch("t", &[1, 2, 3]).await.unwrap();
-    begun.when(1).await;
+    held_up.begun.when(1).await;
     let stopping = tokio::spawn({
         let subscription = subscription.clone();
         async move { subscription.stop().await }
@@ -323,10 +323,10 @@ async fn stopping_waits_for_what_runs_and_gives_back_the_rest() {
     // Stopping is known when a second subscription would be one too many still.
     let again = client.subscribe("t", "g").handle(|_: Received<u64>| async { Ok(()) }).await;
     assert_eq!(again.unwrap_err().code(), Some(ErrorCode::AlreadySubscribed));
-    may_end.notify_one();
+    held_up.let_one_end();
     stopping.await.unwrap().unwrap();
     subscription.ended().await.unwrap();
-    assert_eq!(begun.all(), [1]);
+    assert_eq!(held_up.begun.all(), [1]);
     assert_eq!(not_done(&running).await, [2, 3]);
 }
 

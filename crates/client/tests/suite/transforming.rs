@@ -1,14 +1,13 @@
 //! The stronger form: what comes of an event is published in the same commit.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use prombus_client::{HandlerError, Outgoing, Received, Start};
 use serde_json::Value;
-use tokio::sync::Notify;
 
+use crate::held_up::HeldUp;
 use crate::proxy::Proxy;
-use crate::running::{Ledger, Running, started, through, within};
+use crate::running::{Running, started, through, within};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -79,14 +78,13 @@ async fn what_comes_without_the_lease_is_dropped() {
     let running = started(&[]).await;
     let proxy = Proxy::to(running.ws()).await;
     let slow = through(&proxy.ws()).connect().await.unwrap();
-    let (begun, may_end) = (Ledger::new(), Arc::new(Notify::new()));
+    let held_up = HeldUp::new();
     let handle = {
-        let (begun, may_end) = (begun.clone(), Arc::clone(&may_end));
+        let held_up = held_up.clone();
         move |event: Received<u64>| {
-            begun.write(event.payload);
-            let may_end = Arc::clone(&may_end);
+            let held = held_up.clone();
             async move {
-                may_end.notified().await;
+                held.handle(&event).await;
                 Ok(vec![("u", Outgoing::new("slow")?)])
             }
         }
@@ -94,14 +92,14 @@ async fn what_comes_without_the_lease_is_dropped() {
     let subscription = slow.transform_exactly_once("t", "g").handle(handle).await.unwrap();
     let quick = running.connect().await;
     quick.publish("t", &1).await.unwrap();
-    begun.when(1).await;
+    held_up.begun.when(1).await;
     proxy.close(true);
     proxy.cut();
     let handle = |_: Received<u64>| async { Ok(vec![("u", Outgoing::new("quick")?)]) };
     quick.transform_exactly_once("t", "g").handle(handle).await.unwrap();
     until_done(&running, 1).await;
     proxy.close(false);
-    may_end.notify_one();
+    held_up.let_one_end();
     subscription.stop().await.unwrap();
     assert_eq!(running.payloads("u").await, ["quick"]);
 }

@@ -402,8 +402,8 @@ impl Checkpointer {
         let older = &keyed.runs[..due.start];
         let merged = match merge_state::merge(&old, older, &path, number, now) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                // They stay as they are: what of them can be read is still read.
-                old.iter().for_each(|run| run.set_damaged());
+                // What is damaged stays as it is: what of it can be read is still read.
+                merge_state::set_damaged_aside(&old);
                 self.shared.report(Incident::DamagedState { detail: error.to_string() });
                 return Ok(false);
             }

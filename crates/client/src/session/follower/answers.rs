@@ -118,7 +118,9 @@ impl Follower {
             Asked::Seen(_) => return Err(refusal.into()),
             Asked::Mark(ids) => {
                 self.is_marking = false;
-                if !may_pass {
+                if refusal.is_too_much_at_once() && ids.len() > 1 {
+                    self.marks_at_once = ids.len() / 2;
+                } else if !may_pass {
                     self.cannot_mark(&ids, &refusal);
                 }
             }

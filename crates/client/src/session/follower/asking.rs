@@ -27,7 +27,7 @@ impl Follower {
         if let (Form::Marked(ttl), true) = (self.made.form, self.owes_marks()) {
             // Before anything is lent again: others may ask whether these are marked.
             self.is_marking = true;
-            let ids: Vec<_> = self.finished.iter().take(MOST_IDS).cloned().collect();
+            let ids: Vec<_> = self.finished.iter().take(self.marks_at_once).cloned().collect();
             return Some((frames::mark(&self.made.which, &ids, ttl), Asked::Mark(ids)));
         }
         if self.is_paused {

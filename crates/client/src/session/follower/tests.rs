@@ -228,6 +228,37 @@ fn after_a_lost_connection_marks_come_before_anything_else() {
 }
 
 #[test]
+fn marks_that_are_too_many_for_the_limit_are_made_in_parts_and_none_is_forgotten() {
+    let mut scene = Scene::connected();
+    scene.followed(MARKED, 10, 5);
+    let ids = ["a", "b", "c"];
+    for id in ids {
+        scene.event(id).unwrap();
+    }
+    scene.sent();
+    scene.receive(r#"{"op":"OK","seen":[]}"#).unwrap();
+    scene.started();
+    scene.session.disconnected();
+    for id in ids {
+        scene.handled(id, Handled::Done);
+    }
+    scene.session.connected();
+    assert_eq!(ops(&scene.sent()), ["MARK"]);
+    // No time helps: it is more than the bucket ever holds.
+    scene.refuse("rate_limited", "");
+    let mut marked = Vec::new();
+    for _ in ids {
+        let mark = scene.sent();
+        assert_eq!(ops(&mark), ["MARK"]);
+        marked.extend(ids.into_iter().filter(|id| mark[0].contains(&format!("\"id\":\"{id}\""))));
+        scene.ok();
+    }
+    marked.sort_unstable();
+    assert_eq!(marked, ids);
+    assert_eq!(ops(&scene.sent()), ["SUBSCRIBE"]);
+}
+
+#[test]
 fn what_a_handler_answers_is_published_with_the_acknowledgement() {
     let mut scene = Scene::connected();
     scene.followed(TRANSFORMED, 10, 5);

@@ -26,17 +26,27 @@ pub(in crate::disk) fn due(runs: &[Arc<StateRun>], now: Timestamp) -> Option<Ran
     if let Some(place) = runs.iter().position(|run| is_over(run, run.info.half_expire_by)) {
         return Some(place..place + 1);
     }
+    // One that is damaged stays as it is, and nothing is merged across it.
+    let level = |run: &StateRun| (!run.is_damaged()).then_some(run.info.level);
     let mut start = 0;
     for end in 1..=runs.len() {
-        if end == runs.len() || runs[end].info.level != runs[start].info.level {
-            let is_sound = !runs[start..end].iter().any(|run| run.is_damaged());
-            if end - start >= RUNS_PER_LEVEL && is_sound {
+        if end == runs.len() || level(&runs[end]) != level(&runs[start]) {
+            if end - start >= RUNS_PER_LEVEL && !runs[start].is_damaged() {
                 return Some(start..end);
             }
             start = end;
         }
     }
     None
+}
+
+/// Notes which of `runs`, that could not be merged, are damaged: they are not tried again. Where all of
+/// them can be read, what they might hide cannot, which is the same for them.
+pub(in crate::disk) fn set_damaged_aside(runs: &[Arc<StateRun>]) {
+    let are_all_readable = runs.iter().all(|run| run.is_readable());
+    runs.iter()
+        .filter(|run| are_all_readable || !run.is_readable())
+        .for_each(|run| run.set_damaged());
 }
 
 /// Writes the newest change of each key of `runs`, which come oldest first, into one file; no file
@@ -154,6 +164,28 @@ mod tests {
         assert_eq!(all(std::slice::from_ref(&hidden), 4), hiding);
         let half_hidden = run(6, &[change("c", 0, Some(None))]);
         assert_eq!(all(&[half_hidden], 7), hiding[1..], "a hides nothing");
+    }
+
+    #[test]
+    fn what_is_damaged_is_set_aside_and_the_others_are_merged() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |n: usize| folder.path().join(format!("{n}.kv"));
+        let runs: Vec<_> = (0..2 * RUNS_PER_LEVEL)
+            .map(|n| {
+                let changes = [Ok(change("a", 1, Some(None)))];
+                let run = write_run(&path(n), 1, 0, 1, changes.into_iter()).unwrap();
+                Arc::new(run.unwrap())
+            })
+            .collect();
+        let now = Timestamp(0);
+        assert_eq!(due(&runs, now), Some(0..2 * RUNS_PER_LEVEL));
+        let mut bytes = std::fs::read(path(3)).unwrap();
+        bytes[40] ^= 1;
+        std::fs::write(path(3), bytes).unwrap();
+        assert!(merge(&runs, &[], &path(99), 99, now).is_err());
+        set_damaged_aside(&runs);
+        assert_eq!(due(&runs, now), Some(4..2 * RUNS_PER_LEVEL), "what is behind the damaged one");
+        assert!(runs.iter().enumerate().all(|(n, run)| run.is_damaged() == (n == 3)));
     }
 
     #[test]

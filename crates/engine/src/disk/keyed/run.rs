@@ -157,6 +157,11 @@ impl StateRun {
         Ok(Self { info, file: File::open(&path)?, path, is_damaged: AtomicBool::new(false) })
     }
 
+    /// Reads all of it.
+    pub(in crate::disk) fn is_readable(&self) -> bool {
+        self.iter_from(b"", None).is_ok_and(|mut changes| changes.all(|change| change.is_ok()))
+    }
+
     pub(in crate::disk) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }

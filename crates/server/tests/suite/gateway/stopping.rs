@@ -28,6 +28,7 @@ async fn who_has_events_may_finish_them_and_new_work_is_refused() {
     for frame in [
         json!({"op": "PUBLISH", "topic": "t", "payload": 2}),
         json!({"op": "SUBSCRIBE", "topic": "t", "group": "h"}),
+        json!({"op": "MARK", "topic": "t", "group": "g", "id": "x"}),
     ] {
         assert_eq!(
             client.ask(frame).await,

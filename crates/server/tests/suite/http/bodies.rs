@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::gateway::running::started;
 use crate::http::client::{HttpClient, Raw};
@@ -106,4 +106,14 @@ async fn a_body_that_breaks_off_is_not_stored() {
     assert_eq!((status, &error["code"]), (400, &json!("bad_frame")), "{error}");
     let mut client = HttpClient::connect(&running).await;
     assert_eq!(client.post("/publish/t", "1").await.ok()["seq"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_asks_nothing_more_is_closed() {
+    let running = started(&[]).await;
+    let mut raw = Raw::post(&running, "/publish/t", "content-length: 1\r\n", "1").await;
+    assert_eq!(raw.answer().await.0, 200);
+    let began = tokio::time::Instant::now();
+    assert_eq!(raw.0.read(&mut [0; 1]).await.unwrap(), 0);
+    assert_eq!(began.elapsed().as_secs(), 10);
 }
