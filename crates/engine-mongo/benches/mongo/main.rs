@@ -6,10 +6,6 @@
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails says where")]
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
-#[path = "../../tests/suite/mongod.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod mongod;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,8 +18,7 @@ use prombus_proto::{
     EncodedEvent, Event, Headers, IdSource, Payload, Seq, SystemChance, SystemClock, Timestamp,
     Topic,
 };
-
-use mongod::{Kind, shared};
+use prombus_test_mongod::{Kind, end_shared, new_database, shared};
 
 const EACH: Duration = Duration::from_secs(1);
 const ROUNDS: u32 = 3;
@@ -48,7 +43,7 @@ fn main() {
             }
         }
     });
-    mongod::end_shared();
+    end_shared();
 }
 
 fn events(ids: &IdSource, topic: &Topic, count: usize) -> Vec<EncodedEvent> {
@@ -75,7 +70,7 @@ fn new_ids() -> IdSource {
 /// Events a second by the engine, each writer on a topic of its own.
 async fn engine_rate(url: &str, durability: Durability, writers: usize, batch: usize) -> f64 {
     let mut options = MongoOptions::at(url);
-    options.database = Some(mongod::new_database());
+    options.database = Some(new_database());
     let engine = Arc::new(MongoEngine::open(&options).await.unwrap());
     let began = Instant::now();
     let mut running = tokio::task::JoinSet::new();
@@ -101,7 +96,7 @@ async fn engine_rate(url: &str, durability: Durability, writers: usize, batch: u
 /// Events a second by the bare driver: the same members and indexes, no order, no check.
 async fn bare_rate(url: &str, durability: Durability, writers: usize, batch: usize) -> f64 {
     let mut options = MongoOptions::at(url);
-    options.database = Some(mongod::new_database());
+    options.database = Some(new_database());
     // Makes the same indexes.
     let engine = MongoEngine::open(&options).await.unwrap();
     let client = mongodb::Client::with_uri_str(url).await.unwrap();

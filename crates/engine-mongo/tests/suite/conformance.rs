@@ -9,7 +9,7 @@ use prombus_engine::{Capabilities, Durability, Engine};
 use prombus_engine_mongo::{MongoEngine, MongoOptions, Tail};
 use prombus_proto::ManualClock;
 
-use crate::mongod::{Kind, new_database, shared};
+use prombus_test_mongod::{Kind, new_database, shared};
 
 pub(crate) const ON_A_REPLICA_SET: Capabilities = Capabilities {
     atomic_across_topics: true,

@@ -11,7 +11,7 @@ use prombus_engine::{Batch, Durability, Engine, Expect, StateKey, StateOp};
 use prombus_engine_mongo::{MongoEngine, MongoOptions, Tail};
 use prombus_proto::{Event, EventId, Headers, ManualClock, Payload, Timestamp, Topic};
 
-use crate::mongod::{Kind, new_database, shared};
+use prombus_test_mongod::{Kind, new_database, shared};
 
 /// A test that never ends would hang the suite; none asserts how long anything takes.
 const TAKEN_FOR_HUNG: Duration = Duration::from_secs(120);

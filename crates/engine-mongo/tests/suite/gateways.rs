@@ -12,7 +12,7 @@ use prombus_engine_mongo::MongoEngine;
 use prombus_proto::{Event, Seq};
 
 use crate::database::{Database, append, event, key, of_events, of_state, put, topic, trial};
-use crate::mongod::{Kind, Mongod};
+use prombus_test_mongod::{Kind, Mongod};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

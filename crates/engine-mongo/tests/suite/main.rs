@@ -9,7 +9,6 @@ mod conformance;
 mod database;
 mod gateways;
 mod layout;
-mod mongod;
 mod refusals;
 
 use std::process::ExitCode;
@@ -20,6 +19,6 @@ fn main() -> ExitCode {
     let trials = [conformance::trials(), layout::trials(), gateways::trials(), refusals::trials()];
     let trials = trials.into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
-    mongod::end_shared();
+    prombus_test_mongod::end_shared();
     conclusion.exit_code()
 }

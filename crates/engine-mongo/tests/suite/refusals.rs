@@ -7,7 +7,7 @@ use prombus_engine::Engine;
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
 
 use crate::database::{Database, append, trial};
-use crate::mongod::{Kind, shared};
+use prombus_test_mongod::{Kind, shared};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

@@ -17,7 +17,7 @@ const TAKEN_FOR_DEAD: Duration = Duration::from_secs(60);
 
 /// What the server is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A replica set of one member.
     ReplicaSet,
     /// The same, which has users.
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 /// A running server. It is killed when it is dropped.
-pub(crate) struct Mongod {
+pub struct Mongod {
     program: PathBuf,
     process: Child,
     port: u16,
@@ -50,7 +50,7 @@ impl Mongod {
     }
 
     /// The same, for those who are on a thread that must not wait.
-    pub(crate) fn start_on_its_own_thread(kind: Kind) -> Self {
+    pub fn start_on_its_own_thread(kind: Kind) -> Self {
         std::thread::spawn(move || Self::start(kind)).join().expect("a server")
     }
 
@@ -64,7 +64,7 @@ impl Mongod {
     }
 
     /// Kills it in the middle of whatever it does, and starts it again with what it has on disk.
-    pub(crate) fn kill_and_start_again(&mut self) {
+    pub fn kill_and_start_again(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
         self.process = spawn(&self.program, self.folder.path(), self.port, self.kind);
@@ -72,7 +72,7 @@ impl Mongod {
     }
 
     /// Where it is.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         match self.kind {
             Kind::Standalone | Kind::Uninitiated => self.direct_url(),
             _ => format!("mongodb://127.0.0.1:{}/?replicaSet=rs0", self.port),
@@ -80,7 +80,7 @@ impl Mongod {
     }
 
     /// Where it is, whatever it is.
-    pub(crate) fn direct_url(&self) -> String {
+    pub fn direct_url(&self) -> String {
         format!("mongodb://127.0.0.1:{}/?directConnection=true", self.port)
     }
 
@@ -171,7 +171,7 @@ fn free_port() -> u16 {
 static SHARED: Mutex<Vec<(Kind, &'static Mongod)>> = Mutex::new(Vec::new());
 
 /// One server of that kind for all tests; each uses a database of its own.
-pub(crate) fn shared(kind: Kind) -> &'static Mongod {
+pub fn shared(kind: Kind) -> &'static Mongod {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, mongod)) = shared.iter().find(|(of, _)| *of == kind) {
         return mongod;
@@ -182,7 +182,7 @@ pub(crate) fn shared(kind: Kind) -> &'static Mongod {
 }
 
 /// Ends all that are shared, by their ids: what is leaked is never dropped.
-pub(crate) fn end_shared() {
+pub fn end_shared() {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     for (_, mongod) in shared.drain(..) {
         let _ = Command::new("kill").args(["-KILL", &mongod.process.id().to_string()]).status();
@@ -191,7 +191,7 @@ pub(crate) fn end_shared() {
 }
 
 /// A name that no other test of this run uses.
-pub(crate) fn new_database() -> String {
+pub fn new_database() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     format!("test{}", NUMBER.fetch_add(1, Ordering::Relaxed))
 }
