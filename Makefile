@@ -5,7 +5,7 @@ SECONDS ?= 60
 ONLY ?=
 N ?= 5000
 # The driver takes minutes to build, and the server does not offer the engine yet: `make mongo` is for those who work on it.
-MOST = --workspace --exclude prombus-engine-mongo --exclude prombus-test-mongod
+MOST = --workspace
 
 .PHONY: help test test-long foreign http-api sdk mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo crash
 

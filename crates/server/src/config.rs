@@ -38,6 +38,7 @@ pub(crate) use reading::in_words;
 pub use settings::{DEFAULT_FILE, Flag, Settings, Sources};
 
 use crate::logging::{LogFilter, LogFormat};
+use crate::mongo_address::MongoAddress;
 
 /// What the server is told. `prombus.toml` says what each setting means.
 #[derive(Clone, Debug)]
@@ -85,12 +86,14 @@ pub struct Server {
 }
 
 /// What keeps the events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineChoice {
     /// Files in a folder.
     Disk,
     /// Nothing: all is gone when the process ends.
     Memory,
+    /// A MongoDB deployment, which other gateways may use at the same time.
+    Mongo(MongoAddress),
 }
 
 /// The PEM files that encryption needs.

@@ -5,6 +5,7 @@
 //! | what the server is told | [`config`] |
 //! | what it says about itself | [`logging`] |
 //! | who may do what | [`auth`] |
+//! | where a database is, without its password | [`mongo_address`] |
 //! | connections, of both ports | `listening` |
 //! | what WebSockets say | [`gateway`] |
 //! | what HTTP requests say | [`http`] |
@@ -16,4 +17,5 @@ pub mod gateway;
 pub mod http;
 mod listening;
 pub mod logging;
+pub mod mongo_address;
 pub mod server;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use prombus_bus::{Bus, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings};
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
+use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
 use prombus_proto::{IdSource, SystemClock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls_pki_types::pem::PemObject;
@@ -27,6 +28,7 @@ use crate::config::{Bucket, Config, EngineChoice, Tls};
 use crate::gateway::Gateway;
 use crate::http::{Http, HttpPort};
 use crate::listening::Listening;
+use crate::mongo_address::MongoAddress;
 
 /// Why a server did not start.
 #[derive(Debug, Error)]
@@ -34,6 +36,14 @@ pub enum StartError {
     /// The store does not open.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// The database cannot be used.
+    #[error("{address}: {source}")]
+    Mongo {
+        /// Where it is.
+        address: MongoAddress,
+        /// What is wrong.
+        source: MongoError,
+    },
     /// What was set for a topic earlier cannot be read.
     #[error("{0}")]
     Settings(Refusal),
@@ -75,11 +85,16 @@ pub struct Server {
 impl Server {
     /// Opens the store that `config` names, and starts.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
-        let engine: Arc<dyn Engine> = match config.server.engine {
+        let engine: Arc<dyn Engine> = match &config.server.engine {
             EngineChoice::Disk => {
                 Arc::new(DiskEngine::open(&DiskOptions::at(&config.server.data))?)
             }
             EngineChoice::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
+            EngineChoice::Mongo(address) => {
+                let wrong = |source| StartError::Mongo { address: address.clone(), source };
+                let options = MongoOptions::at(address.reveal());
+                Arc::new(MongoEngine::open(&options).await.map_err(wrong)?)
+            }
         };
         Self::start_over(engine, config).await
     }

@@ -21,7 +21,8 @@ pub(crate) struct ServeArguments {
     /// Where events and state are kept (server.data)
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
-    /// What keeps them: disk, or memory, where all is gone when the process ends (server.engine)
+    /// What keeps them: disk, memory, where all is gone when the process ends, or a database that other
+    /// gateways may use, too, mongodb://… (server.engine)
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
     /// Where the WebSocket gateway listens, such as 127.0.0.1:8090 (server.ws)
@@ -107,9 +108,10 @@ async fn describe(server: &Server, settings: &config::Server) -> Result<(), Box<
     for incident in engine.health().incidents {
         tracing::warn!("{incident}");
     }
-    let place = match settings.engine {
+    let place = match &settings.engine {
         EngineChoice::Disk => format!("the store in {}", settings.data.display()),
         EngineChoice::Memory => "a store in memory, gone when this process ends".to_owned(),
+        EngineChoice::Mongo(address) => format!("the database at {address}"),
     };
     say(&format!(
         "prombus {} has opened {place}\n\

@@ -14,6 +14,7 @@ use super::{
     Settings, Subscribe, Tls, TopicConfig,
 };
 use crate::logging::{LogFilter, LogFormat};
+use crate::mongo_address::MongoAddress;
 
 type Checked<T> = Result<T, ConfigError>;
 
@@ -71,12 +72,13 @@ fn server(settings: &Settings) -> Checked<Server> {
 
 fn engine(settings: &Settings, key: &KeyPath) -> Checked<EngineChoice> {
     let text = settings.text(key)?;
-    if text.starts_with("mongodb://") || text.starts_with("mongodb+srv://") {
-        let reason =
-            "asks for the MongoDB engine, which is not built yet; there are disk and memory";
-        return Err(settings.conflict(key, reason));
+    if MongoAddress::is_meant_by(text) {
+        return text
+            .parse()
+            .map(EngineChoice::Mongo)
+            .map_err(|error| settings.conflict(key, format!("has to be {error}")));
     }
-    settings.parsed(key, "disk or memory", |text| match text {
+    settings.parsed(key, "disk, memory or a mongodb:// address", |text| match text {
         "disk" => Some(EngineChoice::Disk),
         "memory" => Some(EngineChoice::Memory),
         _ => None,

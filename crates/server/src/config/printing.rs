@@ -7,6 +7,7 @@ use toml::Value;
 use super::known_keys::{TOPICS, is_secret};
 use super::{KeyPath, Origin, Settings};
 use crate::auth::secret::REDACTED;
+use crate::mongo_address::MongoAddress;
 
 /// A file that `--config` takes, with a remark on what does not come from the default file.
 impl fmt::Display for Settings {
@@ -22,8 +23,11 @@ impl fmt::Display for Settings {
                 section = key.prefix(depth);
                 writeln!(f, "{gap}[{section}]")?;
             }
-            let value =
-                if is_secret(key) { redacted(&setting.value) } else { setting.value.clone() };
+            let value = match &setting.value {
+                value if is_secret(key) => redacted(value),
+                Value::String(text) => Value::String(without_password(text)),
+                value => value.clone(),
+            };
             writeln!(f, "{} = {value}{}", key.suffix(depth), remark(&setting.origin))?;
         }
         Ok(())
@@ -35,6 +39,11 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// The address of a database may hold one.
+fn without_password(text: &str) -> String {
+    text.parse::<MongoAddress>().map_or_else(|_| text.to_owned(), |address| address.to_string())
 }
 
 fn redacted(value: &Value) -> Value {

@@ -117,7 +117,7 @@ fn a_wrong_setting_keeps_it_from_starting() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, reason) in [
         (["--ws", "0.0.0.0:0"], "server.ws (--ws) is 0.0.0.0:0, which others can reach"),
-        (["--engine", "mongodb://db"], "server.engine (--engine) asks for the MongoDB engine"),
+        (["--engine", "mongodb:db"], "server.engine (--engine) has to be an address of MongoDB"),
         (["--set", "ws=1"], "unknown setting ws (--set ws); did you mean server.ws?"),
     ] {
         let output = prombus().args(arguments).current_dir(folder.path()).output().unwrap();

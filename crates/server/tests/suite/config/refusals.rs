@@ -91,13 +91,19 @@ fn wrong_types_and_ranges() {
 #[test]
 fn an_engine_that_is_not_there() {
     says(
-        &set(&["server.engine=mongodb://user:hunter2@db/prombus"]),
-        "server.engine (--set server.engine) asks for the MongoDB engine, which is not built yet; \
-         there are disk and memory",
+        &set(&["server.engine=mongodb+srv://user:hunter2@db/prombus"]),
+        "server.engine (--set server.engine) has to be a mongodb:// address with the names of the \
+         servers: mongodb+srv:// is not built in",
+    );
+    says(
+        &set(&["server.engine=mongodb:"]),
+        "server.engine (--set server.engine) has to be an address of MongoDB, such as \
+         mongodb://db1,db2,db3/prombus?replicaSet=rs0",
     );
     says(
         &set(&["server.engine=redis://user:hunter2@db"]),
-        "server.engine (--set server.engine) is \"redis://…\", but has to be disk or memory",
+        "server.engine (--set server.engine) is \"redis://…\", but has to be disk, memory or a \
+         mongodb:// address",
     );
 }
 
