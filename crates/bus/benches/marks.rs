@@ -99,6 +99,7 @@ fn start(data: &Path, clock: &Arc<ManualClock>) -> Bus {
             ack_timeout: Duration::from_secs(30),
             max_attempts: 5,
         },
+        group_lease: Duration::from_secs(10),
     };
     let ids = IdSource::new(Arc::new(SystemClock), Arc::new(SystemChance));
     let engine = Arc::new(DiskEngine::open(&options).unwrap());

@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use prombus_engine::{Durability, Engine};
 use prombus_proto::{Clock, Group, IdSource, NewEvent, Topic};
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::committer::{Committer, Submission};
+use crate::configure::recall_again_and_again;
 use crate::error::Refusal;
 use crate::group::{Actor, Command, Description, Member, Surroundings};
 use crate::groups::Groups;
@@ -22,6 +23,7 @@ use crate::publish::{self, Prepared, Submitted};
 use crate::retention;
 use crate::settings::Settings;
 use crate::subscription::{SubscribeOptions, Subscription};
+use crate::tenure::Tenures;
 use crate::token_bucket::Deficit;
 use crate::topics::{TopicInUse, Topics};
 
@@ -30,10 +32,11 @@ pub struct Bus {
     settings: Arc<Settings>,
     around: Surroundings,
     topics: Arc<Topics>,
-    configuring: Mutex<()>,
     next_member: AtomicU64,
     committing: JoinHandle<()>,
     forgetting: JoinHandle<()>,
+    /// What goes on where several gateways use one store.
+    sharing: Vec<JoinHandle<()>>,
 }
 
 /// What one connection has at the bus: its limit, and what waits for it.
@@ -62,7 +65,21 @@ impl Bus {
         let (committer, committing) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
         let groups = Arc::new(Groups::default());
-        let forgetting = tokio::spawn(retention::run(Arc::clone(&engine), Arc::clone(&topics)));
+        let tenures = engine
+            .capabilities()
+            .several_gateways
+            .then(|| Arc::new(Tenures::new(&ids, settings.group_lease)));
+        let living = tenures.clone().map(|tenures| {
+            tokio::spawn(tenures.run(Arc::clone(&engine), Arc::clone(&clock), Arc::clone(&groups)))
+        });
+        let forgetting = tokio::spawn(retention::run(
+            Arc::clone(&engine),
+            Arc::clone(&topics),
+            Arc::clone(&clock),
+        ));
+        let recalling = tenures.is_some().then(|| {
+            tokio::spawn(recall_again_and_again(Arc::clone(&engine), Arc::clone(&topics)))
+        });
         Self {
             settings,
             around: Surroundings {
@@ -72,13 +89,14 @@ impl Bus {
                 ids,
                 groups,
                 metrics,
+                tenures,
                 is_closing: Arc::new(AtomicBool::new(false)),
             },
             topics,
-            configuring: Mutex::new(()),
             next_member: AtomicU64::new(1),
             committing,
             forgetting,
+            sharing: living.into_iter().chain(recalling).collect(),
         }
     }
 
@@ -309,11 +327,6 @@ impl Bus {
         self.topics.get(topic, now())
     }
 
-    /// Held by whoever changes settings.
-    pub(crate) const fn configuring(&self) -> &Mutex<()> {
-        &self.configuring
-    }
-
     pub(crate) fn check_open(&self) -> Result<(), Refusal> {
         if self.around.is_closing.load(Ordering::SeqCst) {
             return Err(Refusal::shutting_down());
@@ -326,6 +339,7 @@ impl Drop for Bus {
     fn drop(&mut self) {
         self.committing.abort();
         self.forgetting.abort();
+        self.sharing.iter().for_each(JoinHandle::abort);
         // Groups hold the way to each other, and so to themselves: without this they never end.
         drop(self.around.groups.take_all());
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use prombus_engine::{Batch, CommitError, Durability, Engine, Position, StateOp, Unavailable};
+use prombus_engine::{
+    Batch, CommitError, Durability, Engine, Position, StateOp, Unavailable, Version,
+};
 use prombus_proto::EncodedEvent;
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_BATCH_EVENTS};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -23,8 +25,17 @@ pub(crate) struct Submission {
     pub(crate) durability: Durability,
 }
 
-/// Where each event of a submission is.
-pub(crate) type Answer = Result<Vec<Position>, CommitError>;
+/// What became of a submission.
+pub(crate) type Answer = Result<Stored, CommitError>;
+
+/// A submission that is stored.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// Where each of its events is.
+    pub(crate) positions: Vec<Position>,
+    /// The version of all that it put into the state.
+    pub(crate) version: Version,
+}
 
 /// The way to the committer.
 #[derive(Clone, Debug)]
@@ -161,12 +172,17 @@ async fn commit(
             let positions = committed.positions;
             let taken = parts.iter().map(|(part, ..)| &part.taken);
             meter.committed(positions.len(), taken, committed.sync_time, now());
-            let each = parts.iter().flat_map(|(part, ..)| part.taken.each(part.events));
-            runs.tell(kept, each, &positions);
+            if is_final(engine, committed.durability) {
+                let each = parts.iter().flat_map(|(part, ..)| part.taken.each(part.events));
+                runs.tell(kept, each, &positions);
+            } else {
+                runs.count(&positions);
+            }
             let mut positions = positions.into_iter();
             for (part, answer, _room) in parts {
                 // Who is gone does not want the answer.
-                let _ = answer.send(Ok(positions.by_ref().take(part.events).collect()));
+                let positions = positions.by_ref().take(part.events).collect();
+                let _ = answer.send(Ok(Stored { positions, version: committed.version }));
             }
         }
         Err(error) => match kept {
@@ -203,8 +219,12 @@ async fn commit_single(
     let committed = engine.commit(single.into_batch()).await?;
     let positions = committed.positions;
     meter.committed(positions.len(), std::iter::once(&taken), committed.sync_time, now());
-    runs.tell(kept, taken.each(positions.len()), &positions);
-    Ok(positions)
+    if is_final(engine, committed.durability) {
+        runs.tell(kept, taken.each(positions.len()), &positions);
+    } else {
+        runs.count(&positions);
+    }
+    Ok(Stored { positions, version: committed.version })
 }
 
 /// How much of a batch one submission is.
@@ -223,6 +243,12 @@ fn is_about_one(error: &CommitError) -> bool {
     )
 }
 
+/// Whether what was stored so safely stays for as long as the process lives. Where it does not (an
+/// election takes it back, and other events get its places), the engine tells when it does.
+fn is_final(engine: &dyn Engine, durability: Durability) -> bool {
+    durability == Durability::Fsync || !engine.capabilities().several_gateways
+}
+
 /// The topics of a batch, and how many events in a row each has.
 struct Runs(Vec<(Arc<TopicInUse>, usize)>);
 
@@ -237,6 +263,16 @@ impl Runs {
             }
         }
         Self(runs)
+    }
+
+    /// Counts what is stored now.
+    fn count(self, positions: &[Position]) {
+        let mut positions = positions;
+        for (topic, count) in self.0 {
+            let (stored, others) = positions.split_at(count);
+            positions = others;
+            topic.series().committed(stored);
+        }
     }
 
     fn are_followed(&self) -> bool {

@@ -22,6 +22,9 @@ pub struct Cursor {
     pub last_ts: Option<Timestamp>,
     /// When the group was made.
     pub created: Timestamp,
+    /// Which tenure stored it, where several gateways use one store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
     /// The events behind the floor, run by run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     above: Vec<(u64, u32)>,
@@ -56,7 +59,15 @@ impl Cursor {
     /// The cursor of a group that starts behind `floor`.
     #[must_use]
     pub const fn starting_behind(floor: Seq, created: Timestamp) -> Self {
-        Self { v: VERSION, floor, last_id: None, last_ts: None, created, above: Vec::new() }
+        Self {
+            v: VERSION,
+            floor,
+            last_id: None,
+            last_ts: None,
+            created,
+            epoch: None,
+            above: Vec::new(),
+        }
     }
 
     /// Says what became of the events behind the floor, in order. What was never tried at the end

@@ -135,6 +135,6 @@ impl Bus {
     #[must_use]
     pub fn marked_until(&self, ttl: Duration) -> Timestamp {
         let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        Timestamp(self.clock().now().0.saturating_add(ttl))
+        self.clock().now().plus_ms(ttl)
     }
 }

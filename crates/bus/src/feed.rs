@@ -51,7 +51,7 @@ impl Feed {
         Self { recent: Mutex::default(), last: watch::Sender::new(Seq::ZERO) }
     }
 
-    /// Wakes whoever waits when there is something new.
+    /// Wakes whoever waits when there is something new, from here.
     pub(crate) fn watch(&self) -> watch::Receiver<Seq> {
         self.last.subscribe()
     }
@@ -79,13 +79,22 @@ impl Feed {
             }
         }
         if let Some(last) = last {
-            self.last.send_replace(last);
+            self.wake(last);
         }
     }
 
-    /// Something new is there, and not from here.
+    /// Something new is there. What is known to be there already wakes nobody.
     pub(crate) fn wake(&self, last: Seq) {
-        self.last.send_replace(last);
+        self.last.send_if_modified(|known| {
+            let is_new = last > *known;
+            *known = last.max(*known);
+            is_new
+        });
+    }
+
+    /// Waits until nobody follows any more.
+    pub(crate) async fn abandoned(&self) {
+        self.last.closed().await;
     }
 
     /// Events of `topic` from `from` on, as [`Engine::read`] gives them.

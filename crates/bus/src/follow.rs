@@ -42,7 +42,7 @@ impl Bus {
         self.bounds(topic).await?;
         let in_use = self.topic_in_use(topic);
         // Before the place is looked up: what comes in between wakes.
-        let growth = in_use.feed.watch();
+        let growth = in_use.watch(self.engine());
         let next = start.first(self.engine().as_ref(), topic).await?;
         Ok(Follower { engine: Arc::clone(self.engine()), topic: in_use, growth, next })
     }

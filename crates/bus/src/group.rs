@@ -2,6 +2,7 @@
 
 mod actor;
 mod command;
+mod holding;
 mod lending;
 mod marking;
 mod members;

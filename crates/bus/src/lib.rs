@@ -12,6 +12,7 @@ mod configure;
 pub mod cursor;
 mod dead_letter;
 mod dedupe;
+mod elsewhere;
 mod error;
 mod feed;
 mod follow;
@@ -32,6 +33,7 @@ mod settings;
 mod start;
 mod state_pages;
 mod subscription;
+mod tenure;
 mod token_bucket;
 mod topics;
 

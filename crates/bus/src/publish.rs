@@ -96,7 +96,7 @@ impl Submitted {
     /// Where the events are, once they are stored.
     pub async fn stored(&mut self) -> Result<Vec<Position>, Refusal> {
         match (&mut self.0).await {
-            Ok(answer) => Ok(answer?),
+            Ok(answer) => Ok(answer?.positions),
             Err(_) => Err(Refusal::shutting_down()),
         }
     }

@@ -21,6 +21,8 @@ pub struct Settings {
     pub max_outbox_bytes: usize,
     /// What a subscription has if it does not say.
     pub subscription: SubscriptionDefaults,
+    /// Within how long a gateway that dies is replaced, where several use one store.
+    pub group_lease: Duration,
 }
 
 /// What is different for one topic.

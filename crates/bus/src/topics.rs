@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
-use prombus_engine::{Durability, Retention};
-use prombus_proto::Topic;
+use prombus_engine::{Durability, Engine, Retention};
+use prombus_proto::{Seq, Topic};
+use tokio::sync::watch;
 
+use crate::elsewhere;
 use crate::feed::Feed;
 use crate::limits::Limit;
 use crate::metrics::{Metrics, TopicSeries};
@@ -20,6 +22,8 @@ pub(crate) struct TopicInUse {
     is_buffered: AtomicBool,
     pub(crate) limit: Limit,
     pub(crate) feed: Arc<Feed>,
+    /// Whether somebody tells the feed what other gateways wrote.
+    pub(crate) is_told: Mutex<bool>,
     metrics: Arc<Metrics>,
     series: OnceLock<TopicSeries>,
 }
@@ -29,6 +33,7 @@ pub(crate) struct Topics {
     settings: Arc<Settings>,
     metrics: Arc<Metrics>,
     known: RwLock<Known>,
+    configuring: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -51,6 +56,7 @@ impl TopicInUse {
             is_buffered: AtomicBool::new(rules.durability == Durability::Buffered),
             limit: Limit::new(rules.rate, now),
             feed: Arc::new(Feed::new()),
+            is_told: Mutex::new(false),
             metrics,
             series: OnceLock::new(),
         }
@@ -70,6 +76,15 @@ impl TopicInUse {
         }
     }
 
+    /// Wakes whoever waits when there is something new, also where another gateway wrote it.
+    pub(crate) fn watch(self: &Arc<Self>, engine: &Arc<dyn Engine>) -> watch::Receiver<Seq> {
+        let growth = self.feed.watch();
+        if engine.capabilities().several_gateways {
+            elsewhere::tell(engine, self);
+        }
+        growth
+    }
+
     fn apply(&self, rules: &TopicRules, now: Instant) {
         self.is_buffered.store(rules.durability == Durability::Buffered, Ordering::Relaxed);
         if let Some(rate) = rules.rate {
@@ -83,7 +98,13 @@ impl Topics {
     pub(crate) fn new(settings: Arc<Settings>, revision: u64, metrics: Arc<Metrics>) -> Self {
         let known =
             Known { in_use: HashMap::new(), sweep_at: FIRST_SWEEP, own: HashMap::new(), revision };
-        Self { settings, metrics, known: RwLock::new(known) }
+        let configuring = tokio::sync::Mutex::new(());
+        Self { settings, metrics, known: RwLock::new(known), configuring }
+    }
+
+    /// The turn of whoever changes what was set.
+    pub(crate) async fn configuring(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.configuring.lock().await
     }
 
     pub(crate) fn get(&self, topic: &Topic, now: Instant) -> Arc<TopicInUse> {
@@ -100,16 +121,36 @@ impl Topics {
         Arc::clone(made)
     }
 
-    /// From now on `own` holds for `topic`, in use or not. Answers what it has to keep.
-    pub(crate) fn set_own(&self, topic: &Topic, own: TopicSettings, now: Instant) -> Retention {
+    /// From now on `own` holds for `topic`, in use or not. Answers what it has to keep, by a rule
+    /// that is newer than all before, of `revision` or more.
+    pub(crate) fn set_own(
+        &self,
+        topic: &Topic,
+        own: TopicSettings,
+        revision: u64,
+        now: Instant,
+    ) -> Retention {
         let mut known = self.write();
         known.own.insert(topic.clone(), own);
-        known.revision += 1;
+        known.revision = (known.revision + 1).max(revision);
         let rules = self.rules_in(&known, topic);
         if let Some(in_use) = known.in_use.get(topic) {
             in_use.apply(&rules, now);
         }
         known.retention(&rules)
+    }
+
+    /// Takes up what was set for `topic` earlier, or by another gateway.
+    pub(crate) fn recall_own(&self, topic: &Topic, own: TopicSettings, now: Instant) {
+        if self.own(topic) != Some(own) {
+            self.set_own(topic, own, 0, now);
+        }
+    }
+
+    /// From now on all rules are of `revision`, if they are not newer already.
+    pub(crate) fn renew(&self, revision: u64) {
+        let mut known = self.write();
+        known.revision = known.revision.max(revision);
     }
 
     /// What was set for `topic` while the bus ran, if anything was.

@@ -120,10 +120,14 @@ impl Store {
             finish(&mut session).await?;
         }
         self.causality.reached(session.operation_time());
-        for (topic, end) in &plan.grown {
-            self.growth.tell(topic, end.last());
-        }
         let is_synced = batch.durability == Durability::Fsync;
+        // What an election can still take back is told by the change stream once it cannot any more:
+        // otherwise a topic would seem to end behind its end.
+        if is_synced || !in_transaction {
+            for (topic, end) in &plan.grown {
+                self.growth.tell(topic, end.last());
+            }
+        }
         Ok(Committed {
             positions: plan.positions,
             version,

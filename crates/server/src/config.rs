@@ -55,6 +55,8 @@ pub struct Config {
     pub gateway: Gateway,
     /// What a subscription gets that does not say otherwise.
     pub subscribe: Subscribe,
+    /// How gateways share groups.
+    pub groups: Groups,
     /// What is logged, and how.
     pub log: Log,
 }
@@ -168,6 +170,13 @@ pub struct Subscribe {
     pub ack_timeout: Duration,
     /// Deliveries of one event before it goes to the dead letters.
     pub max_attempts: u32,
+}
+
+/// How gateways share groups.
+#[derive(Clone, Debug)]
+pub struct Groups {
+    /// Within how long a gateway that dies is replaced.
+    pub lease: Duration,
 }
 
 /// What is logged, and how.

@@ -229,6 +229,7 @@ fn bus_settings(config: &Config) -> Settings {
             ack_timeout: config.subscribe.ack_timeout,
             max_attempts: config.subscribe.max_attempts,
         },
+        group_lease: config.groups.lease,
     }
 }
 

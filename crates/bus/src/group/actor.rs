@@ -10,6 +10,7 @@ use prombus_proto::{Clock, ErrorCode, Group, IdSource, Seq, Topic};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::command::Command;
+use super::holding::Held;
 use super::members::Members;
 use super::reading::Fetched;
 use super::round::{Dying, Pending, Round};
@@ -20,6 +21,7 @@ use crate::error::Refusal;
 use crate::groups::Groups;
 use crate::leases::{Failed, Fate, Leases};
 use crate::metrics::{GroupSeries, InFlight, Metrics};
+use crate::tenure::{Tenure, Tenures};
 use crate::topics::TopicInUse;
 
 /// What a group needs of the bus.
@@ -31,6 +33,8 @@ pub(crate) struct Surroundings {
     pub(crate) ids: Arc<IdSource>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Nothing where no other gateway can use the store.
+    pub(crate) tenures: Option<Arc<Tenures>>,
     /// Nothing more is delivered: the bus is about to close.
     pub(crate) is_closing: Arc<AtomicBool>,
 }
@@ -40,12 +44,18 @@ pub(crate) struct Actor {
     pub(super) topic: Arc<TopicInUse>,
     pub(super) group: Group,
     pub(super) key: StateKey,
+    pub(super) tenure_key: StateKey,
     pub(super) dead_letters: Topic,
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
     pub(super) growth: watch::Receiver<Seq>,
     pub(super) members: Members,
-    /// Nothing until the first member came and the cursor was read.
+    /// Nothing until the first member came and the cursor was read, and while another gateway holds
+    /// the group.
     pub(super) work: Option<Work>,
+    /// While this is the one of several gateways that holds the group.
+    pub(super) held: Option<Held>,
+    /// Whether its tenure may say that this gateway holds it.
+    pub(super) may_hold: bool,
     /// Told when a full outbox has room again.
     pub(super) room: Arc<Notify>,
     pub(super) round: Option<Round>,
@@ -90,17 +100,22 @@ impl Actor {
         })?;
         let key = Cursor::key(&topic.topic, &group)
             .map_err(|error| Refusal::new(ErrorCode::BadGroup, error.to_string()))?;
+        let tenure_key = Tenure::key(&topic.topic, &group)
+            .map_err(|error| Refusal::new(ErrorCode::BadGroup, error.to_string()))?;
         let series = Arc::new(around.metrics.group(&topic.topic, &group));
         Ok(Self {
-            growth: topic.feed.watch(),
+            growth: topic.watch(&around.engine),
             around,
             topic,
             group,
             key,
+            tenure_key,
             dead_letters,
             commands,
             members: Members::default(),
             work: None,
+            held: None,
+            may_hold: false,
             room: Arc::new(Notify::new()),
             round: None,
             retry_at: None,
@@ -122,13 +137,16 @@ impl Actor {
                         return;
                     }
                 }
-                Event::Stored(answer) => self.finish_round(answer),
+                Event::Stored(answer) => self.finish_round(answer).await,
                 Event::Other => {}
             }
             let now = now();
             self.look_at_clock(now);
             self.lend(now).await;
             self.start_round().await;
+            if self.has_to_be_released() {
+                self.release().await;
+            }
             self.in_flight.show(self.work.as_ref().map_or(0, |work| work.leases.in_flight()));
             if self.is_idle(now)
                 && self
@@ -138,6 +156,9 @@ impl Actor {
             {
                 break;
             }
+        }
+        if let Some(tenures) = &self.around.tenures {
+            tenures.wait_no_more(&self.topic.topic, &self.group);
         }
         drop(self.growth);
         self.topic.feed.forget_if_alone();
@@ -176,7 +197,7 @@ impl Actor {
         let leases = self.work.as_ref().and_then(|work| work.leases.next_timer());
         let idle = self.idle_since.map(|since| since + IDLE_TIME);
         // While the storage fails nothing is lent, whoever has tokens.
-        let lending = self.retry_at.or(self.members.next_token);
+        let lending = self.retry_at.or(self.members.lend_again_at);
         [leases, idle, lending].into_iter().flatten().min()
     }
 
@@ -199,6 +220,7 @@ impl Actor {
     fn is_idle(&mut self, now: Instant) -> bool {
         let busy = !self.members.is_empty()
             || self.round.is_some()
+            || self.may_hold
             || self.work.as_ref().is_some_and(|work| !work.pending.is_empty());
         if busy {
             self.idle_since = None;
@@ -216,12 +238,15 @@ impl Actor {
         while self.round.is_some() || self.work.as_ref().is_some_and(|w| !w.pending.is_empty()) {
             if let Some(round) = &mut self.round {
                 let answer = round.answer.as_mut().await;
-                self.finish_round(answer);
+                self.finish_round(answer).await;
             }
             if self.retry_at.is_some() {
                 break;
             }
             self.start_round().await;
+        }
+        if self.may_hold {
+            self.release().await;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prombus_engine::Position;
+use prombus_engine::{Position, Version};
 use prombus_proto::{EventId, Seq, Timestamp};
 use tokio::sync::oneshot;
 
@@ -69,6 +69,10 @@ pub(crate) enum Command {
         member: MemberId,
         paused: bool,
         reply: Reply<()>,
+    },
+    /// Whoever held the group is gone or gave it back, if its tenure still is this one.
+    TakeOver {
+        tenure: Option<Version>,
     },
     Describe {
         reply: oneshot::Sender<Description>,

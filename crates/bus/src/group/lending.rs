@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::actor::Actor;
+use super::actor::{Actor, RETRY_TIME};
 use super::round::Dying;
 use crate::leases::Lease;
 use crate::outbox::Delivery;
+use crate::tenure::Tenures;
 
 impl Actor {
     pub(super) fn look_at_clock(&mut self, now: Instant) {
@@ -36,8 +37,14 @@ impl Actor {
 
     pub(super) async fn lend(&mut self, now: Instant) {
         let is_closing = self.around.is_closing.load(Ordering::Relaxed);
-        self.members.next_token = None;
+        self.members.lend_again_at = None;
         if self.work.is_none() || self.retry_at.is_some() || is_closing {
+            return;
+        }
+        let is_doubted = |tenures: &Arc<Tenures>| !tenures.beats.is_trusted(now);
+        if self.around.tenures.as_ref().is_some_and(is_doubted) {
+            // Others may take this gateway for gone: what it lends now they might lend, too.
+            self.members.lend_again_at = Some(now + RETRY_TIME);
             return;
         }
         self.members.begin_lending(&self.room);

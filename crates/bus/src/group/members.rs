@@ -42,8 +42,9 @@ pub(super) struct Members {
     members: Vec<Member>,
     /// Who was last, so that equals take turns.
     last_turn: usize,
-    /// When a connection that ran out of tokens has one again.
-    pub(super) next_token: Option<Instant>,
+    /// When lending may go on that stopped for something else than room: a connection that ran out of
+    /// tokens has one again, or this gateway may be trusted again.
+    pub(super) lend_again_at: Option<Instant>,
 }
 
 impl Member {
@@ -151,7 +152,8 @@ impl Members {
                     self.members[turn].lending.room = 0;
                     if let Deficit::Wait(time) = deficit {
                         let at = now + time;
-                        self.next_token = Some(self.next_token.map_or(at, |known| known.min(at)));
+                        self.lend_again_at =
+                            Some(self.lend_again_at.map_or(at, |known| known.min(at)));
                     }
                 }
             }

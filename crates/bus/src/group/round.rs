@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use prombus_engine::{Durability, Position};
-use prombus_proto::{EventId, Seq};
+use prombus_proto::{EventId, Seq, Timestamp};
 
 use super::command::{Acked, Nacked, Reply};
 use crate::committer::Answer;
 use crate::dedupe::Marks;
 use crate::error::Refusal;
-use crate::leases::Record;
+use crate::leases::{MemberId, Record};
 use crate::publish::Prepared;
 
 /// What waits for the next commit.
@@ -49,8 +49,18 @@ impl Dying {
 /// Who waits for a commit.
 #[derive(Debug)]
 pub(super) enum Waiter {
-    Ack { reply: Reply<Acked>, stale: Vec<usize>, published: usize },
+    Ack { ack: Ack, stale: Vec<usize>, published: usize },
     Nack { reply: Reply<Nacked> },
+}
+
+/// An acknowledgement that is not answered yet, but for what it publishes.
+#[derive(Debug)]
+pub(super) struct Ack {
+    pub(super) member: MemberId,
+    pub(super) ids: Vec<EventId>,
+    /// To be marked in the same commit, until then.
+    pub(super) mark_until: Option<Timestamp>,
+    pub(super) reply: Reply<Acked>,
 }
 
 /// A commit on its way.
@@ -95,10 +105,10 @@ impl Waiter {
     /// who wait, in order.
     pub(super) fn stored(self, positions: &mut impl Iterator<Item = Position>) {
         match self {
-            Waiter::Ack { reply, stale, published } => {
+            Waiter::Ack { ack, stale, published } => {
                 let published = positions.take(published).collect();
                 // Who is gone does not want the answer.
-                let _ = reply.send(Ok(Acked { stale, published }));
+                let _ = ack.reply.send(Ok(Acked { stale, published }));
             }
             Waiter::Nack { reply } => {
                 let _ = reply.send(Ok(Nacked { stale: false }));
@@ -108,7 +118,7 @@ impl Waiter {
 
     pub(super) fn refused(self, refusal: Refusal) {
         match self {
-            Waiter::Ack { reply, .. } => drop(reply.send(Err(refusal))),
+            Waiter::Ack { ack, .. } => drop(ack.reply.send(Err(refusal))),
             Waiter::Nack { reply } => drop(reply.send(Err(refusal))),
         }
     }

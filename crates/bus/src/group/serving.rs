@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use prombus_proto::{ErrorCode, EventId, Seq, Timestamp};
+use prombus_engine::{Expect, Version};
+use prombus_proto::{ErrorCode, EventId, Seq};
 
 use super::actor::{Actor, Work, now};
 use super::command::{Acked, Command, Description, Nacked, Reply};
 use super::marking::{first_marks, marks_of_handled};
 use super::members::Member;
 use super::reading::Fetched;
-use super::round::{Pending, Waiter};
+use super::round::{Ack, Pending, Waiter};
 use super::storing::submit;
 use crate::committer::Submission;
 use crate::cursor::Cursor;
@@ -36,7 +37,7 @@ impl Actor {
                 }
             }
             Command::Ack { member, ids, mark_until, publish, reply } => {
-                self.ack(member, &ids, mark_until, publish, reply).await;
+                self.ack(Ack { member, ids, mark_until, reply }, publish).await;
             }
             Command::Nack { member, id, reason, rest, reply } => {
                 self.nack(member, &id, reason.as_deref(), rest, reply);
@@ -53,6 +54,7 @@ impl Actor {
                 }
                 let _ = reply.send(Ok(()));
             }
+            Command::TakeOver { tenure } => self.take_over(tenure).await,
             Command::Describe { reply } => {
                 let _ = reply.send(self.describe());
             }
@@ -62,34 +64,60 @@ impl Actor {
 
     async fn join(&mut self, member: Member, start: StartAt) -> Result<(), Refusal> {
         if self.work.is_none() {
-            let cursor = self.cursor_or_new(&start).await?;
-            let last = self.around.engine.bounds(&self.topic.topic).await?.last();
-            self.work = Some(Work {
-                leases: Leases::resume(&cursor),
-                fetched: Fetched::up_to(last),
-                pending: Pending::default(),
-            });
+            match self.around.tenures.clone() {
+                None => self.begin_alone(&start).await?,
+                Some(tenures) => self.begin_among_others(&tenures, &start).await?,
+            }
         }
         self.members.add(member);
         Ok(())
     }
 
-    /// The stored cursor; of a new group, the one that was stored just now.
-    async fn cursor_or_new(&mut self, start: &StartAt) -> Result<Cursor, Refusal> {
-        let engine = &self.around.engine;
-        if let Some(stored) = engine.get(&self.key).await? {
-            return Cursor::decode(&stored.value).map_err(|error| {
-                let (topic, group) = (&self.topic.topic, &self.group);
-                let message = format!("the cursor of {group} on {topic} {error}");
-                tracing::error!("{message}");
-                Refusal::new(ErrorCode::Internal, message)
-            });
-        }
-        let first = start.first(engine.as_ref(), &self.topic.topic).await?;
-        let cursor = Cursor::starting_behind(first.previous(), self.around.clock.now());
-        let submission = Submission::of_state(vec![self.put(&cursor)], self.topic.durability());
-        submit(self.around.committer.clone(), submission).await?;
-        Ok(cursor)
+    /// Takes up the group where nobody else can have it.
+    async fn begin_alone(&mut self, start: &StartAt) -> Result<(), Refusal> {
+        let cursor = match self.stored_cursor().await? {
+            Some((cursor, _)) => cursor,
+            None => {
+                let cursor = self.new_cursor(start).await?;
+                let put = self.put(&cursor, Expect::Any);
+                let submission = Submission::of_state(vec![put], self.topic.durability());
+                submit(self.around.committer.clone(), submission).await?;
+                cursor
+            }
+        };
+        let last = self.around.engine.bounds(&self.topic.topic).await?.last();
+        self.begin_work(&cursor, last);
+        Ok(())
+    }
+
+    /// Goes on behind `cursor`, on a topic that goes up to `last`.
+    pub(super) fn begin_work(&mut self, cursor: &Cursor, last: Seq) {
+        self.work = Some(Work {
+            leases: Leases::resume(cursor),
+            fetched: Fetched::up_to(last),
+            pending: Pending::default(),
+        });
+    }
+
+    /// What is stored of the group, if it was ever made, and which commit did.
+    pub(super) async fn stored_cursor(&mut self) -> Result<Option<(Cursor, Version)>, Refusal> {
+        let Some(stored) = self.around.engine.get(&self.key).await? else { return Ok(None) };
+        let cursor =
+            Cursor::decode(&stored.value).map_err(|error| self.unusable("cursor", &error))?;
+        Ok(Some((cursor, stored.version)))
+    }
+
+    pub(super) async fn new_cursor(&mut self, start: &StartAt) -> Result<Cursor, Refusal> {
+        let first = start.first(self.around.engine.as_ref(), &self.topic.topic).await?;
+        Ok(Cursor::starting_behind(first.previous(), self.around.clock.now()))
+    }
+
+    /// The refusal of something stored that cannot be read.
+    pub(super) fn unusable(&self, what: &str, error: &dyn std::fmt::Display) -> Refusal {
+        let (topic, group) = (&self.topic.topic, &self.group);
+        let message = format!("the {what} of {group} on {topic} {error}");
+        tracing::error!("{message}");
+        Refusal::new(ErrorCode::Internal, message)
     }
 
     pub(super) fn leave(&mut self, id: MemberId, why: &'static str) {
@@ -115,23 +143,22 @@ impl Actor {
         }
     }
 
-    async fn ack(
-        &mut self,
-        id: MemberId,
-        ids: &[EventId],
-        mark_until: Option<Timestamp>,
-        publish: Option<Prepared>,
-        reply: Reply<Acked>,
-    ) {
-        let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else {
-            let _ = reply.send(Err(not_subscribed()));
+    pub(super) async fn ack(&mut self, ack: Ack, publish: Option<Prepared>) {
+        let Ack { member: id, ref ids, mark_until, .. } = ack;
+        let Some(member) = self.members.get_mut(id) else {
+            let _ = ack.reply.send(Err(not_subscribed()));
+            return;
+        };
+        let Some(work) = &mut self.work else {
+            self.ack_without_lease(ack, publish.is_some()).await;
             return;
         };
         let is_lent = |event: &EventId| work.leases.lent_to(id, event).is_some();
         if publish.is_some()
             && let Some(lost) = ids.iter().find(|event| !is_lent(event))
         {
-            let _ = reply.send(Err(lease_lost(lost)));
+            let refusal = lease_lost(lost);
+            let _ = ack.reply.send(Err(refusal));
             return;
         }
         let (engine, topic, group) = (&*self.around.engine, &self.topic.topic, &self.group);
@@ -143,7 +170,7 @@ impl Actor {
         let marks = match marks {
             Ok(marks) => marks,
             Err(refusal) => {
-                let _ = reply.send(Err(refusal));
+                let _ = ack.reply.send(Err(refusal));
                 return;
             }
         };
@@ -168,14 +195,14 @@ impl Actor {
         }
         member.withdraw(&late);
         if !ended && publish.is_none() && marks.is_empty() {
-            let _ = reply.send(Ok(Acked { stale, published: vec![] }));
+            let _ = ack.reply.send(Ok(Acked { stale, published: vec![] }));
             return;
         }
         let publish = publish.unwrap_or_default();
         let published = publish.len();
         work.pending.publish.append(publish);
         work.pending.marks.append(marks);
-        work.pending.waiters.push(Waiter::Ack { reply, stale, published });
+        work.pending.waiters.push(Waiter::Ack { ack, stale, published });
     }
 
     fn nack(
@@ -186,11 +213,15 @@ impl Actor {
         rest: Option<Duration>,
         reply: Reply<Nacked>,
     ) {
-        let (Some(member), Some(work)) = (self.members.get_mut(id), &mut self.work) else {
+        let Some(member) = self.members.get_mut(id) else {
             let _ = reply.send(Err(not_subscribed()));
             return;
         };
-        let Some(seq) = work.leases.lent_to(id, event) else {
+        let lent = self.work.as_mut().and_then(|work| {
+            let seq = work.leases.lent_to(id, event)?;
+            Some((work, seq))
+        });
+        let Some((work, seq)) = lent else {
             let _ = reply.send(Ok(Nacked { stale: true }));
             return;
         };
@@ -207,10 +238,14 @@ impl Actor {
     }
 
     fn extend(&mut self, id: MemberId, event: &EventId, time: Duration) -> Result<(), Refusal> {
-        let work = self.work.as_mut().ok_or_else(not_subscribed)?;
-        let Some(seq) = work.leases.lent_to(id, event) else {
-            return Err(lease_lost(event));
-        };
+        if self.members.get_mut(id).is_none() {
+            return Err(not_subscribed());
+        }
+        let lent = self.work.as_mut().and_then(|work| {
+            let seq = work.leases.lent_to(id, event)?;
+            Some((work, seq))
+        });
+        let Some((work, seq)) = lent else { return Err(lease_lost(event)) };
         work.leases.extend(seq, now() + time);
         Ok(())
     }
@@ -225,7 +260,7 @@ impl Actor {
     }
 }
 
-fn lease_lost(id: &EventId) -> Refusal {
+pub(super) fn lease_lost(id: &EventId) -> Refusal {
     let message = format!("{id} is not lent to this subscription (any more)");
     Refusal::new(ErrorCode::LeaseLost, message)
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use prombus_engine::{Expect, ReadError, StateOp, Unavailable};
+use prombus_engine::{CommitError, Expect, ReadError, StateOp, Unavailable};
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_EVENT_BYTES};
 use prombus_proto::{EncodedEvent, Group, Seq, Topic};
 
 use super::actor::{Actor, RETRY_TIME, Surroundings, now};
 use super::reading::Fetched;
-use super::round::{Dying, Round};
-use crate::committer::{Answer, Committer, Submission};
+use super::round::{Dying, Pending, Round};
+use crate::committer::{Answer, Committer, Stored, Submission};
 use crate::cursor::Cursor;
 use crate::dead_letter::DeadLetter;
 use crate::error::Refusal;
@@ -27,8 +27,18 @@ impl Actor {
         if self.round.is_some() || self.retry_at.is_some() {
             return;
         }
-        let Some(work) = self.work.as_mut().filter(|work| !work.pending.is_empty()) else { return };
-        let mut pending = std::mem::take(&mut work.pending);
+        let Some(mut pending) = self.take_pending() else { return };
+        if self.held.is_some_and(|held| held.cursor.is_none()) {
+            // A commit had no clear answer: which cursor does the next one take the place of?
+            match self.is_still_held().await {
+                Ok(true) => {}
+                Ok(false) => return self.answer_without_lease(pending.waiters).await,
+                Err(refusal) => {
+                    return self.give_up("look who delivers the group", pending, &refusal);
+                }
+            }
+        }
+        let Some(work) = self.work.as_mut() else { return };
         // What does not fit waits for the next round.
         // Letters for events that the cursor passes over already come first: they go with it.
         pending.dying.sort_by_key(|dying| dying.seq.is_some());
@@ -46,11 +56,8 @@ impl Actor {
         {
             Ok(letters) => letters,
             Err(error) => {
-                self.storage_failed("read what is to become a dead letter", &error);
-                self.undo(pending.ending, pending.dying);
-                let refusal = Refusal::from(error);
-                pending.waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
-                return;
+                let what = "read what is to become a dead letter";
+                return self.give_up(what, pending, &error.into());
             }
         };
         let work = self.work.as_mut().expect("it was just there");
@@ -60,14 +67,15 @@ impl Actor {
         for seq in pending.dying.iter().filter_map(|dying| dying.seq) {
             work.leases.begin_burial(seq);
         }
-        let cursor = work.leases.cursor();
+        let mut cursor = work.leases.cursor();
         let record = work.leases.begin_record();
         let mut taken = Moments::of(now(), letters.len());
         taken.append(pending.publish.taken);
         let mut events = letters;
         events.append(&mut pending.publish.events);
         let mut state = pending.marks.into_state();
-        state.push(self.put(&cursor));
+        cursor.epoch = self.held.map(|held| held.epoch);
+        state.push(self.put(&cursor, self.held.map_or(Expect::Any, |held| held.expect())));
         let submission = Submission { events, taken, state, durability };
         let committer = self.around.committer.clone();
         self.round = Some(Round {
@@ -79,10 +87,26 @@ impl Actor {
         });
     }
 
-    pub(super) fn finish_round(&mut self, answer: Answer) {
+    /// What waits to be stored, if anything does.
+    fn take_pending(&mut self) -> Option<Pending> {
+        let work = self.work.as_mut().filter(|work| !work.pending.is_empty())?;
+        Some(std::mem::take(&mut work.pending))
+    }
+
+    /// It is tried again later; who waits is told.
+    fn give_up(&mut self, what: &str, pending: Pending, refusal: &Refusal) {
+        self.storage_failed(what, refusal);
+        self.undo(pending.ending, pending.dying);
+        pending.waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
+    }
+
+    pub(super) async fn finish_round(&mut self, answer: Answer) {
         let Some(round) = self.round.take() else { return };
         match answer {
-            Ok(positions) => {
+            Ok(Stored { positions, version }) => {
+                if let Some(held) = &mut self.held {
+                    held.cursor = Some(version);
+                }
                 let work = self.work.as_mut().expect("a round has work");
                 work.leases.recorded(round.record);
                 let ended = round.ending.iter().map(|(seq, _)| *seq);
@@ -97,8 +121,14 @@ impl Actor {
                 round.waiters.into_iter().for_each(|waiter| waiter.stored(&mut published));
             }
             Err(error) => {
-                self.storage_failed("store the cursor", &error);
                 self.undo(round.ending, round.dying);
+                if let Some(held) = &mut self.held {
+                    held.cursor = None;
+                    if matches!(error, CommitError::Conflict(_)) {
+                        return self.cursor_was_another(round.waiters).await;
+                    }
+                }
+                self.storage_failed("store the cursor", &error);
                 let refusal = Refusal::from(error);
                 round.waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
             }
@@ -125,12 +155,12 @@ impl Actor {
         work.pending.changed = true;
     }
 
-    pub(super) fn put(&self, cursor: &Cursor) -> StateOp {
+    pub(super) fn put(&self, cursor: &Cursor, expect: Expect) -> StateOp {
         StateOp::Put {
             key: self.key.clone(),
             value: cursor.encode().into(),
             expires_at: None,
-            expect: Expect::Any,
+            expect,
         }
     }
 

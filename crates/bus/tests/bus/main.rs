@@ -23,6 +23,8 @@ mod rate_limits;
 mod restarting;
 mod retention;
 mod scene;
+mod several_gateways;
+mod several_gateways_model;
 mod sharing;
 mod storage_faults;
 mod trimmed_and_damaged;

@@ -46,6 +46,7 @@ pub(crate) fn unlimited() -> Settings {
             ack_timeout: Duration::from_secs(30),
             max_attempts: 5,
         },
+        group_lease: Duration::from_secs(10),
     }
 }
 
@@ -120,8 +121,13 @@ impl Scene {
     }
 
     pub(crate) fn over(engine: Arc<dyn Engine>, settings: Settings) -> Self {
+        Self::numbered(1, engine, settings)
+    }
+
+    /// One of several over one store: each has a chance of its own.
+    pub(crate) fn numbered(number: u64, engine: Arc<dyn Engine>, settings: Settings) -> Self {
         let clock = Arc::new(ManualClock::at(NOW));
-        let chance = Arc::new(FixedChance::seeded(1));
+        let chance = Arc::new(FixedChance::seeded(number));
         Self::go_on(engine, settings, Arc::new(IdSource::new(clock, chance)))
     }
 

@@ -14,6 +14,7 @@ pub(crate) struct WatchedEngine {
     inner: Arc<dyn Engine>,
     commits: Mutex<Vec<SeenCommit>>,
     damaged: Mutex<Option<(Topic, Seq, Seq)>>,
+    several_gateways: bool,
 }
 
 /// What was seen of a commit.
@@ -27,7 +28,16 @@ pub(crate) struct SeenCommit {
 
 impl WatchedEngine {
     pub(crate) fn over(inner: Arc<dyn Engine>) -> Arc<Self> {
-        Arc::new(Self { inner, commits: Mutex::default(), damaged: Mutex::default() })
+        Arc::new(Self::of(inner, false))
+    }
+
+    /// One that several gateways may use at a time, whatever `inner` says.
+    pub(crate) fn for_several(inner: Arc<dyn Engine>) -> Arc<Self> {
+        Arc::new(Self::of(inner, true))
+    }
+
+    fn of(inner: Arc<dyn Engine>, several_gateways: bool) -> Self {
+        Self { inner, commits: Mutex::default(), damaged: Mutex::default(), several_gateways }
     }
 
     /// What was committed since this was asked last.
@@ -44,7 +54,9 @@ impl WatchedEngine {
 #[async_trait]
 impl Engine for WatchedEngine {
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        let inner = self.inner.capabilities();
+        let several_gateways = inner.several_gateways || self.several_gateways;
+        Capabilities { several_gateways, ..inner }
     }
 
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
@@ -54,7 +66,12 @@ impl Engine for WatchedEngine {
             changes_state: !batch.state.is_empty(),
             durability: batch.durability,
         });
-        self.inner.commit(batch).await
+        let asked = batch.durability;
+        let mut committed = self.inner.commit(batch).await?;
+        if self.several_gateways {
+            committed.durability = asked;
+        }
+        Ok(committed)
     }
 
     async fn read(&self, topic: &Topic, from: Seq, budget: ReadBudget) -> Result<Page, ReadError> {
@@ -120,6 +137,9 @@ impl Engine for WatchedEngine {
     }
 
     async fn close(&self) -> Result<(), CommitError> {
-        self.inner.close().await
+        match self.several_gateways {
+            true => Ok(()),
+            false => self.inner.close().await,
+        }
     }
 }

@@ -10,7 +10,7 @@ use prombus_proto::limits::MAX_EVENT_BYTES;
 use super::known_keys::TOPICS;
 use super::reading::NO_END;
 use super::{
-    Auth, Bucket, Config, ConfigError, EngineChoice, Gateway, KeyPath, Limits, Log, Server,
+    Auth, Bucket, Config, ConfigError, EngineChoice, Gateway, Groups, KeyPath, Limits, Log, Server,
     Settings, Subscribe, Tls, TopicConfig,
 };
 use crate::logging::{LogFilter, LogFormat};
@@ -45,6 +45,7 @@ impl Config {
             auth: Auth::read(settings)?,
             gateway: gateway(settings)?,
             subscribe: subscribe(settings)?,
+            groups: groups(settings)?,
             log: log(settings)?,
         };
         refuse_open_doors(settings, &config)?;
@@ -179,6 +180,11 @@ fn subscribe(settings: &Settings) -> Checked<Subscribe> {
         ack_timeout: settings.milliseconds(&section.join("ack_timeout_ms"), 100..=43_200_000)?,
         max_attempts: settings.number(&section.join("max_attempts"), 1..=1000)?,
     })
+}
+
+fn groups(settings: &Settings) -> Checked<Groups> {
+    let lease = KeyPath::of("groups.lease_ms");
+    Ok(Groups { lease: settings.milliseconds(&lease, 2000..=600_000)? })
 }
 
 fn log(settings: &Settings) -> Checked<Log> {

@@ -1,0 +1,192 @@
+//! Three gateways over one store, with chance deciding what happens: nothing is lost, and what was
+//! acknowledged never comes again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prombus_bus::Delivery;
+use prombus_engine::{Faults, FaultyEngine};
+use prombus_proto::{Chance, FixedChance, Seq};
+
+use crate::scene::{
+    Consumer, Scene, at_most, billing, event, memory, orders, settle, stored, stored_cursor,
+    unlimited,
+};
+use crate::watched_engine::WatchedEngine;
+
+const LEASE: Duration = Duration::from_secs(10);
+const GATEWAYS: u64 = 3;
+const STEPS: usize = 120;
+const RUNS: u64 = 400;
+
+struct Gateway {
+    scene: Scene,
+    faults: Faults,
+    consumer: Option<Consumer>,
+    /// What its consumer has and has not acknowledged.
+    open: Vec<Delivery>,
+}
+
+struct World {
+    store: Arc<WatchedEngine>,
+    chance: FixedChance,
+    lives: u64,
+    gateways: Vec<Gateway>,
+    done: BTreeSet<u64>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut world = Self {
+            store: WatchedEngine::for_several(memory()),
+            chance: FixedChance::seeded(seed),
+            lives: 0,
+            gateways: vec![],
+            done: BTreeSet::new(),
+        };
+        for _ in 0..GATEWAYS {
+            let gateway = world.new_gateway();
+            world.gateways.push(gateway);
+        }
+        world
+    }
+
+    fn new_gateway(&mut self) -> Gateway {
+        self.lives += 1;
+        let faults = Faults::none();
+        let engine = Arc::new(FaultyEngine::new(self.store.clone(), faults.clone()));
+        let settings = prombus_bus::Settings { group_lease: LEASE, ..unlimited() };
+        let scene = Scene::numbered(1000 + self.lives, engine, settings);
+        Gateway { scene, faults, consumer: None, open: vec![] }
+    }
+
+    fn below(&self, end: u64) -> u64 {
+        self.chance.next_u64() % end
+    }
+
+    fn any(&self) -> usize {
+        usize::try_from(self.below(GATEWAYS)).unwrap()
+    }
+
+    async fn step(&mut self) {
+        let place = self.any();
+        match self.below(12) {
+            0 | 1 => {
+                let count = usize::try_from(self.below(5)).unwrap() + 1;
+                let gateway = &self.gateways[place];
+                let events = (0..count).map(|n| event(&n.to_string())).collect();
+                // Refused where it does not reach the store.
+                let connection = gateway.scene.bus.connect();
+                let _ = gateway.scene.try_publish(&connection, &orders(), events).await;
+            }
+            2..=4 => self.acknowledge(place).await,
+            5 => {
+                if self.gateways[place].consumer.is_none() {
+                    let options = at_most(5);
+                    let joined = self.gateways[place].scene.try_subscribe(&orders(), options).await;
+                    self.gateways[place].consumer = joined.ok();
+                }
+            }
+            6 => {
+                self.gateways[place].consumer = None;
+                self.gateways[place].open.clear();
+            }
+            7 => {
+                let faults = &self.gateways[place].faults;
+                faults.fail_commits_before(usize::MAX);
+                faults.fail_reads(usize::MAX);
+            }
+            8 => self.gateways[place].faults.heal(),
+            9 => self.gateways[place].faults.fail_commits_after(1),
+            10 => {
+                if self.below(4) == 0 {
+                    // It dies: its bus first, so that nothing can be given back.
+                    let new = self.new_gateway();
+                    let Gateway { scene, consumer, .. } =
+                        std::mem::replace(&mut self.gateways[place], new);
+                    drop(scene);
+                    drop(consumer);
+                }
+            }
+            _ => {
+                let time = Duration::from_millis(self.below(15_000));
+                tokio::time::sleep(time).await;
+            }
+        }
+        self.look().await;
+    }
+
+    /// Takes what was delivered.
+    async fn look(&mut self) {
+        settle().await;
+        for gateway in &mut self.gateways {
+            let Some(consumer) = &gateway.consumer else { continue };
+            for delivery in consumer.arrived().await {
+                let seq = delivery.event.seq.0;
+                assert!(!self.done.contains(&seq), "{seq} comes again after its acknowledgement");
+                gateway.open.push(delivery);
+            }
+        }
+    }
+
+    async fn acknowledge(&mut self, place: usize) {
+        let gateway = &mut self.gateways[place];
+        let Some(consumer) = &gateway.consumer else { return };
+        let open = std::mem::take(&mut gateway.open);
+        let ids = open.iter().map(|delivery| delivery.event.id.clone()).collect();
+        if let Ok(Ok(acked)) = consumer.subscription.ack(ids, None, None).await {
+            let stale: BTreeSet<usize> = acked.stale.into_iter().collect();
+            let kept = open.iter().enumerate().filter(|(place, _)| !stale.contains(place));
+            self.done.extend(kept.map(|(_, delivery)| delivery.event.seq.0));
+        }
+    }
+
+    /// All that is there is delivered and acknowledged once everything works again.
+    async fn finish(mut self) {
+        for place in 0..self.gateways.len() {
+            self.gateways[place].faults.heal();
+        }
+        let all = stored(self.store.as_ref(), &orders()).await.len() as u64;
+        for _ in 0..200 {
+            if self.gateways[0].consumer.is_none() {
+                let joined = self.gateways[0].scene.try_subscribe(&orders(), at_most(5)).await;
+                self.gateways[0].consumer = joined.ok();
+            }
+            tokio::time::sleep(LEASE).await;
+            self.look().await;
+            for place in 0..self.gateways.len() {
+                self.acknowledge(place).await;
+            }
+            let cursor = stored_cursor(self.store.as_ref(), &orders(), &billing()).await;
+            if cursor.floor >= Seq(all) {
+                return;
+            }
+        }
+        panic!("not all of {all} events were delivered");
+    }
+}
+
+#[test]
+fn whatever_happens_to_gateways_nothing_is_lost_and_nothing_comes_after_its_acknowledgement() {
+    for seed in 0..RUNS {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let steps = std::panic::AssertUnwindSafe(|| {
+            runtime.block_on(async {
+                let mut world = World::new(seed);
+                for _ in 0..STEPS {
+                    world.step().await;
+                }
+                world.finish().await;
+            });
+        });
+        if let Err(failed) = std::panic::catch_unwind(steps) {
+            eprintln!("with seed {seed}");
+            std::panic::resume_unwind(failed);
+        }
+    }
+}
