@@ -14,6 +14,9 @@ use crate::state_place::{Place, Shelf};
 /// What a mark holds that another program made.
 const MARK: &[u8] = b"1";
 
+/// What the keys of those start with that say which gateway holds a group.
+const LEASE_PREFIX: &[u8] = b"lease/";
+
 /// The document that holds `entry`.
 pub(crate) fn encode(place: &Place, entry: &StateEntry) -> Document {
     let value = Binary { subtype: BinarySubtype::Generic, bytes: entry.value.to_vec() };
@@ -27,22 +30,29 @@ pub(crate) fn encode(place: &Place, entry: &StateEntry) -> Document {
     }
     if place.shelf == Shelf::Cursors {
         document.insert("key", String::from_utf8_lossy(entry.key.as_bytes()).into_owned());
+    }
+    if place.shelf == Shelf::Cursors || entry.key.as_bytes().starts_with(LEASE_PREFIX) {
         let readable = Readable::of(&entry.value);
-        if let Some(id) = readable.last_id {
-            document.insert("lastId", id);
+        let texts = [("lastId", readable.last_id), ("holder", readable.holder)];
+        let numbers = [("lastTs", readable.last_ts), ("epoch", readable.epoch)];
+        for (name, text) in texts {
+            document.extend(text.map(|text| (name.to_owned(), text.into())));
         }
-        if let Some(ts) = readable.last_ts {
-            document.insert("lastTs", to_bson(ts));
+        for (name, number) in numbers {
+            document.extend(number.map(|number| (name.to_owned(), to_bson(number).into())));
         }
     }
     document
 }
 
-/// What other programs read of a cursor. The engine itself does not care what values mean.
+/// What other programs read of a cursor, and people of who holds a group. The engine itself does not
+/// care what values mean.
 #[derive(Default, Deserialize)]
 struct Readable {
     last_id: Option<String>,
     last_ts: Option<u64>,
+    holder: Option<String>,
+    epoch: Option<u64>,
 }
 
 impl Readable {
@@ -117,6 +127,15 @@ mod tests {
         assert_eq!(document.get_str("_id").unwrap(), "a::b");
         assert_eq!(document.get_str("lastId").unwrap(), "x");
         assert_eq!(document.get_i64("lastTs").unwrap(), 5);
+    }
+
+    #[test]
+    fn who_holds_a_group_is_readable() {
+        let entry = entry("lease/a::b/0", br#"{"v":1,"epoch":3,"holder":"g"}"#, None);
+        let document = encode(&Place::of(&entry.key), &entry);
+        assert_eq!(document.get_str("_id").unwrap(), "lease/a::b/0");
+        assert_eq!(document.get_str("holder").unwrap(), "g");
+        assert_eq!(document.get_i64("epoch").unwrap(), 3);
     }
 
     #[test]
