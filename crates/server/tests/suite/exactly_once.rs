@@ -14,7 +14,7 @@
 mod consumer;
 mod ledger;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use consumer::ConsumerProcess;
 use prombus_client::{Client, EventId, Outgoing};
 use prombus_proto::{Chance, FixedChance, SystemChance};
 
-use crate::killed::process::Process;
+use crate::killed::process::{Process, free_address};
 use crate::store::Store;
 
 const EVENTS_PER_ROUND: u64 = 100;
@@ -138,9 +138,4 @@ async fn publish(client: &Client, numbers: std::ops::Range<u64>) {
 
 fn id_of(number: u64) -> EventId {
     EventId::new(&format!("order-{number}")).unwrap()
-}
-
-/// One that nobody listens at now.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prombus_bus::cursor::Cursor;
 use prombus_engine::{Batch, Durability, Engine, Expect, Faults, FaultyEngine, StateOp};
-use prombus_proto::{Group, Topic};
+use prombus_proto::{Group, Seq, Topic};
 use prombus_server::config::{Config, Sources};
 use prombus_server::server::Server;
 use tokio::net::TcpStream;
@@ -56,6 +56,12 @@ pub(crate) fn sources(set: &[&str]) -> Sources {
 impl Running {
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.ws()
+    }
+
+    /// Where a topic ends.
+    pub(crate) async fn last_of(&self, topic: &str) -> Seq {
+        let topic = Topic::new(topic).unwrap();
+        self.server.engine().bounds(&topic).await.unwrap().last()
     }
 
     pub(crate) async fn connect(&self) -> Client {

@@ -1,7 +1,7 @@
 //! The built binary, started and killed.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
@@ -48,4 +48,9 @@ impl Drop for Process {
         // A test that fails leaves no process behind.
         let _ = self.child.get_mut().unwrap().kill();
     }
+}
+
+/// One that nobody listens at now.
+pub(crate) fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
