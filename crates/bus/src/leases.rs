@@ -212,6 +212,11 @@ impl Leases {
         self.again.first().copied()
     }
 
+    /// Whether an event is to be lent again as soon as its last attempt is recorded.
+    pub(crate) fn waits_for_record(&self) -> bool {
+        !self.unrecorded.is_empty()
+    }
+
     pub(crate) fn is_again(&self, seq: Seq) -> bool {
         self.again.contains(&seq)
     }

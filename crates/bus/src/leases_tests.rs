@@ -279,14 +279,17 @@ fn an_attempt_follows_another_only_when_that_is_recorded() {
     let mut leases = fresh();
     let before = leases.begin_record();
     lend_unrecorded(&mut leases, Seq(1), ANN, now);
+    assert!(!leases.waits_for_record());
     leases.fail(Seq(1), 9, None).unwrap();
     assert_eq!(leases.first_again(), None);
+    assert!(leases.waits_for_record(), "nothing new is to overtake it");
     leases.recorded(before);
     assert_eq!(leases.first_again(), None, "a cursor that was made before does not tell of it");
     let behind = leases.begin_record();
     assert_eq!(leases.first_again(), None, "what is not stored does not, either");
     leases.recorded(behind);
     assert_eq!(leases.first_again(), Some(Seq(1)));
+    assert!(!leases.waits_for_record());
     assert_eq!(lend_unrecorded(&mut leases, Seq(1), ANN, now), 2);
     // Resting, it has to be recorded, too.
     leases.fail(Seq(1), 9, Some(now + TIMEOUT)).unwrap();

@@ -12,8 +12,10 @@ use mongodb::bson::doc;
 use mongodb::options::ClientOptions;
 use tempfile::TempDir;
 
+use crate::guard::Guard;
+
 const INSTALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/install-mongod.sh");
-const TAKEN_FOR_DEAD: Duration = Duration::from_secs(60);
+pub(crate) const TAKEN_FOR_DEAD: Duration = Duration::from_secs(60);
 
 /// What the server is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +30,11 @@ pub enum Kind {
     Uninitiated,
 }
 
-/// A running server. It is killed when it is dropped.
+/// A running server. It is killed when it is dropped, or when this process ends.
 pub struct Mongod {
     program: PathBuf,
     process: Child,
+    guard: Guard,
     port: u16,
     kind: Kind,
     folder: TempDir,
@@ -58,8 +61,9 @@ impl Mongod {
     fn try_start(program: &Path, kind: Kind) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = free_port();
-        let process = spawn(program, folder.path(), port, kind);
-        let mut started = Self { program: program.to_owned(), process, port, kind, folder };
+        let (process, guard) = spawn(program, folder.path(), port, kind);
+        let program = program.to_owned();
+        let mut started = Self { program, process, guard, port, kind, folder };
         started.wait_until_ready(true).then_some(started)
     }
 
@@ -67,7 +71,7 @@ impl Mongod {
     pub fn kill_and_start_again(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        self.process = spawn(&self.program, self.folder.path(), self.port, self.kind);
+        (self.process, self.guard) = spawn(&self.program, self.folder.path(), self.port, self.kind);
         assert!(self.wait_until_ready(false), "mongod does not start again");
     }
 
@@ -77,6 +81,11 @@ impl Mongod {
             Kind::Standalone | Kind::Uninitiated => self.direct_url(),
             _ => format!("mongodb://127.0.0.1:{}/?replicaSet=rs0", self.port),
         }
+    }
+
+    /// Where one database of it is.
+    pub fn url_of(&self, database: &str) -> String {
+        self.url().replacen("/?", &format!("/{database}?"), 1)
     }
 
     /// Where it is, whatever it is.
@@ -120,7 +129,7 @@ impl Mongod {
     }
 }
 
-fn spawn(program: &Path, folder: &Path, port: u16, kind: Kind) -> Child {
+pub(crate) fn spawn(program: &Path, folder: &Path, port: u16, kind: Kind) -> (Child, Guard) {
     let mut command = Command::new(program);
     command
         .arg("--dbpath")
@@ -141,7 +150,9 @@ fn spawn(program: &Path, folder: &Path, port: u16, kind: Kind) -> Child {
         std::fs::set_permissions(&key, private).unwrap();
         command.arg("--keyFile").arg(key);
     }
-    command.spawn().expect("mongod was installed")
+    let process = command.spawn().expect("mongod was installed");
+    let guard = Guard::over(&process, folder);
+    (process, guard)
 }
 
 impl Drop for Mongod {
@@ -152,7 +163,7 @@ impl Drop for Mongod {
 }
 
 /// The program, installed now where it is missing. Without it there is no test, and no success.
-fn installed() -> PathBuf {
+pub(crate) fn installed() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM
         .get_or_init(|| {
@@ -164,7 +175,7 @@ fn installed() -> PathBuf {
         .clone()
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -181,7 +192,8 @@ pub fn shared(kind: Kind) -> &'static Mongod {
     mongod
 }
 
-/// Ends all that are shared, by their ids: what is leaked is never dropped.
+/// Ends all that are shared, by their ids: what is leaked is never dropped. Without it they end with
+/// the process.
 pub fn end_shared() {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     for (_, mongod) in shared.drain(..) {

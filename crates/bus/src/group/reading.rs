@@ -62,6 +62,11 @@ impl Fetched {
             }
             let from = again.unwrap_or_else(|| leases.next_new());
             if again.is_none() {
+                // What comes again goes before what is new, also when the store is slow to note
+                // its last attempt.
+                if leases.waits_for_record() {
+                    return Ok(false);
+                }
                 // What was new may have been forgotten meanwhile.
                 while self.new.front().is_some_and(|event| event.seq < from) {
                     self.new.pop_front();

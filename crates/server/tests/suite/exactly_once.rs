@@ -14,7 +14,7 @@
 mod consumer;
 mod ledger;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,11 +22,16 @@ use consumer::ConsumerProcess;
 use prombus_client::{Client, EventId, Outgoing};
 use prombus_proto::{Chance, FixedChance, SystemChance};
 
-use crate::killed::process::Process;
+use crate::killed::process::{Process, free_address};
+use crate::store::Store;
 
-const ROUNDS: u64 = 200;
-const EVENTS: u64 = 20_000;
+const EVENTS_PER_ROUND: u64 = 100;
 const LONGEST_ROUND_MS: u64 = 120;
+
+fn rounds() -> u64 {
+    let asked = std::env::var("PROMBUS_EXACTLY_ONCE_ROUNDS");
+    asked.map_or(200, |rounds| rounds.parse().expect("a number"))
+}
 
 /// Whom to kill.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,7 +58,8 @@ async fn with_both_killed() {
 
 /// A server at an address that stays, and a consumer.
 struct Scene<'a> {
-    folder: &'a Path,
+    store: &'a Store,
+    handled: &'a Path,
     ws: SocketAddr,
     http: SocketAddr,
     server: Process,
@@ -61,11 +67,11 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    fn start(folder: &'a Path) -> Self {
+    fn start(store: &'a Store, handled: &'a Path) -> Self {
         let (ws, http) = (free_address(), free_address());
-        let server = Process::start_at(&folder.join("data"), ws, http);
-        let consumer = ConsumerProcess::start(ws, &folder.join("handled"));
-        Self { folder, ws, http, server, consumer }
+        let server = Process::start_at(store, ws, http);
+        let consumer = ConsumerProcess::start(ws, handled);
+        Self { store, handled, ws, http, server, consumer }
     }
 
     fn kill_and_start_again(&mut self, victim: Victim) {
@@ -74,10 +80,10 @@ impl<'a> Scene<'a> {
         }
         if victim != Victim::Consumer {
             self.server.kill();
-            self.server = Process::start_at(&self.folder.join("data"), self.ws, self.http);
+            self.server = Process::start_at(self.store, self.ws, self.http);
         }
         if victim != Victim::Server {
-            self.consumer = ConsumerProcess::start(self.ws, &self.folder.join("handled"));
+            self.consumer = ConsumerProcess::start(self.ws, self.handled);
         }
     }
 
@@ -96,11 +102,13 @@ async fn holds_with(victim: Victim) {
     println!("seed {seed}");
     let chance = FixedChance::seeded(seed);
     let folder = tempfile::tempdir().unwrap();
-    let mut scene = Scene::start(folder.path());
+    let handled = folder.path().join("handled");
+    let store = Store::new();
+    let mut scene = Scene::start(&store, &handled);
     let publisher = scene.client();
-    for round in 0..ROUNDS {
-        let per_round = EVENTS / ROUNDS;
-        let publishing = publish(&publisher, round * per_round..(round + 1) * per_round);
+    let events = rounds() * EVENTS_PER_ROUND;
+    for first in (0..events).step_by(EVENTS_PER_ROUND as usize) {
+        let publishing = publish(&publisher, first..first + EVENTS_PER_ROUND);
         let killing = async {
             let time = Duration::from_millis(chance.next_u64() % LONGEST_ROUND_MS);
             tokio::time::sleep(time).await;
@@ -108,7 +116,7 @@ async fn holds_with(victim: Victim) {
         };
         tokio::join!(publishing, killing);
     }
-    let again = ledger::check(&scene.client(), &folder.path().join("handled")).await;
+    let again = ledger::check(&scene.client(), events, &handled).await;
     println!("handlers of the marking form ran {again} times more than there are events");
     if victim == Victim::Server {
         assert_eq!(again, 0, "a consumer that lives knows what it handled");
@@ -130,9 +138,4 @@ async fn publish(client: &Client, numbers: std::ops::Range<u64>) {
 
 fn id_of(number: u64) -> EventId {
     EventId::new(&format!("order-{number}")).unwrap()
-}
-
-/// One that nobody listens at now.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

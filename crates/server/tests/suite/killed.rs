@@ -19,6 +19,8 @@ use std::time::Duration;
 use ledger::Ledger;
 use process::Process;
 
+use crate::store::Store;
+
 const EVENTS_PER_ROUND: u64 = 400;
 
 fn rounds() -> u64 {
@@ -27,10 +29,10 @@ fn rounds() -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_keeps_its_promises_through_kills() {
-    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new();
     let ledger = Arc::new(Ledger::default());
     for round in 0..rounds() {
-        let process = Process::start(folder.path());
+        let process = Process::start(&store);
         let publishing = publisher::publish(&process.url, round, EVENTS_PER_ROUND, &ledger);
         let consuming =
             (0..3).map(|number| consumer::consume(&process.url, number, round, &ledger));
@@ -48,7 +50,7 @@ async fn a_group_keeps_its_promises_through_kills() {
         ledger.killed();
     }
     // Now without a kill, until all is done.
-    let process = Process::start(folder.path());
+    let process = Process::start(&store);
     publisher::publish_again_what_is_unknown(&process.url, &ledger).await;
     consumer::drain(&process.url, &ledger).await;
     consumer::observe(&process.url, Some(ledger.last_stored()), &ledger).await;

@@ -7,4 +7,6 @@ mod exactly_once;
 mod gateway;
 mod http;
 mod killed;
+mod mongo;
+mod store;
 mod transcript;

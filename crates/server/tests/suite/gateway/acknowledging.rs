@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::gateway::client::{Client, about, payload};
-use crate::gateway::running::{Running, started};
+use crate::gateway::running::{Running, started, started_with_faults};
 
 /// A client that subscribes to `t`, which has so many events, ids `e1` and on.
 async fn consumer(events: usize, opts: Value) -> (Running, Client) {
@@ -124,6 +124,29 @@ async fn the_reason_of_the_last_nack_is_in_the_dead_letter() {
     assert_eq!(payload(&letter)["err"], "cannot \"read\" it");
     assert_eq!(payload(&letter)["attempts"], 1);
     assert_eq!(payload(&letter)["original"]["id"], "e1");
+}
+
+/// However long the store takes to note the attempt before.
+#[tokio::test]
+async fn what_is_given_back_comes_before_what_is_new() {
+    let (running, faults) = started_with_faults(&[]).await;
+    let mut client = running.connect().await;
+    client.subscribe("t", "g", json!({"maxInFlight": 1})).await;
+    let which = |op: &str| json!({"op": op, "topic": "t", "group": "g"});
+    client.ok(which("PAUSE")).await;
+    for n in 1..=2 {
+        client.publish("t", json!(n)).await;
+    }
+    faults.shut_gate();
+    client.ok(which("RESUME")).await;
+    let mut nack = about("NACK", &client.event().await);
+    nack["delay_ms"] = json!(0);
+    client.send(&nack).await;
+    client.gets_nothing_for(Duration::from_millis(300)).await;
+    faults.open_gate();
+    assert_eq!(client.answer().await, r#"{"op":"OK"}"#);
+    let event = client.event().await;
+    assert_eq!((payload(&event), &event["ctx"]["attempt"]), (&json!(1), &json!(2)));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::SinkExt;
+use prombus_proto::Seq;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
@@ -117,7 +118,15 @@ async fn who_does_not_take_its_answers_is_closed_in_time() {
     }
     faults.until_waiting(1).await;
     faults.open_gate();
-    sleep(Duration::from_millis(1500)).await;
+    let mut last = running.last_of("t").await;
+    // Until all is stored, however long that takes, and answered for longer than it may.
+    loop {
+        sleep(Duration::from_millis(1500)).await;
+        let before = std::mem::replace(&mut last, running.last_of("t").await);
+        if before == last && last > Seq(0) {
+            break;
+        }
+    }
     assert_eq!(client.close_code().await, 4008);
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::gateway::client::parsed;
 use crate::gateway::running::{started, started_over};
+use crate::store::Store;
 
 /// Of every kind, good and bad; the answer's shape comes with each.
 fn mixed(n: usize) -> (Value, &'static str) {
@@ -39,10 +40,8 @@ fn shape_of(answer: &Value) -> &str {
 
 #[tokio::test]
 async fn a_thousand_mixed_frames_in_one_go_are_answered_in_their_order() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = prombus_engine::DiskOptions::at(folder.path());
-    let disk = std::sync::Arc::new(prombus_engine::DiskEngine::open(&options).unwrap());
-    for running in [started(&[]).await, started_over(disk, &[]).await] {
+    let lasting = Store::new();
+    for running in [started(&[]).await, started_over(lasting.open().await, &[]).await] {
         let mut client = running.connect().await;
         client.send_all((0..1000).map(|n| mixed(n).0)).await;
         for n in 0..1000 {

@@ -4,36 +4,35 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use prombus_bus::cursor::Cursor;
-use prombus_engine::{
-    Batch, Durability, Engine, Expect, Faults, FaultyEngine, MemoryEngine, StateOp,
-};
-use prombus_proto::{Group, SystemClock, Topic};
+use prombus_engine::{Batch, Durability, Engine, Expect, Faults, FaultyEngine, StateOp};
+use prombus_proto::{Group, Seq, Topic};
 use prombus_server::config::{Config, Sources};
 use prombus_server::server::Server;
 use tokio::net::TcpStream;
 
 use crate::gateway::client::Client;
+use crate::store;
 
 /// A server of this process, on a port of its own.
 pub(crate) struct Running {
     pub(crate) server: Server,
 }
 
-/// Starts one in memory, without limits of rate but with these settings.
+/// Starts one without limits of rate but with these settings.
 pub(crate) async fn started(set: &[&str]) -> Running {
-    started_over(memory(), set).await
+    started_over(store::engine().await, set).await
 }
 
 /// Starts one whose storage fails when it is told to.
 pub(crate) async fn started_with_faults(set: &[&str]) -> (Running, Faults) {
     let faults = Faults::none();
-    let engine = Arc::new(FaultyEngine::new(memory(), faults.clone()));
+    let engine = Arc::new(FaultyEngine::new(store::engine().await, faults.clone()));
     (started_over(engine, set).await, faults)
 }
 
 /// Starts one whose group g on the topic t has a cursor that nobody can read.
 pub(crate) async fn started_with_unreadable_cursor() -> Running {
-    let engine = memory();
+    let engine = store::engine().await;
     let key = Cursor::key(&Topic::new("t").unwrap(), &Group::new("g").unwrap()).unwrap();
     let value = "no cursor".into();
     let state = vec![StateOp::Put { key, value, expires_at: None, expect: Expect::Any }];
@@ -54,13 +53,15 @@ pub(crate) fn sources(set: &[&str]) -> Sources {
     Sources { set, ..Sources::default() }
 }
 
-pub(crate) fn memory() -> Arc<dyn Engine> {
-    Arc::new(MemoryEngine::new(Arc::new(SystemClock)))
-}
-
 impl Running {
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.ws()
+    }
+
+    /// Where a topic ends.
+    pub(crate) async fn last_of(&self, topic: &str) -> Seq {
+        let topic = Topic::new(topic).unwrap();
+        self.server.engine().bounds(&topic).await.unwrap().last()
     }
 
     pub(crate) async fn connect(&self) -> Client {

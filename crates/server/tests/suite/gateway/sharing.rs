@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::gateway::client::{Client, about, payload};
-use crate::gateway::running::{Running, started};
+use crate::gateway::running::{Running, started, started_over};
+use crate::store::Store;
 
 async fn publish_many(publisher: &mut Client, count: usize) {
     let numbers: Vec<_> = (0..count).collect();
@@ -105,11 +106,9 @@ async fn groups_do_not_take_from_each_other() {
 /// The server may be another one by then.
 #[tokio::test]
 async fn attempts_and_cursors_outlive_the_server() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = prombus_engine::DiskOptions::at(folder.path());
+    let store = Store::new();
     for attempt in 1..=3 {
-        let disk = std::sync::Arc::new(prombus_engine::DiskEngine::open(&options).unwrap());
-        let running = crate::gateway::running::started_over(disk, &[]).await;
+        let running = started_over(store.open().await, &[]).await;
         let mut client = member(&running, json!({"from": "earliest", "maxAttempts": 3})).await;
         if attempt == 1 {
             publish_many(&mut running.connect().await, 2).await;
@@ -125,8 +124,7 @@ async fn attempts_and_cursors_outlive_the_server() {
         drop(client);
         stopped.await.unwrap().unwrap();
     }
-    let disk = std::sync::Arc::new(prombus_engine::DiskEngine::open(&options).unwrap());
-    let running = crate::gateway::running::started_over(disk, &[]).await;
+    let running = started_over(store.open().await, &[]).await;
     let mut letters = running.connect().await;
     letters.subscribe("dlq.t", "undertaker", json!({"from": "earliest"})).await;
     let letter = letters.event().await;

@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::gateway::client::Client;
+use crate::store::Store;
 
 const EVENTS: usize = 100_000;
 const PAYLOAD: usize = 1000;
@@ -24,13 +25,13 @@ struct Process {
 }
 
 impl Process {
-    fn started(folder: &std::path::Path) -> (Self, SocketAddr) {
+    fn started(store: &Store) -> (Self, SocketAddr) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
             .args(["--ws", "127.0.0.1:0", "--http", "127.0.0.1:0", "--set", "limits.enabled=false"])
             .args(["--set", "gateway.max_outbox_bytes=1048576"])
             .args(["--set", "gateway.slow_consumer_timeout_ms=4000"])
             .args(["--set", r#"topics."t".durability=buffered"#])
-            .current_dir(folder)
+            .args(store.arguments())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -75,8 +76,8 @@ async fn latency(client: &mut Client) -> Duration {
 
 #[tokio::test]
 async fn costs_its_buffer_and_nobody_elses_time_and_is_told_why_it_is_closed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (process, address) = Process::started(folder.path());
+    let store = Store::new();
+    let (process, address) = Process::started(&store);
     let mut publisher = Client::connect(address).await;
     let payload = "x".repeat(PAYLOAD);
     for _ in 0..EVENTS / 500 {

@@ -11,6 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::gateway::client::{Client, Received, about, parsed};
 use crate::gateway::running::{started, started_with_faults};
+use crate::store::Store;
 
 /// What a stop may take.
 const TEN_SECONDS: Duration = Duration::from_secs(10);
@@ -113,10 +114,10 @@ async fn a_client_that_never_stops_sending_does_not_hold_it_up() {
 /// The built binary, told to end by the system.
 #[tokio::test]
 async fn the_binary_ends_by_sigterm_with_clients_that_do_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new();
     let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
         .args(["--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"])
-        .current_dir(folder.path())
+        .args(store.arguments())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

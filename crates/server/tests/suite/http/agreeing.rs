@@ -7,6 +7,7 @@ use crate::gateway::client::Received;
 use crate::gateway::running::{Running, started_over};
 use crate::http::client::HttpClient;
 use crate::http::streaming::Listener;
+use crate::store::Store;
 
 const PUBLISHERS: usize = 4;
 const EACH: usize = 500;
@@ -80,9 +81,8 @@ async fn replay(running: &Running) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_ways_to_read_agree_while_others_publish() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = prombus_engine::DiskEngine::open(&prombus_engine::DiskOptions::at(folder.path()));
-    let running = started_over(std::sync::Arc::new(engine.unwrap()), &[]).await;
+    let store = Store::new();
+    let running = started_over(store.open().await, &[]).await;
     let mut client = HttpClient::connect(&running).await;
     client.post("/publish/t", "\"first\"").await.ok();
     let publishing = futures_util::future::join_all((0..PUBLISHERS).map(|n| publish(&running, n)));

@@ -1,15 +1,12 @@
 //! Settings of a topic: checked field by field, in effect at once, and after a restart.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use prombus_engine::{DiskEngine, DiskOptions};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::gateway::running::{Running, started, started_over, started_with_faults};
 use crate::http::client::HttpClient;
+use crate::store::Store;
 
 #[tokio::test]
 async fn own_settings_are_replaced_as_a_whole() {
@@ -125,15 +122,14 @@ async fn retention_is_in_effect_at_once() {
     assert_eq!(client.post("/publish/t", "1").await.ok()["seq"], 11);
 }
 
-async fn on_disk(folder: &Path) -> Running {
-    let engine = DiskEngine::open(&DiskOptions::at(folder)).unwrap();
-    started_over(Arc::new(engine), &["limits.enabled=true"]).await
+async fn limited_over(store: &Store) -> Running {
+    started_over(store.open().await, &["limits.enabled=true"]).await
 }
 
 #[tokio::test]
 async fn settings_outlive_the_server() {
-    let folder = tempfile::tempdir().unwrap();
-    let running = on_disk(folder.path()).await;
+    let store = Store::new();
+    let running = limited_over(&store).await;
     let mut client = HttpClient::connect(&running).await;
     let own: Value = json!({
         "durability": "buffered", "retention_ms": 100_000, "retention_bytes": 1_000_000,
@@ -144,7 +140,7 @@ async fn settings_outlive_the_server() {
     client.put("/topics/undone", "{}").await.ok();
     drop(client);
     running.server.stop().await.unwrap();
-    let running = on_disk(folder.path()).await;
+    let running = limited_over(&store).await;
     let mut client = HttpClient::connect(&running).await;
     let topic = client.get("/topics/t").await.ok();
     assert_eq!((&topic["settings"], &topic["own"]), (&own, &own));

@@ -1,10 +1,11 @@
 //! The built binary, started and killed.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+
+use crate::store::Store;
 
 pub(crate) struct Process {
     child: Mutex<Child>,
@@ -12,17 +13,16 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(folder: &Path) -> Self {
+    pub(crate) fn start(store: &Store) -> Self {
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self::start_at(folder, anywhere, anywhere)
+        Self::start_at(store, anywhere, anywhere)
     }
 
-    pub(crate) fn start_at(folder: &Path, ws: SocketAddr, http: SocketAddr) -> Self {
+    pub(crate) fn start_at(store: &Store, ws: SocketAddr, http: SocketAddr) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
             .args(["serve", "--ws", &ws.to_string(), "--http", &http.to_string()])
             .args(["--set", "limits.enabled=false", "--set", "log.level=error"])
-            .arg("--data")
-            .arg(folder)
+            .args(store.arguments())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary starts");
@@ -48,4 +48,9 @@ impl Drop for Process {
         // A test that fails leaves no process behind.
         let _ = self.child.get_mut().unwrap().kill();
     }
+}
+
+/// One that nobody listens at now.
+pub(crate) fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

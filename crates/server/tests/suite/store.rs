@@ -1,0 +1,62 @@
+//! What the servers of the suite keep their events in: MongoDB if `PROMBUS_TEST_ENGINE=mongodb` says
+//! so, and otherwise memory, or the disk where it has to outlive the server.
+
+use std::sync::Arc;
+
+use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine};
+use prombus_engine_mongo::{MongoEngine, MongoOptions};
+use prombus_proto::SystemClock;
+use prombus_test_mongod::{Kind, new_database, shared};
+use tempfile::TempDir;
+
+/// A new one for a server in this process.
+pub(crate) async fn engine() -> Arc<dyn Engine> {
+    match is_mongodb() {
+        true => Store::new().open().await,
+        false => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
+    }
+}
+
+/// A store that outlives its servers.
+pub(crate) enum Store {
+    Folder(TempDir),
+    /// The address of a database of its own, on a server that all tests share.
+    Database(String),
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        match is_mongodb() {
+            true => Self::Database(shared(Kind::ReplicaSet).url_of(&new_database())),
+            false => Self::Folder(tempfile::tempdir().unwrap()),
+        }
+    }
+
+    /// For a server in this process.
+    pub(crate) async fn open(&self) -> Arc<dyn Engine> {
+        match self {
+            Self::Folder(folder) => {
+                Arc::new(DiskEngine::open(&DiskOptions::at(folder.path())).unwrap())
+            }
+            Self::Database(url) => {
+                Arc::new(MongoEngine::open(&MongoOptions::at(url.as_str())).await.unwrap())
+            }
+        }
+    }
+
+    /// For the built binary.
+    pub(crate) fn arguments(&self) -> [String; 2] {
+        match self {
+            Self::Folder(folder) => ["--data".into(), folder.path().display().to_string()],
+            Self::Database(url) => ["--engine".into(), url.clone()],
+        }
+    }
+}
+
+fn is_mongodb() -> bool {
+    match std::env::var("PROMBUS_TEST_ENGINE").as_deref() {
+        Err(_) => false,
+        Ok("mongodb") => true,
+        Ok(other) => panic!("PROMBUS_TEST_ENGINE is {other}; it may be mongodb, or not be set"),
+    }
+}
