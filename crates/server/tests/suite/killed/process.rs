@@ -5,6 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::store::Store;
 
 pub(crate) struct Process {
@@ -22,6 +24,8 @@ impl Process {
         let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
             .args(["serve", "--ws", &ws.to_string(), "--http", &http.to_string()])
             .args(["--set", "limits.enabled=false", "--set", "log.level=error"])
+            // One that was killed is replaced soon, on a store that others could use.
+            .args(["--set", "groups.lease_ms=2000"])
             .args(store.arguments())
             .stdout(Stdio::piped())
             .spawn()
@@ -33,6 +37,19 @@ impl Process {
             .find_map(|line| line.strip_prefix("WebSocket gateway: ").map(str::to_owned))
             .expect("it says where it listens");
         Self { child: Mutex::new(child), url }
+    }
+
+    /// It stays, and does nothing.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child.lock().unwrap()), signal).expect("it runs");
     }
 
     pub(crate) fn kill(&self) {

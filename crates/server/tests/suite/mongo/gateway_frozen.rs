@@ -1,0 +1,85 @@
+//! A gateway that is stopped for longer than the lease time, as by a long pause of its machine, and
+//! goes on then. Another one delivers its group; what its consumers still say changes nothing.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use prombus_test_mongod::{Kind, new_database, shared};
+use serde_json::{Value, json};
+
+use crate::gateway::client::{Client, about, parsed};
+use crate::killed::process::{Process, free_address};
+use crate::store::Store;
+
+struct Gateway {
+    ws: SocketAddr,
+    process: Process,
+}
+
+impl Gateway {
+    fn start(store: &Store) -> Self {
+        let (ws, http) = (free_address(), free_address());
+        Self { ws, process: Process::start_at(store, ws, http) }
+    }
+
+    async fn consumer(&self) -> Client {
+        let mut client = Client::connect(self.ws).await;
+        client.subscribe("orders", "billing", json!({"from": "earliest"})).await;
+        client
+    }
+}
+
+async fn events(consumer: &mut Client, count: usize) -> Vec<Value> {
+    let mut events = Vec::new();
+    for _ in 0..count {
+        events.push(consumer.event().await);
+    }
+    events
+}
+
+fn attempts(events: &[Value]) -> Vec<u64> {
+    events.iter().map(|event| event["ctx"]["attempt"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn what_it_still_says_changes_nothing() {
+    let store = Store::Database(shared(Kind::ReplicaSet).url_of(&new_database()));
+    let (one, two) = (Gateway::start(&store), Gateway::start(&store));
+    let mut first = one.consumer().await;
+    let mut second = two.consumer().await;
+    let mut publisher = Client::connect(two.ws).await;
+    for number in 0..4 {
+        publisher.publish("orders", json!(number)).await;
+    }
+    let delivered = events(&mut first, 4).await;
+    assert_eq!(attempts(&delivered), [1; 4]);
+    one.process.freeze();
+    // It comes when the other gateway has taken over.
+    let again = events(&mut second, 4).await;
+    assert_eq!(attempts(&again), [2; 4]);
+    second.ack(&again[0]).await;
+    one.process.thaw();
+    // Before it knows that it was replaced, and after that.
+    let mut with_publish = about("ACK", &delivered[1]);
+    with_publish["publish"] = json!([{"topic": "shipped", "payload": 1}]);
+    for _ in 0..2 {
+        let refused = parsed(&first.ask(with_publish.clone()).await);
+        assert_eq!((&refused["op"], &refused["code"]), (&json!("ERR"), &json!("lease_lost")));
+        assert_eq!(first.ack(&delivered[1]).await["stale"], true);
+    }
+    // Only what was acknowledged at the gateway that delivers is done.
+    for event in &again[1..] {
+        assert_eq!(second.ack(event).await.get("stale"), None, "{event}");
+    }
+    publisher.publish("orders", json!("more")).await;
+    assert_eq!(attempts(&events(&mut second, 1).await), [1]);
+    first.gets_nothing_for(Duration::from_millis(100)).await;
+    let topics =
+        publisher.ok(json!({"op": "PUBLISH", "topic": "shipped", "payload": "first"})).await;
+    assert_eq!(topics["seq"], 1, "nothing was published before");
+    // And it goes on when the other one is gone.
+    drop(second);
+    let back = events(&mut first, 1).await;
+    assert_eq!(attempts(&back), [2]);
+    assert_eq!(first.ack(&back[0]).await.get("stale"), None);
+}
