@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use crate::causality::Causality;
 use crate::collections::Collections;
 use crate::deployment::Deployment;
+use crate::ends::Ends;
 use crate::error::of_read;
 use crate::gate::Gate;
 use crate::growth::Growth;
@@ -58,6 +59,7 @@ impl MongoEngine {
             causality: Causality::default(),
             growth: Growth::new(),
             turns: Turns::default(),
+            ends: Ends::default(),
             gate: Gate::default(),
             poll_every: options.poll_every,
         });

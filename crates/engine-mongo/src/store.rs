@@ -11,6 +11,7 @@ use prombus_proto::{Chance, Clock, Topic};
 use crate::causality::Causality;
 use crate::collections::Collections;
 use crate::deployment::Deployment;
+use crate::ends::Ends;
 use crate::gate::Gate;
 use crate::growth::Growth;
 use crate::topic_document::TopicDocument;
@@ -26,6 +27,7 @@ pub(crate) struct Store {
     pub(crate) causality: Causality,
     pub(crate) growth: Growth,
     pub(crate) turns: Turns,
+    pub(crate) ends: Ends,
     pub(crate) gate: Gate,
     pub(crate) poll_every: Duration,
 }
