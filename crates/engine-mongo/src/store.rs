@@ -16,6 +16,7 @@ use crate::gate::Gate;
 use crate::growth::Growth;
 use crate::topic_document::TopicDocument;
 use crate::turns::Turns;
+use crate::versions::Versions;
 
 /// A database in use.
 pub(crate) struct Store {
@@ -28,6 +29,7 @@ pub(crate) struct Store {
     pub(crate) growth: Growth,
     pub(crate) turns: Turns,
     pub(crate) ends: Ends,
+    pub(crate) versions: Versions,
     pub(crate) gate: Gate,
     pub(crate) poll_every: Duration,
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use mongodb::bson::{Document, doc};
-use mongodb::options::{CollectionOptions, WriteConcern};
+use mongodb::options::{ClientOptions, CollectionOptions, WriteConcern};
 use prombus_engine::{Durability, Engine};
 use prombus_proto::{EncodedEvent, Seq, Timestamp};
 use tokio::task::JoinSet;
@@ -16,7 +16,10 @@ use crate::load::{EACH, Load, new_engine, new_ids};
 pub(crate) async fn rate(url: &str, load: Load) -> f64 {
     // Makes the same indexes.
     let (engine, database) = new_engine(url).await;
-    let client = mongodb::Client::with_uri_str(url).await.unwrap();
+    let mut options = ClientOptions::parse(url).await.unwrap();
+    // As many as the engine has.
+    options.max_pool_size = Some(100);
+    let client = mongodb::Client::with_options(options).unwrap();
     let mut concern = WriteConcern::nodes(1);
     if load.durability == Durability::Fsync {
         concern = WriteConcern::majority();
