@@ -66,8 +66,8 @@ bench-reading: ## export and replay of 5 million events over HTTP, beside a plai
 bench-marks: ## a million marks of handled events: time, memory and disk, beside a plain file
 	cargo bench --locked -p prombus-bus --bench marks
 
-bench-mongo: ## commits to MongoDB beside the bare driver (installs a server under target; needs pip)
-	cargo bench --locked -p prombus-engine-mongo --bench mongo
+bench-mongo: ## writing to MongoDB beside the bare driver (ONLY=commits, bus; installs a server under target; needs pip)
+	cargo bench --locked -p prombus-engine-mongo --bench mongo -- $(ONLY)
 
 crash: ## the crash test, long: killed ROUNDS times
 	PROMBUS_CRASH_ROUNDS=$(ROUNDS) cargo test --locked -p prombus-engine --test suite -- crash

@@ -32,6 +32,8 @@ enum Setback {
     Refused(Conflict),
     /// Something unique is there already. The next attempt looks before it writes.
     AlreadyThere,
+    /// A topic does not end where this engine left it. The next attempt looks where it does.
+    Outdated,
     Driver(Error),
 }
 
@@ -39,6 +41,7 @@ impl From<Failure> for Setback {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::AlreadyThere => Setback::AlreadyThere,
+            Failure::Outdated => Setback::Outdated,
             Failure::Driver(error) => Setback::Driver(error),
         }
     }
@@ -69,6 +72,9 @@ impl Store {
                     looks_first = true;
                     "another gateway wrote to the same topic or key".to_owned()
                 }
+                // Nobody is in the way: what follows is another way to begin, not another try.
+                Err(Setback::Outdated) if attempts == 1 => continue,
+                Err(Setback::Outdated) => "a topic changes all the time".to_owned(),
                 Err(Setback::Driver(error)) if self.passes_by_itself(&error) => error.to_string(),
                 Err(Setback::Driver(error)) => return Err(of_commit(error)),
             };
@@ -108,6 +114,7 @@ impl Store {
         let (plan, version) = match written {
             Ok(written) => written,
             Err(setback) => {
+                self.ends.forget(topics_of(batch));
                 if in_transaction {
                     // The server ends it by itself where this does not reach it.
                     let _ = session.abort_transaction().await;
@@ -117,8 +124,10 @@ impl Store {
         };
         let began = Instant::now();
         if in_transaction {
-            finish(&mut session).await?;
+            let finished = finish(&mut session).await;
+            finished.inspect_err(|_| self.ends.forget(topics_of(batch)))?;
         }
+        self.ends.remember(&plan.grown);
         self.causality.reached(session.operation_time());
         let is_synced = batch.durability == Durability::Fsync;
         // What an election can still take back is told by the change stream once it cannot any more:
@@ -143,13 +152,19 @@ impl Store {
         looks_first: bool,
         in_transaction: bool,
     ) -> Result<(Plan, Version), Setback> {
+        let assumed = match in_transaction && !looks_first && batch.expected_last.is_empty() {
+            true => self.ends.of_all(topics_of(batch)),
+            // What is expected is checked, and ids are looked up, against what is there.
+            false => None,
+        };
+        let is_assumed = assumed.is_some();
         let mut look = Look {
             store: self,
             session: &mut *session,
             durability: batch.durability,
             in_transaction,
         };
-        let seen = look.all(batch, looks_first).await?;
+        let seen = look.all(batch, assumed, looks_first).await?;
         let mut plan = stage(batch, &seen, self.clock.now()).map_err(Setback::Refused)?;
         let durability = batch.durability;
         let collections = &self.collections;
@@ -159,7 +174,10 @@ impl Store {
         let of_number = if writes_nothing { durability } else { Durability::Buffered };
         if in_transaction {
             // First, so that whoever was not first learns it before it has sent its events.
-            writer.write_topics(&plan.grown, &plan.guarded).await?;
+            match is_assumed {
+                true => writer.write_assumed_topics(&plan.grown, &seen.topics).await?,
+                false => writer.write_topics(&plan.grown, &plan.guarded).await?,
+            }
         }
         let (version, written) =
             tokio::join!(self.next_version(of_number), writer.write_events(&mut plan));
@@ -172,6 +190,13 @@ impl Store {
         }
         Ok((plan, version))
     }
+}
+
+/// The topics that `batch` has something to do with.
+fn topics_of(batch: &Batch) -> BTreeSet<&str> {
+    let appended = batch.events.iter().map(|event| event.topic().as_str());
+    let expected = batch.expected_last.iter().map(|(topic, _)| topic.as_str());
+    appended.chain(expected).collect()
 }
 
 /// Ends a transaction. Whether an answer that got lost was a yes is asked again.
@@ -196,8 +221,18 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    async fn all(&mut self, batch: &Batch, looks_first: bool) -> Result<Seen, Setback> {
-        let mut seen = Seen { topics: self.topics(batch).await?, ..Seen::default() };
+    /// All that is there, except for topics that are `assumed` to be so.
+    async fn all(
+        &mut self,
+        batch: &Batch,
+        assumed: Option<HashMap<String, TopicDocument>>,
+        looks_first: bool,
+    ) -> Result<Seen, Setback> {
+        let topics = match assumed {
+            Some(topics) => topics,
+            None => self.topics(batch).await?,
+        };
+        let mut seen = Seen { topics, ..Seen::default() };
         if !batch.state.is_empty() {
             let keys: BTreeSet<&StateKey> = batch.state.iter().map(|op| op.key()).collect();
             let keys: Vec<StateKey> = keys.into_iter().cloned().collect();
@@ -216,9 +251,7 @@ impl Look<'_> {
     }
 
     async fn topics(&mut self, batch: &Batch) -> Result<HashMap<String, TopicDocument>, Error> {
-        let appended = batch.events.iter().map(|event| event.topic().as_str());
-        let expected = batch.expected_last.iter().map(|(topic, _)| topic.as_str());
-        let names: BTreeSet<&str> = appended.chain(expected).collect();
+        let names = topics_of(batch);
         let mut found = HashMap::new();
         if names.is_empty() {
             return Ok(found);

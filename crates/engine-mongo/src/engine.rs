@@ -17,15 +17,20 @@ use tokio::task::JoinHandle;
 use crate::causality::Causality;
 use crate::collections::Collections;
 use crate::deployment::Deployment;
+use crate::ends::Ends;
 use crate::error::of_read;
 use crate::gate::Gate;
 use crate::growth::Growth;
 use crate::store::Store;
 use crate::sweeping::sweep_from_time_to_time;
 use crate::turns::Turns;
+use crate::versions::Versions;
 use crate::{MongoError, MongoOptions, indexes, tailing};
 
 const DATABASE_UNLESS_SAID: &str = "prombus";
+/// The driver's own ten are few: one belongs to the change stream, and commits that wait for a disk
+/// hold theirs.
+const CONNECTIONS_UNLESS_SAID: u32 = 100;
 /// The layout of the database; raised with every change that older programs cannot read.
 const LAYOUT: i64 = 1;
 
@@ -41,6 +46,7 @@ impl MongoEngine {
     pub async fn open(options: &MongoOptions) -> Result<Self, MongoError> {
         let mut connection = parse(&options.url).await?;
         connection.app_name.get_or_insert_with(|| DATABASE_UNLESS_SAID.to_owned());
+        connection.max_pool_size.get_or_insert(CONNECTIONS_UNLESS_SAID);
         let client = Client::with_options(connection)?;
         let database = match &options.database {
             Some(name) => client.database(name),
@@ -58,6 +64,8 @@ impl MongoEngine {
             causality: Causality::default(),
             growth: Growth::new(),
             turns: Turns::default(),
+            ends: Ends::default(),
+            versions: Versions::default(),
             gate: Gate::default(),
             poll_every: options.poll_every,
         });

@@ -5,7 +5,7 @@
 //! | what it connects to, and what that can do | `options`, `deployment` |
 //! | collections and their indexes | `collections`, `indexes` |
 //! | one topic, one event, one entry of state as documents | `topic_document`, `event_document`, `state_document`, `state_place` |
-//! | the one door in | `commit`, `staging`, `writing`, `turns`, `versions` |
+//! | the one door in | `commit`, `staging`, `writing`, `turns`, `ends`, `versions` |
 //! | reading and places | `reading`, `halving`, `state_reading`, `causality` |
 //! | what is forgotten | `forgetting`, `sweeping` |
 //! | wake-ups | `growth`, `tailing` |
@@ -18,6 +18,7 @@ mod causality;
 mod collections;
 mod commit;
 mod deployment;
+mod ends;
 mod engine;
 mod error;
 mod event_document;

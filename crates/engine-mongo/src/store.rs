@@ -11,10 +11,12 @@ use prombus_proto::{Chance, Clock, Topic};
 use crate::causality::Causality;
 use crate::collections::Collections;
 use crate::deployment::Deployment;
+use crate::ends::Ends;
 use crate::gate::Gate;
 use crate::growth::Growth;
 use crate::topic_document::TopicDocument;
 use crate::turns::Turns;
+use crate::versions::Versions;
 
 /// A database in use.
 pub(crate) struct Store {
@@ -26,6 +28,8 @@ pub(crate) struct Store {
     pub(crate) causality: Causality,
     pub(crate) growth: Growth,
     pub(crate) turns: Turns,
+    pub(crate) ends: Ends,
+    pub(crate) versions: Versions,
     pub(crate) gate: Gate,
     pub(crate) poll_every: Duration,
 }

@@ -74,6 +74,7 @@ async fn follow_changes(store: &Weak<Store>, mut changes: Changes) {
                 let Some(store) = store.upgrade() else { return };
                 store.causality.reached(change.cluster_time);
                 if let Some((topic, last)) = growth_in(&change) {
+                    store.ends.heard(&topic, last);
                     store.growth.tell(&topic, last);
                 }
             }

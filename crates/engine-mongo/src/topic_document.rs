@@ -70,6 +70,13 @@ impl TopicDocument {
         Topic::new(&self.name).ok()
     }
 
+    /// This topic, if a commit would still make the same of it: all that a commit takes from it is
+    /// named. Not `next` alone: after an election other events may have led to the same `next`.
+    pub(crate) fn unchanged(&self) -> Document {
+        let Self { name, next, bytes, latest_ts, .. } = self;
+        doc! { "_id": name, "next": next, "bytes": bytes, "latestTs": latest_ts }
+    }
+
     /// Those that ever had an event.
     pub(crate) fn with_events() -> Document {
         doc! { "next": { "$gt": 1 } }

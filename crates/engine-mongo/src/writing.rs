@@ -1,6 +1,6 @@
 //! Writing what a batch comes to, within the session of its commit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use mongodb::ClientSession;
 use mongodb::bson::{Binary, Document, RawDocumentBuf, doc, spec::BinarySubtype};
@@ -20,6 +20,8 @@ use crate::topic_document::TopicDocument;
 pub(crate) enum Failure {
     /// Something unique is there already: an id, or a place that another gateway took.
     AlreadyThere,
+    /// A topic does not end where it was assumed to.
+    Outdated,
     /// What the driver or the server said.
     Driver(Error),
 }
@@ -112,6 +114,24 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// The new ends of topics that were not looked at, if they still are as `assumed`.
+    pub(crate) async fn write_assumed_topics(
+        &mut self,
+        grown: &[(Topic, TopicDocument)],
+        assumed: &HashMap<String, TopicDocument>,
+    ) -> Result<(), Failure> {
+        let mut statements = Statements::new("update", "updates");
+        for (topic, end) in grown {
+            let before = assumed.get(topic.as_str()).ok_or(Failure::Outdated)?;
+            let statement = doc! { "q": before.unchanged(), "u": growth_to(end) };
+            statements.add(statement, STATEMENT_BYTES * 2);
+        }
+        match self.run(TOPICS, statements).await? == grown.len() {
+            true => Ok(()),
+            false => Err(Failure::Outdated),
+        }
+    }
+
     /// The new ends of the topics: with them, the events are there.
     pub(crate) async fn write_topics(
         &mut self,
@@ -120,12 +140,8 @@ impl Writer<'_> {
     ) -> Result<(), Failure> {
         let mut statements = Statements::new("update", "updates");
         for (topic, end) in grown {
-            let change = doc! { "$set": {
-                "next": end.next,
-                "bytes": end.bytes,
-                "latestTs": end.latest_ts,
-            } };
-            let statement = doc! { "q": { "_id": topic.as_str() }, "u": change, "upsert": true };
+            let query = doc! { "_id": topic.as_str() };
+            let statement = doc! { "q": query, "u": growth_to(end), "upsert": true };
             statements.add(statement, STATEMENT_BYTES * 2);
         }
         // Alone, nobody can come between.
@@ -134,10 +150,13 @@ impl Writer<'_> {
             let statement = doc! { "q": { "_id": topic.as_str() }, "u": touch, "upsert": true };
             statements.add(statement, STATEMENT_BYTES * 2);
         }
-        self.run(TOPICS, statements).await
+        self.run(TOPICS, statements).await?;
+        Ok(())
     }
 
-    async fn run(&mut self, collection: &str, statements: Statements) -> Result<(), Failure> {
+    /// Runs all of them, and answers how many documents they met.
+    async fn run(&mut self, collection: &str, statements: Statements) -> Result<usize, Failure> {
+        let mut met = 0;
         for chunk in statements.chunks {
             let mut command = doc! { statements.command: collection, statements.list: chunk };
             if !self.in_transaction {
@@ -146,9 +165,18 @@ impl Writer<'_> {
             let database = self.collections.database();
             let answer = database.run_command(command).session(&mut *self.session).await?;
             check(&answer)?;
+            met += answer.get_i32("n").ok().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
         }
-        Ok(())
+        Ok(met)
     }
+}
+
+fn growth_to(end: &TopicDocument) -> Document {
+    doc! { "$set": {
+        "next": end.next,
+        "bytes": end.bytes,
+        "latestTs": end.latest_ts,
+    } }
 }
 
 fn put_of(place: &Place, document: Document) -> Document {

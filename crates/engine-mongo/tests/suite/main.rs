@@ -7,6 +7,7 @@
 
 mod conformance;
 mod database;
+mod ends;
 mod gateways;
 mod layout;
 mod refusals;
@@ -16,7 +17,13 @@ use std::process::ExitCode;
 use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
-    let trials = [conformance::trials(), layout::trials(), gateways::trials(), refusals::trials()];
+    let trials = [
+        conformance::trials(),
+        layout::trials(),
+        gateways::trials(),
+        ends::trials(),
+        refusals::trials(),
+    ];
     let trials = trials.into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
     prombus_test_mongod::end_shared();

@@ -1,0 +1,56 @@
+//! Through the bus, as gateways and HTTP publish: every publisher is a connection, and has so many
+//! publishes on their way as its window says.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prombus_bus::{Bus, Settings, Submitted, SubscriptionDefaults, TopicSettings};
+use prombus_proto::{SystemClock, Topic};
+use tokio::task::JoinSet;
+
+use crate::load::{EACH, Load, new_engine, new_ids};
+
+/// Events a second.
+pub(crate) async fn rate(url: &str, load: Load) -> f64 {
+    let (engine, _) = new_engine(url).await;
+    let own = TopicSettings { durability: Some(load.durability), ..TopicSettings::default() };
+    let topics: HashMap<Topic, TopicSettings> =
+        (0..load.writers).map(|writer| (load.topic_of(writer), own)).collect();
+    let settings = Settings {
+        connection_rate: None,
+        topic_rate: None,
+        topics,
+        max_outbox_bytes: 1 << 20,
+        subscription: SubscriptionDefaults {
+            max_in_flight: 100,
+            ack_timeout: Duration::from_secs(30),
+            max_attempts: 5,
+        },
+    };
+    let bus = Arc::new(Bus::start(engine, settings, Arc::new(SystemClock), Arc::new(new_ids())));
+    let began = Instant::now();
+    let mut running = JoinSet::new();
+    for writer in 0..load.writers {
+        let bus = bus.clone();
+        running.spawn(async move {
+            let (connection, topic) = (bus.connect(), load.topic_of(writer));
+            let mut on_their_way: VecDeque<Submitted> = VecDeque::new();
+            let mut count = 0;
+            loop {
+                let goes_on = began.elapsed() < EACH;
+                if goes_on && on_their_way.len() < load.window {
+                    let prepared = bus.prepare(&connection, &topic, load.new_events()).unwrap();
+                    on_their_way.push_back(bus.submit(prepared).await.unwrap());
+                    continue;
+                }
+                let Some(mut first) = on_their_way.pop_front() else { return count };
+                count += first.stored().await.unwrap().len();
+            }
+        });
+    }
+    let count: usize = running.join_all().await.into_iter().sum();
+    let rate = count as f64 / began.elapsed().as_secs_f64();
+    bus.close().await.unwrap();
+    rate
+}
