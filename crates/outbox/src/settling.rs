@@ -1,0 +1,73 @@
+//! Telling the database what became of documents, until it knows.
+
+use mongodb::bson::Bson;
+
+use crate::OutboxError;
+use crate::error::may_pass;
+use crate::mark::{Fate, Mark};
+use crate::notice::Notice;
+use crate::worker::Worker;
+
+/// How often it is tried when the worker is to end.
+const TRIES_AT_THE_END: u32 = 5;
+
+impl Worker {
+    /// Marks documents that are claimed by `lease`. Where the database is away it is tried again: a
+    /// lease that ended meanwhile makes it change nothing.
+    pub(crate) async fn settle(&mut self, marks: &[Mark], lease: &str) -> Result<(), OutboxError> {
+        if marks.is_empty() {
+            return Ok(());
+        }
+        let mut failed = 0;
+        loop {
+            match self.outbox.settle(marks, lease).await {
+                Ok(ours) => {
+                    self.went_well();
+                    self.tell_fates(marks);
+                    // An answer may be lost after the marks were made; then nothing is ours.
+                    let lost = (marks.len() as u64).saturating_sub(ours);
+                    if lost > 0 && failed == 0 {
+                        self.tell(Notice::TakenOver(lost));
+                    }
+                    return Ok(());
+                }
+                Err(error) if may_pass(&error) => {
+                    failed += 1;
+                    if self.is_stopped() && failed >= TRIES_AT_THE_END {
+                        self.tell(Notice::LeasesLeft(marks.len() as u64));
+                        return Ok(());
+                    }
+                    self.pause_after(format!("the outbox: {error}")).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn tell_fates(&mut self, marks: &[Mark]) {
+        let (mut count, mut duplicates) = (0, 0);
+        for Mark { id, fate } in marks {
+            match fate {
+                Fate::Sent { is_duplicate, .. } => {
+                    count += 1;
+                    duplicates += u64::from(*is_duplicate);
+                }
+                Fate::Error(reason) => {
+                    let reason = format!("{}: {}", reason.code, reason.message);
+                    self.tell(Notice::Refused { id: shown(id), reason });
+                }
+                Fate::GivenBack { .. } => {}
+            }
+        }
+        if count > 0 {
+            self.tell(Notice::Sent { count, duplicates });
+        }
+    }
+}
+
+fn shown(id: &Bson) -> String {
+    match id {
+        Bson::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
