@@ -1,0 +1,114 @@
+//! Workers and the database killed at random, again and again, while a service goes on writing.
+//!
+//! What has to hold: each document is published once, those of a key in their order, and in the end
+//! all are marked with where they are.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use mongodb::bson::{Document, doc};
+use mongodb::{Client, Collection};
+use prombus_proto::{Chance, FixedChance};
+
+use super::database::{Database, pending};
+use super::worker::{WorkerProcess, events};
+use crate::cli::server::Server;
+
+const DOCUMENTS: i64 = 10_000;
+const WRITTEN_TOGETHER: i64 = 100;
+const WORKERS: usize = 3;
+const KEYS: i64 = 61;
+/// How often the database is killed; workers are, three times as often.
+const ROUNDS: usize = 4;
+
+fn key(number: i64) -> Option<String> {
+    (number % 10 != 0).then(|| format!("key-{}", number % KEYS))
+}
+
+/// Writes all documents, each batch in a transaction of its own, until it is there.
+async fn serve(outbox: Collection<Document>) {
+    let client: Client = outbox.client().clone();
+    for first in (0..DOCUMENTS).step_by(WRITTEN_TOGETHER as usize) {
+        let numbers = first..first + WRITTEN_TOGETHER;
+        let documents: Vec<_> =
+            numbers.map(|n| pending(&format!("{n:05}"), n, key(n).as_deref())).collect();
+        loop {
+            let written = async {
+                let mut session = client.start_session().await?;
+                session.start_transaction().await?;
+                outbox.insert_many(&documents).session(&mut session).await?;
+                session.commit_transaction().await
+            };
+            if written.await.is_ok() {
+                break;
+            }
+            // Whether a commit happened whose answer is lost is seen in what it would have left.
+            let last = doc! { "_id": format!("{:05}", first + WRITTEN_TOGETHER - 1) };
+            if let Ok(Some(_)) = outbox.find_one(last).await {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(60)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_is_published_once_and_in_order_whoever_is_killed() {
+    let (mut database, server) = (Database::start().await, Server::start(&[]));
+    let start = |database: &Database| {
+        let arguments = ["--lease-ms", "1000", "--poll-ms", "100", "--batch", "100"];
+        WorkerProcess::start(database, &server, &arguments)
+    };
+    let mut workers: Vec<_> = (0..WORKERS).map(|_| start(&database)).collect();
+    let service = tokio::spawn(serve(database.outbox.clone()));
+    let chance = FixedChance::seeded(6);
+    for _ in 0..ROUNDS {
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_millis(300 + chance.next_u64() % 400)).await;
+            let unlucky = (chance.next_u64() % WORKERS as u64) as usize;
+            // The old one is killed when it is dropped.
+            workers[unlucky] = start(&database);
+        }
+        let killing = tokio::task::spawn_blocking(move || {
+            database.mongod.kill_and_start_again();
+            database
+        });
+        database = killing.await.unwrap();
+    }
+    service.await.unwrap();
+    database.wait_for(doc! { "status": "sent" }, DOCUMENTS as u64).await;
+    let said: Vec<_> = workers.into_iter().map(WorkerProcess::stop).collect();
+    assert!(said.iter().all(|ran| ran.is_success), "{said:?}");
+    check(&database, &server).await;
+}
+
+async fn check(database: &Database, server: &Server) {
+    let events = events(server, "t");
+    let ids: HashSet<_> = events.iter().map(|event| event["id"].as_str().unwrap()).collect();
+    assert_eq!((events.len(), ids.len()), (DOCUMENTS as usize, DOCUMENTS as usize));
+    let mut last_of_key: HashMap<&str, i64> = HashMap::new();
+    let mut places = HashMap::new();
+    for event in &events {
+        let number = event["payload"]["n"].as_i64().unwrap();
+        assert_eq!(event["key"].as_str(), key(number).as_deref());
+        places.insert(event["id"].as_str().unwrap(), event["seq"].as_i64().unwrap());
+        if let Some(key) = event["key"].as_str()
+            && let Some(before) = last_of_key.insert(key, number)
+        {
+            assert!(before < number, "{number} of {key} is behind {before}");
+        }
+    }
+    let documents = database.outbox.find(doc! {}).await.unwrap();
+    let documents: Vec<_> = documents.try_collect().await.unwrap();
+    let mut taken_again = 0;
+    for document in &documents {
+        let id = document.get_str("_id").unwrap();
+        assert_eq!(document.get_str("status").ok(), Some("sent"));
+        assert_eq!(document.get_i64("seq").ok(), places.get(id).copied(), "{id}");
+        assert!(!document.contains_key("lease_id"), "{document}");
+        taken_again += usize::from(document.get_i32("attempts").unwrap() > 1);
+    }
+    println!("{taken_again} of {DOCUMENTS} documents were tried more than once");
+}
