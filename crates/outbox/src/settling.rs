@@ -23,12 +23,12 @@ impl Worker {
             match self.outbox.settle(marks, lease).await {
                 Ok(ours) => {
                     self.went_well();
-                    self.tell_fates(marks);
-                    // An answer may be lost after the marks were made; then nothing is ours.
-                    let lost = (marks.len() as u64).saturating_sub(ours);
-                    if lost > 0 && failed == 0 {
-                        self.tell(Notice::TakenOver(lost));
-                    }
+                    // Where an answer was lost after the marks were made, nothing is ours any more.
+                    let lost = match failed {
+                        0 => (marks.len() as u64).saturating_sub(ours),
+                        _ => 0,
+                    };
+                    self.tell_fates(marks, lost);
                     return Ok(());
                 }
                 Err(error) if may_pass(&error) => {
@@ -44,8 +44,15 @@ impl Worker {
         }
     }
 
-    fn tell_fates(&mut self, marks: &[Mark]) {
-        let (mut count, mut duplicates) = (0, 0);
+    /// Tells what became of documents. Which of them others took over is not known.
+    fn tell_fates(&mut self, marks: &[Mark], lost: u64) {
+        if lost > 0 {
+            self.tell(Notice::TakenOver(lost));
+        }
+        if lost == marks.len() as u64 {
+            return;
+        }
+        let (mut count, mut duplicates) = (0_u64, 0_u64);
         for Mark { id, fate } in marks {
             match fate {
                 Fate::Sent { is_duplicate, .. } => {
@@ -59,8 +66,9 @@ impl Worker {
                 Fate::GivenBack { .. } => {}
             }
         }
+        let count = count.saturating_sub(lost);
         if count > 0 {
-            self.tell(Notice::Sent { count, duplicates });
+            self.tell(Notice::Sent { count, duplicates: duplicates.min(count) });
         }
     }
 }

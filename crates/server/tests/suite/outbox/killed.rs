@@ -18,13 +18,26 @@ use crate::cli::server::Server;
 const DOCUMENTS: i64 = 10_000;
 const WRITTEN_TOGETHER: i64 = 100;
 const WORKERS: usize = 3;
-const KEYS: i64 = 61;
 /// How often the database is killed; workers are, three times as often.
 const ROUNDS: usize = 4;
 
+/// A tenth has no key, a third is of a few keys, and the rest of many.
 fn key(number: i64) -> Option<String> {
-    (number % 10 != 0).then(|| format!("key-{}", number % KEYS))
+    match number {
+        _ if number % 10 == 0 => None,
+        _ if number % 3 == 0 => Some(format!("hot-{}", number % 7)),
+        _ => Some(format!("key-{}", number % 997)),
+    }
 }
+
+/// A server that is slow enough that there is always somebody to kill who holds documents.
+const LIMITS: [&str; 5] = [
+    "limits.enabled=true",
+    "limits.topic.capacity=200",
+    "limits.topic.refill_per_sec=1500",
+    "limits.connection.capacity=1000000",
+    "limits.connection.refill_per_sec=1000000",
+];
 
 /// Writes all documents, each batch in a transaction of its own, until it is there.
 async fn serve(outbox: Collection<Document>) {
@@ -50,13 +63,12 @@ async fn serve(outbox: Collection<Document>) {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(Duration::from_millis(60)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_is_published_once_and_in_order_whoever_is_killed() {
-    let (mut database, server) = (Database::start().await, Server::start(&[]));
+    let (mut database, server) = (Database::start().await, Server::start(&LIMITS));
     let start = |database: &Database| {
         let arguments = ["--lease-ms", "1000", "--poll-ms", "100", "--batch", "100"];
         WorkerProcess::start(database, &server, &arguments)
