@@ -66,22 +66,32 @@ async fn serve(outbox: Collection<Document>) {
     }
 }
 
+/// A worker that holds documents.
+async fn holder(database: &Database) -> Option<usize> {
+    let held = doc! { "status": "pending", "lease_owner": { "$exists": true } };
+    let held = database.outbox.find_one(held).await.unwrap()?;
+    Some(held.get_str("lease_owner").unwrap().parse().unwrap())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_is_published_once_and_in_order_whoever_is_killed() {
     let (mut database, server) = (Database::start().await, Server::start(&LIMITS));
-    let start = |database: &Database| {
+    let start = |database: &Database, number: usize| {
+        let name = number.to_string();
         let arguments = ["--lease-ms", "1000", "--poll-ms", "100", "--batch", "100"];
+        let arguments = [&arguments[..], &["--name", &name]].concat();
         WorkerProcess::start(database, &server, &arguments)
     };
-    let mut workers: Vec<_> = (0..WORKERS).map(|_| start(&database)).collect();
+    let mut workers: Vec<_> = (0..WORKERS).map(|number| start(&database, number)).collect();
     let service = tokio::spawn(serve(database.outbox.clone()));
     let chance = FixedChance::seeded(6);
     for _ in 0..ROUNDS {
         for _ in 0..3 {
             tokio::time::sleep(Duration::from_millis(300 + chance.next_u64() % 400)).await;
-            let unlucky = (chance.next_u64() % WORKERS as u64) as usize;
+            let any = (chance.next_u64() % WORKERS as u64) as usize;
+            let unlucky = holder(&database).await.unwrap_or(any);
             // The old one is killed when it is dropped.
-            workers[unlucky] = start(&database);
+            workers[unlucky] = start(&database, unlucky);
         }
         let killing = tokio::task::spawn_blocking(move || {
             database.mongod.kill_and_start_again();

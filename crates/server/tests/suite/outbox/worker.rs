@@ -1,6 +1,7 @@
 //! A worker from the built binary.
 
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -31,6 +32,13 @@ pub(crate) fn events(server: &Server, topic: &str) -> Vec<Value> {
 pub(crate) fn ids(server: &Server) -> Vec<String> {
     let id = |event: &Value| event["id"].as_str().unwrap().to_owned();
     events(server, "t").iter().map(id).collect()
+}
+
+/// Waits until the topic `t` has an event.
+pub(crate) async fn wait_for_an_event(server: &Server) {
+    while !server.run(&["replay", "t"], "").is_success {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 impl WorkerProcess {
