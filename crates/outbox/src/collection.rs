@@ -51,6 +51,17 @@ pub(crate) struct Claimed {
     pub(crate) too_early: Vec<Bson>,
 }
 
+/// What came of marks.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    /// How many documents were still ours.
+    pub(crate) ours: u64,
+    /// How many the database did not want to change, such as for a validator of the collection.
+    pub(crate) refused: u64,
+    /// Why, of the first.
+    pub(crate) reason: Option<String>,
+}
+
 impl Outbox {
     /// Connects to the database.
     pub async fn open(place: &Place) -> Result<Self, OutboxError> {
@@ -186,8 +197,8 @@ impl Outbox {
         Ok(self.collection.update_many(ours, longer).await?.matched_count)
     }
 
-    /// Says what became of documents, where they are still ours. Answers how many were.
-    pub(crate) async fn settle(&self, marks: &[Mark], lease: &str) -> Result<u64, MongoError> {
+    /// Says what became of documents, where they are still ours.
+    pub(crate) async fn settle(&self, marks: &[Mark], lease: &str) -> Result<Settled, MongoError> {
         let updates: Vec<_> = marks.iter().map(|mark| mark.statement(lease)).collect();
         let command = doc! {
             "update": self.collection.name(),
@@ -196,21 +207,17 @@ impl Outbox {
             "writeConcern": { "w": "majority", "j": true },
         };
         let answer = self.database.run_command(command).await?;
-        if let Ok(errors) = answer.get_array("writeErrors")
-            && let Some(Bson::Document(first)) = errors.first()
-        {
-            return Err(MongoError::Other(format!(
-                "{} documents could not be marked: {}",
-                errors.len(),
-                first.get_str("errmsg").unwrap_or("no reason given")
-            )));
-        }
         if let Ok(concern) = answer.get_document("writeConcernError") {
-            return Err(MongoError::Lost(
-                concern.get_str("errmsg").unwrap_or("no majority").to_owned(),
-            ));
+            let said = concern.get_str("errmsg").unwrap_or("no majority");
+            return Err(MongoError::Lost(said.to_owned()));
         }
-        Ok(answer.get_i32("n").ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
+        let errors = answer.get_array("writeErrors").map_or(&[][..], Vec::as_slice);
+        let first = errors.first().and_then(Bson::as_document);
+        Ok(Settled {
+            ours: answer.get_i32("n").ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
+            refused: errors.len() as u64,
+            reason: first.and_then(|error| error.get_str("errmsg").ok()).map(str::to_owned),
+        })
     }
 
     /// Whether somebody holds documents.

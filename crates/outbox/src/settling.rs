@@ -3,6 +3,7 @@
 use mongodb::bson::Bson;
 
 use crate::OutboxError;
+use crate::collection::Settled;
 use crate::error::may_pass;
 use crate::mark::{Fate, Mark};
 use crate::notice::Notice;
@@ -21,14 +22,20 @@ impl Worker {
         let mut failed = 0;
         loop {
             match self.outbox.settle(marks, lease).await {
-                Ok(ours) => {
+                Ok(Settled { ours, refused, reason }) => {
                     self.went_well();
+                    if refused > 0 {
+                        // They are tried again when their lease is over; others need not wait.
+                        let reason = reason.unwrap_or_default();
+                        let what = format!("{refused} documents could not be marked: {reason}");
+                        self.tell(Notice::Trouble(format!("the outbox: {what}")));
+                    }
                     // Where an answer was lost after the marks were made, nothing is ours any more.
                     let lost = match failed {
-                        0 => (marks.len() as u64).saturating_sub(ours),
+                        0 => (marks.len() as u64).saturating_sub(ours + refused),
                         _ => 0,
                     };
-                    self.tell_fates(marks, lost);
+                    self.tell_fates(marks, lost, refused);
                     return Ok(());
                 }
                 Err(error) if may_pass(&error) => {
@@ -45,11 +52,11 @@ impl Worker {
     }
 
     /// Tells what became of documents. Which of them others took over is not known.
-    fn tell_fates(&mut self, marks: &[Mark], lost: u64) {
+    fn tell_fates(&mut self, marks: &[Mark], lost: u64, refused: u64) {
         if lost > 0 {
             self.tell(Notice::TakenOver(lost));
         }
-        if lost == marks.len() as u64 {
+        if lost + refused == marks.len() as u64 {
             return;
         }
         let (mut count, mut duplicates) = (0_u64, 0_u64);
@@ -66,7 +73,7 @@ impl Worker {
                 Fate::GivenBack { .. } => {}
             }
         }
-        let count = count.saturating_sub(lost);
+        let count = count.saturating_sub(lost + refused);
         if count > 0 {
             self.tell(Notice::Sent { count, duplicates: duplicates.min(count) });
         }

@@ -20,7 +20,6 @@ pub(crate) async fn open(outbox: &Collection<Document>) -> Result<ChangeStream<D
         { "operationType": { "$in": ["insert", "replace"] }, "fullDocument.status": "pending" },
         { "operationType": "update",
           "updateDescription.updatedFields.status": { "$in": ["pending", "skipped"] } },
-        { "operationType": "delete" },
     ] } };
     let nothing_but_its_token = doc! { "$project": { "_id": 1 } };
     let stream = outbox.watch().pipeline([wanted, nothing_but_its_token]).await?;
