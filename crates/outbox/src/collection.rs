@@ -176,7 +176,7 @@ impl Outbox {
                 Ok(id) if id == lease.id => Holder::Us,
                 _ => Holder::Others,
             };
-            may_go = allowed(before.iter().filter_map(|one| unsent(one, &holder))).may_go;
+            may_go = allowed(before.iter().filter_map(|one| unsent(one, holder))).may_go;
         }
         let mut claimed = Claimed::default();
         for document in documents {

@@ -28,7 +28,7 @@ impl Worker {
                         // They are tried again when their lease is over; others need not wait.
                         let reason = reason.unwrap_or_default();
                         let what = format!("{refused} documents could not be marked: {reason}");
-                        self.tell(Notice::Trouble(format!("the outbox: {what}")));
+                        self.tell(&Notice::Trouble(format!("the outbox: {what}")));
                     }
                     // Where an answer was lost after the marks were made, nothing is ours any more.
                     let lost = match failed {
@@ -41,7 +41,7 @@ impl Worker {
                 Err(error) if may_pass(&error) => {
                     failed += 1;
                     if self.is_stopped() && failed >= TRIES_AT_THE_END {
-                        self.tell(Notice::LeasesLeft(marks.len() as u64));
+                        self.tell(&Notice::LeasesLeft(marks.len() as u64));
                         return Ok(());
                     }
                     self.pause_after(format!("the outbox: {error}")).await;
@@ -54,7 +54,7 @@ impl Worker {
     /// Tells what became of documents. Which of them others took over is not known.
     fn tell_fates(&mut self, marks: &[Mark], lost: u64, refused: u64) {
         if lost > 0 {
-            self.tell(Notice::TakenOver(lost));
+            self.tell(&Notice::TakenOver(lost));
         }
         if lost + refused == marks.len() as u64 {
             return;
@@ -68,14 +68,14 @@ impl Worker {
                 }
                 Fate::Error(reason) => {
                     let reason = format!("{}: {}", reason.code, reason.message);
-                    self.tell(Notice::Refused { id: shown(id), reason });
+                    self.tell(&Notice::Refused { id: shown(id), reason });
                 }
                 Fate::GivenBack { .. } => {}
             }
         }
         let count = count.saturating_sub(lost + refused);
         if count > 0 {
-            self.tell(Notice::Sent { count, duplicates: duplicates.min(count) });
+            self.tell(&Notice::Sent { count, duplicates: duplicates.min(count) });
         }
     }
 }

@@ -261,7 +261,7 @@ impl Worker {
                 ConnectionState::Ended(error) => return Err(OutboxError::Bus(error)),
                 ConnectionState::Connecting => {}
                 ConnectionState::Disconnected { reason, .. } => {
-                    self.tell(Notice::Trouble(format!("the bus: {reason}")));
+                    self.tell(&Notice::Trouble(format!("the bus: {reason}")));
                 }
             }
             let mut stop = self.stop.clone();
@@ -300,7 +300,7 @@ impl Worker {
         let stream = match waking::open(&outbox).await {
             Ok(stream) => Some(stream),
             Err(error) => {
-                self.tell(Notice::Polling(MongoError::from(error).to_string()));
+                self.tell(&Notice::Polling(MongoError::from(error).to_string()));
                 None
             }
         };
@@ -321,7 +321,7 @@ impl Worker {
 
     /// Something went wrong: says so, and waits a while, longer each time in a row.
     pub(crate) async fn pause_after(&mut self, trouble: String) {
-        self.tell(Notice::Trouble(trouble));
+        self.tell(&Notice::Trouble(trouble));
         let time = full_jitter(self.back_off.failed(), &SystemChance);
         let mut stop = self.stop.clone();
         let is_stopped = self.is_stopped();
@@ -334,7 +334,7 @@ impl Worker {
     pub(crate) fn went_well(&mut self) {
         if self.back_off.count() > 0 {
             self.back_off.went_well();
-            self.tell(Notice::GoesOn);
+            self.tell(&Notice::GoesOn);
         }
     }
 
@@ -342,9 +342,9 @@ impl Worker {
         *self.stop.borrow()
     }
 
-    pub(crate) fn tell(&mut self, notice: Notice) {
-        self.summary.count(&notice);
-        (self.tell)(&notice);
+    pub(crate) fn tell(&mut self, notice: &Notice) {
+        self.summary.count(notice);
+        (self.tell)(notice);
     }
 }
 

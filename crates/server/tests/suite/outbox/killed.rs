@@ -15,17 +15,17 @@ use super::database::{Database, pending};
 use super::worker::{WorkerProcess, events};
 use crate::cli::server::Server;
 
-const DOCUMENTS: i64 = 10_000;
-const WRITTEN_TOGETHER: i64 = 100;
+const DOCUMENTS: u32 = 10_000;
+const WRITTEN_TOGETHER: u32 = 100;
 const WORKERS: usize = 3;
 /// How often the database is killed; workers are, three times as often.
 const ROUNDS: usize = 4;
 
 /// A tenth has no key, a third is of a few keys, and the rest of many.
-fn key(number: i64) -> Option<String> {
+fn key(number: u32) -> Option<String> {
     match number {
-        _ if number % 10 == 0 => None,
-        _ if number % 3 == 0 => Some(format!("hot-{}", number % 7)),
+        _ if number.is_multiple_of(10) => None,
+        _ if number.is_multiple_of(3) => Some(format!("hot-{}", number % 7)),
         _ => Some(format!("key-{}", number % 997)),
     }
 }
@@ -45,7 +45,7 @@ async fn serve(outbox: Collection<Document>) {
     for first in (0..DOCUMENTS).step_by(WRITTEN_TOGETHER as usize) {
         let numbers = first..first + WRITTEN_TOGETHER;
         let documents: Vec<_> =
-            numbers.map(|n| pending(&format!("{n:05}"), n, key(n).as_deref())).collect();
+            numbers.map(|n| pending(&format!("{n:05}"), n.into(), key(n).as_deref())).collect();
         loop {
             let written = async {
                 let mut session = client.start_session().await?;
@@ -86,10 +86,9 @@ async fn each_is_published_once_and_in_order_whoever_is_killed() {
     let service = tokio::spawn(serve(database.outbox.clone()));
     let chance = FixedChance::seeded(6);
     for _ in 0..ROUNDS {
-        for _ in 0..3 {
+        for turn in 0..WORKERS {
             tokio::time::sleep(Duration::from_millis(300 + chance.next_u64() % 400)).await;
-            let any = (chance.next_u64() % WORKERS as u64) as usize;
-            let unlucky = holder(&database).await.unwrap_or(any);
+            let unlucky = holder(&database).await.unwrap_or(turn);
             // The old one is killed when it is dropped.
             workers[unlucky] = start(&database, unlucky);
         }
@@ -100,7 +99,7 @@ async fn each_is_published_once_and_in_order_whoever_is_killed() {
         database = killing.await.unwrap();
     }
     service.await.unwrap();
-    database.wait_for(doc! { "status": "sent" }, DOCUMENTS as u64).await;
+    database.wait_for(doc! { "status": "sent" }, DOCUMENTS.into()).await;
     let said: Vec<_> = workers.into_iter().map(WorkerProcess::stop).collect();
     assert!(said.iter().all(|ran| ran.is_success), "{said:?}");
     check(&database, &server).await;
@@ -110,10 +109,10 @@ async fn check(database: &Database, server: &Server) {
     let events = events(server, "t");
     let ids: HashSet<_> = events.iter().map(|event| event["id"].as_str().unwrap()).collect();
     assert_eq!((events.len(), ids.len()), (DOCUMENTS as usize, DOCUMENTS as usize));
-    let mut last_of_key: HashMap<&str, i64> = HashMap::new();
+    let mut last_of_key: HashMap<&str, u32> = HashMap::new();
     let mut places = HashMap::new();
     for event in &events {
-        let number = event["payload"]["n"].as_i64().unwrap();
+        let number = u32::try_from(event["payload"]["n"].as_u64().unwrap()).unwrap();
         assert_eq!(event["key"].as_str(), key(number).as_deref());
         places.insert(event["id"].as_str().unwrap(), event["seq"].as_i64().unwrap());
         if let Some(key) = event["key"].as_str()
@@ -132,5 +131,5 @@ async fn check(database: &Database, server: &Server) {
         assert!(!document.contains_key("lease_id"), "{document}");
         taken_again += usize::from(document.get_i32("attempts").unwrap() > 1);
     }
-    println!("{taken_again} of {DOCUMENTS} documents were tried more than once");
+    eprintln!("{taken_again} of {DOCUMENTS} documents were tried more than once");
 }
