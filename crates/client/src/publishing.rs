@@ -130,6 +130,30 @@ impl Client {
         Ok(published)
     }
 
+    /// Publishes at most 1000 events to one topic in one frame, which is stored as a whole or not at
+    /// all, in their order. Nothing is split: what is too large or too much at once is refused.
+    ///
+    /// For those who have to know that nothing of it is stored where it is refused, such as whoever
+    /// keeps an order that [`publish_batch`](Self::publish_batch) does not promise across its frames.
+    pub async fn publish_together<E: IntoOutgoing>(
+        &self,
+        topic: impl IntoTopic,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<Published>> {
+        let topic = topic.into_topic()?;
+        let identified = |event: E| event.into_outgoing()?.identified(&self.shared.ids);
+        let events: Vec<_> = events.into_iter().map(identified).collect::<Result<_>>()?;
+        let count = events.len();
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let frame = frames::publish_many(topic.clone(), events);
+        match self.ask(frame, Some(topic)).await?.await? {
+            Outcome::Results(results) if results.len() == count => Ok(results),
+            other => Err(not_answered("PUBLISH", &other)),
+        }
+    }
+
     async fn ask_many(&self, topic: &Topic, events: Vec<NewEvent>) -> Result<Many> {
         let frame = frames::publish_many(topic.clone(), events.clone());
         Ok(Many { events, answer: self.ask(frame, Some(topic.clone())).await? })

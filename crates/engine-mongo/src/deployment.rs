@@ -11,8 +11,10 @@ const OLDEST_WIRE_VERSION: i32 = 13;
 
 /// What the servers are to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deployment {
+pub enum Deployment {
+    /// A replica set, of one member or more.
     ReplicaSet,
+    /// Several of them behind a router.
     Sharded,
     /// One server that is no replica set: no transactions, no change streams.
     Standalone,
@@ -20,7 +22,7 @@ pub(crate) enum Deployment {
 
 impl Deployment {
     /// Asks the server that takes writes.
-    pub(crate) async fn of(database: &Database) -> Result<Self, MongoError> {
+    pub async fn of(database: &Database) -> Result<Self, MongoError> {
         let hello = database.run_command(doc! { "hello": 1 }).await?;
         Self::from_hello(&hello)
     }
@@ -58,7 +60,9 @@ impl Deployment {
         }
     }
 
-    pub(crate) const fn has_transactions(self) -> bool {
+    /// Whether it has transactions, and change streams with them.
+    #[must_use]
+    pub const fn has_transactions(self) -> bool {
         matches!(self, Deployment::ReplicaSet | Deployment::Sharded)
     }
 

@@ -88,7 +88,7 @@ impl MongoEngine {
 }
 
 /// What the driver makes of the address. What it says of a bad one may repeat it, password and all.
-async fn parse(url: &str) -> Result<ClientOptions, MongoError> {
+pub(crate) async fn parse(url: &str) -> Result<ClientOptions, MongoError> {
     ClientOptions::parse(url).await.map_err(|error| {
         let said = MongoError::from(error).to_string();
         let secret = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));

@@ -2,7 +2,7 @@
 //!
 //! | idea | file |
 //! |---|---|
-//! | what it connects to, and what that can do | `options`, `deployment` |
+//! | what it connects to, and what that can do | `options`, `connecting`, `deployment` |
 //! | collections and their indexes | `collections`, `indexes` |
 //! | one topic, one event, one entry of state as documents | `topic_document`, `event_document`, `state_document`, `state_place` |
 //! | the one door in | `commit`, `staging`, `writing`, `turns`, `ends`, `versions` |
@@ -17,6 +17,7 @@
 mod causality;
 mod collections;
 mod commit;
+mod connecting;
 mod deployment;
 mod ends;
 mod engine;
@@ -42,6 +43,8 @@ mod turns;
 mod versions;
 mod writing;
 
+pub use connecting::connect;
+pub use deployment::Deployment;
 pub use engine::MongoEngine;
 pub use error::MongoError;
 pub use options::{MongoOptions, Tail};

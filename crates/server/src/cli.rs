@@ -4,6 +4,7 @@ mod connection;
 mod export;
 mod groups;
 mod import;
+mod outbox;
 mod progress;
 mod publish;
 mod replay;
@@ -25,6 +26,7 @@ use clap::{Parser, Subcommand};
 use export::ExportArguments;
 use groups::GroupsArguments;
 use import::ImportArguments;
+use outbox::OutboxArguments;
 use publish::PublishArguments;
 use replay::ReplayArguments;
 use serve::ServeArguments;
@@ -61,6 +63,8 @@ enum Command {
     Topics(TopicsArguments),
     /// List who consumes a topic, and how far behind they are.
     Groups(GroupsArguments),
+    /// Publish what services left in an outbox collection of their MongoDB.
+    Outbox(OutboxArguments),
 }
 
 /// Does what the command line says.
@@ -75,6 +79,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         Some(Command::Import(import)) => talk(import::run(import)),
         Some(Command::Topics(topics)) => talk(topics::run(topics)),
         Some(Command::Groups(groups)) => talk(groups::run(groups)),
+        Some(Command::Outbox(outbox)) => talk(outbox::run(outbox)),
         None => serve::run(arguments.serve),
     }
 }

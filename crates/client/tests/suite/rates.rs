@@ -60,6 +60,24 @@ async fn a_batch_above_the_limit_goes_in_smaller_frames() {
 }
 
 #[tokio::test]
+async fn what_goes_together_is_stored_together_or_not_at_all() {
+    let limits = ["limits.connection.capacity=16", "limits.connection.refill_per_sec=200"];
+    let running = started(&[&limits[..], &["limits.enabled=true"]].concat()).await;
+    let client = running.connect().await;
+    let error = client.publish_together("t", &numbers(100)).await.unwrap_err();
+    assert_eq!((error.code(), error.retry_after()), (Some(ErrorCode::RateLimited), None));
+    for _ in 0..3 {
+        assert_eq!(client.publish_together("t", &numbers(10)).await.unwrap().len(), 10);
+    }
+    let stored: Vec<_> = std::iter::repeat_n(numbers(10), 3).flatten().collect();
+    assert_eq!(running.payloads("t").await, stored);
+    assert!(client.publish_together("t", &numbers(0)).await.unwrap().is_empty());
+    let large = vec!["x".repeat(600 << 10); 2];
+    let error = client.publish_together("t", &large).await.unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::PayloadTooLarge));
+}
+
+#[tokio::test]
 async fn marks_above_the_limit_go_in_smaller_frames() {
     let limits = ["limits.connection.capacity=16", "limits.connection.refill_per_sec=200"];
     let running = started(&[&limits[..], &["limits.enabled=true"]].concat()).await;

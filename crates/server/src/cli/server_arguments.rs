@@ -43,6 +43,19 @@ impl GatewayArguments {
     pub(super) fn address(&self) -> Result<ServerAddress, String> {
         self.access.address(&self.url, Speech::WebSocket)
     }
+
+    /// The client for it that lasts, through lost connections.
+    pub(super) fn client(&self) -> Result<prombus_client::Builder, String> {
+        self.address()?;
+        let mut client = prombus_client::Client::builder(&self.url);
+        if let Some(token) = self.access.token() {
+            client = client.token(token);
+        }
+        if let Some(file) = &self.access.ca_file {
+            client = client.ca_file(file);
+        }
+        Ok(client)
+    }
 }
 
 impl HttpArguments {

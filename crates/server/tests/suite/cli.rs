@@ -7,6 +7,6 @@ mod importing;
 mod proxy;
 mod publishing;
 mod replaying;
-mod server;
+pub(crate) mod server;
 mod subscribing;
 mod topics;

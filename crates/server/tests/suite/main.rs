@@ -8,5 +8,6 @@ mod gateway;
 mod http;
 mod killed;
 mod mongo;
+mod outbox;
 mod store;
 mod transcript;
