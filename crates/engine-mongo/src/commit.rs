@@ -12,6 +12,7 @@ use mongodb::options::ReadConcern;
 use prombus_engine::{Batch, CommitError, Committed, Conflict, Durability, StateKey, Version};
 
 use crate::MongoError;
+use crate::abandoned::Abandoned;
 use crate::collections::{EVENTS, PARTS, TOPICS, write_concern};
 use crate::error::of_commit;
 use crate::event_document::seq_of;
@@ -61,6 +62,7 @@ impl Store {
             false => self.turns.alone().await,
         };
         let began = Instant::now();
+        let mut abandoned = Abandoned::new();
         let mut looks_first = false;
         let mut attempts = 0;
         loop {
@@ -83,6 +85,7 @@ impl Store {
                 return Err(CommitError::Unavailable(error.into()));
             }
             tracing::trace!(attempts, "a commit is tried again: {last}");
+            abandoned.end_some(self).await;
             self.pause(attempts).await;
         }
     }

@@ -45,7 +45,8 @@ impl MongoEngine {
     /// Connects, and makes what is missing of collections and indexes.
     pub async fn open(options: &MongoOptions) -> Result<Self, MongoError> {
         let mut connection = parse(&options.url).await?;
-        connection.app_name.get_or_insert_with(|| DATABASE_UNLESS_SAID.to_owned());
+        let app_name = connection.app_name.get_or_insert_with(|| DATABASE_UNLESS_SAID.to_owned());
+        let app_name = app_name.clone();
         connection.max_pool_size.get_or_insert(CONNECTIONS_UNLESS_SAID);
         let client = Client::with_options(connection)?;
         let database = match &options.database {
@@ -58,6 +59,7 @@ impl MongoEngine {
         let store = Arc::new(Store {
             collections: Collections::of(database, deployment),
             client,
+            app_name,
             deployment,
             clock: options.clock.clone(),
             chance: options.chance.clone(),

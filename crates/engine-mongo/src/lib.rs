@@ -5,7 +5,7 @@
 //! | what it connects to, and what that can do | `options`, `connecting`, `deployment` |
 //! | collections and their indexes | `collections`, `indexes` |
 //! | one topic, one event, one entry of state as documents | `topic_document`, `event_document`, `state_document`, `state_place` |
-//! | the one door in | `commit`, `staging`, `writing`, `turns`, `ends`, `versions` |
+//! | the one door in | `commit`, `staging`, `writing`, `turns`, `ends`, `versions`, `abandoned` |
 //! | reading and places | `reading`, `halving`, `state_reading`, `causality` |
 //! | what is forgotten | `forgetting`, `sweeping` |
 //! | wake-ups | `growth`, `tailing` |
@@ -14,6 +14,7 @@
 //! The layout, write concerns and limits are in `docs/mongodb.md`; why it is so in
 //! `docs/decisions/0010-mongodb.md`.
 
+mod abandoned;
 mod causality;
 mod collections;
 mod commit;

@@ -21,6 +21,8 @@ use crate::versions::Versions;
 /// A database in use.
 pub(crate) struct Store {
     pub(crate) client: Client,
+    /// What the servers know all gateways by.
+    pub(crate) app_name: String,
     pub(crate) collections: Collections,
     pub(crate) deployment: Deployment,
     pub(crate) clock: Arc<dyn Clock>,

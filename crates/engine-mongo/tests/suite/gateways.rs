@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libtest_mimic::Trial;
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use prombus_engine::{
     Batch, CommitError, Conflict, Damaged, Engine, Expect, ReadBudget, ReadError, StateOp,
 };
@@ -12,7 +12,7 @@ use prombus_engine_mongo::MongoEngine;
 use prombus_proto::{Event, Seq};
 
 use crate::database::{Database, append, event, key, of_events, of_state, put, topic, trial};
-use prombus_test_mongod::{Kind, Mongod};
+use prombus_test_mongod::{Kind, Mongod, shared};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             "gateways::what_was_answered_is_there_however_often_the_server_is_killed",
             killed_under_load,
         ),
+        trial("gateways::what_a_dead_one_left_unfinished_holds_up_nobody", left_unfinished),
         trial("gateways::a_place_that_somebody_took_is_passed_over", taken_place),
         trial("gateways::what_a_stopped_trim_left_is_forgotten", stopped_trim),
         trial("gateways::an_event_that_is_missing_is_named", missing_event),
@@ -193,6 +194,24 @@ async fn killed_under_load() {
     }
     reader.close().await.unwrap();
     drop(server);
+}
+
+/// The servers would keep its transaction for a minute, and a commit gives up after half of one.
+async fn left_unfinished() {
+    let url = shared(Kind::ReplicaSet).url();
+    let database = Database::at(&url).await;
+    let engine = database.engine().await;
+    append(&engine, "a", &["1"]).await;
+    let dead = mongodb::Client::with_uri_str(format!("{url}&appName=prombus")).await.unwrap();
+    let mut session = dead.start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let topics = dead.database(database.bare.name()).collection::<Document>("topics");
+    let change = topics.update_one(doc! { "_id": "a" }, doc! { "$inc": { "next": 1 } });
+    change.session(&mut session).await.unwrap();
+    // Dropped, it would be ended as by a gateway that lives.
+    std::mem::forget(session);
+    assert_eq!(append(&engine, "a", &["2"]).await, [2]);
+    engine.close().await.unwrap();
 }
 
 async fn taken_place() {
