@@ -27,6 +27,7 @@ pub(crate) async fn rate(url: &str, load: Load) -> f64 {
             ack_timeout: Duration::from_secs(30),
             max_attempts: 5,
         },
+        group_lease: Duration::from_secs(10),
     };
     let bus = Arc::new(Bus::start(engine, settings, Arc::new(SystemClock), Arc::new(new_ids())));
     let began = Instant::now();

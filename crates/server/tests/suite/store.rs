@@ -1,6 +1,8 @@
 //! What the servers of the suite keep their events in: MongoDB if `PROMBUS_TEST_ENGINE=mongodb` says
 //! so, and otherwise memory, or the disk where it has to outlive the server.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 use std::sync::Arc;
 
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine};
