@@ -107,7 +107,8 @@ async fn holds_with(victim: Victim) {
     let mut scene = Scene::start(&store, &handled);
     let publisher = scene.client();
     let events = rounds() * EVENTS_PER_ROUND;
-    for first in (0..events).step_by(EVENTS_PER_ROUND as usize) {
+    for round in 0..rounds() {
+        let first = round * EVENTS_PER_ROUND;
         let publishing = publish(&publisher, first..first + EVENTS_PER_ROUND);
         let killing = async {
             let time = Duration::from_millis(chance.next_u64() % LONGEST_ROUND_MS);
