@@ -5,7 +5,7 @@ SECONDS ?= 60
 ONLY ?=
 N ?= 5000
 # On MongoDB a server takes longer to start, and to get over what a killed one left unfinished.
-MONGO_ROUNDS ?= 5
+MONGO_ROUNDS ?= 10
 
 .PHONY: help test test-long foreign http-api sdk mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo crash
 

@@ -107,7 +107,8 @@ async fn holds_with(victim: Victim) {
     let mut scene = Scene::start(&store, &handled);
     let publisher = scene.client();
     let events = rounds() * EVENTS_PER_ROUND;
-    for first in (0..rounds()).map(|round| round * EVENTS_PER_ROUND) {
+    for round in 0..rounds() {
+        let first = round * EVENTS_PER_ROUND;
         let publishing = publish(&publisher, first..first + EVENTS_PER_ROUND);
         let killing = async {
             let time = Duration::from_millis(chance.next_u64() % LONGEST_ROUND_MS);

@@ -30,19 +30,21 @@ impl Store {
     pub(crate) fn new() -> Self {
         match is_mongodb() {
             true => Self::Database(shared(Kind::ReplicaSet).url_of(&new_database())),
-            false => Self::Folder(tempfile::tempdir().unwrap()),
+            false => Self::Folder(tempfile::tempdir().expect("a temporary folder")),
         }
     }
 
     /// For a server in this process.
     pub(crate) async fn open(&self) -> Arc<dyn Engine> {
         match self {
-            Self::Folder(folder) => {
-                Arc::new(DiskEngine::open(&DiskOptions::at(folder.path())).unwrap())
-            }
-            Self::Database(url) => {
-                Arc::new(MongoEngine::open(&MongoOptions::at(url.as_str())).await.unwrap())
-            }
+            Self::Folder(folder) => Arc::new(
+                DiskEngine::open(&DiskOptions::at(folder.path())).expect("the store opens"),
+            ),
+            Self::Database(url) => Arc::new(
+                MongoEngine::open(&MongoOptions::at(url.as_str()))
+                    .await
+                    .expect("the database opens"),
+            ),
         }
     }
 

@@ -150,11 +150,16 @@ async fn what_never_left_the_server_does_not_die() {
     letters.gets_nothing_for(Duration::from_millis(1500)).await;
     // Others may have them meanwhile; and who reads at last gets them, for the first time.
     assert_eq!(client.event().await["topic"], "large");
-    for n in 0..10 {
+    let mut got = Vec::new();
+    for _ in 0..10 {
         let event = client.event().await;
-        assert_eq!((payload(&event), &event["ctx"]["attempt"]), (&json!(n), &json!(1)));
+        assert_eq!(event["ctx"]["attempt"], 1);
+        got.push(payload(&event).as_u64().unwrap());
         client.ack(&event).await;
     }
+    // Those whose time ran out went behind the others, if the store was slow to take these.
+    got.sort_unstable();
+    assert!(got.iter().copied().eq(0..10), "{got:?}");
 }
 
 /// Whoever published an event knows its id, also before it is delivered.
