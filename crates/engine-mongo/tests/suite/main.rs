@@ -7,6 +7,7 @@
 
 mod conformance;
 mod database;
+mod fixture;
 mod gateways;
 mod layout;
 mod refusals;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
+    fixture::write_if_asked();
     let trials = [conformance::trials(), layout::trials(), gateways::trials(), refusals::trials()];
     let trials = trials.into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
