@@ -46,12 +46,11 @@ impl Bus {
                 return Ok(());
             }
             for entry in page {
-                let Some(topic) = own_settings::topic_at(&entry.key) else { continue };
-                let own = own_settings::decode(&entry.value).map_err(|error| {
-                    let message = format!("the settings of {topic} {error}");
-                    Refusal::new(ErrorCode::Internal, message)
-                })?;
-                self.topics_in_use().set_own(&topic, own, now());
+                let read = own_settings::read(&entry)
+                    .map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))?;
+                if let Some((topic, own)) = read {
+                    self.topics_in_use().set_own(&topic, own, now());
+                }
             }
         }
     }

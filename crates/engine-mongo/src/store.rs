@@ -8,13 +8,16 @@ use mongodb::error::Error;
 use mongodb::{Client, ClientSession};
 use prombus_proto::{Chance, Clock, Topic};
 
+use crate::MongoOptions;
 use crate::causality::Causality;
 use crate::collections::Collections;
+use crate::connecting::Connected;
 use crate::deployment::Deployment;
 use crate::gate::Gate;
 use crate::growth::Growth;
 use crate::topic_document::TopicDocument;
 use crate::turns::Turns;
+use crate::warned::Warned;
 
 /// A database in use.
 pub(crate) struct Store {
@@ -28,9 +31,27 @@ pub(crate) struct Store {
     pub(crate) turns: Turns,
     pub(crate) gate: Gate,
     pub(crate) poll_every: Duration,
+    pub(crate) warned: Warned,
 }
 
 impl Store {
+    pub(crate) fn over(connected: Connected, options: &MongoOptions) -> Self {
+        let Connected { client, database, deployment } = connected;
+        Self {
+            collections: Collections::of(database, deployment),
+            client,
+            deployment,
+            clock: options.clock.clone(),
+            chance: options.chance.clone(),
+            causality: Causality::default(),
+            growth: Growth::new(),
+            turns: Turns::default(),
+            gate: Gate::default(),
+            poll_every: options.poll_every,
+            warned: Warned::default(),
+        }
+    }
+
     /// A session for reading.
     pub(crate) async fn reader(&self) -> Result<ClientSession, Error> {
         self.causality.session(&self.client).await

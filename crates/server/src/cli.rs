@@ -4,6 +4,7 @@ mod connection;
 mod export;
 mod groups;
 mod import;
+mod migrate;
 mod progress;
 mod publish;
 mod replay;
@@ -19,12 +20,14 @@ mod tries;
 
 use std::error::Error;
 use std::future::Future;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use export::ExportArguments;
 use groups::GroupsArguments;
 use import::ImportArguments;
+use migrate::MigrateArguments;
 use publish::PublishArguments;
 use replay::ReplayArguments;
 use serve::ServeArguments;
@@ -61,12 +64,15 @@ enum Command {
     Topics(TopicsArguments),
     /// List who consumes a topic, and how far behind they are.
     Groups(GroupsArguments),
+    /// Bring a MongoDB database to what this version needs, and its topics to how long they keep events.
+    Migrate(MigrateArguments),
 }
 
 /// Does what the command line says.
-pub(crate) fn run() -> Result<(), Box<dyn Error>> {
+pub(crate) fn run() -> Result<ExitCode, Box<dyn Error>> {
     let arguments = Arguments::parse();
-    match arguments.command {
+    let done = match arguments.command {
+        Some(Command::Migrate(migrate)) => return talk(migrate::run(migrate)),
         Some(Command::Serve(serve)) => serve::run(serve),
         Some(Command::Publish(publish)) => talk(publish::run(publish)),
         Some(Command::Subscribe(subscribe)) => talk(subscribe::run(subscribe)),
@@ -76,12 +82,13 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         Some(Command::Topics(topics)) => talk(topics::run(topics)),
         Some(Command::Groups(groups)) => talk(groups::run(groups)),
         None => serve::run(arguments.serve),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Runs a command that talks to a server. What it still reads or writes when it is over is not
 /// waited for.
-fn talk(command: impl Future<Output = Result<(), Box<dyn Error>>>) -> Result<(), Box<dyn Error>> {
+fn talk<T>(command: impl Future<Output = Result<T, Box<dyn Error>>>) -> Result<T, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(command);
     runtime.shutdown_background();

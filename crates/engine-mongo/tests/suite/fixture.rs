@@ -1,4 +1,3 @@
-#![allow(dead_code)]
 //! A database that an older program wrote, as files: a collection each, one document behind the other,
 //! and what is to be found in it.
 //!

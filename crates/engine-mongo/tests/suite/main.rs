@@ -7,9 +7,11 @@
 
 mod conformance;
 mod database;
+mod expiring;
 mod fixture;
 mod gateways;
 mod layout;
+mod migrating;
 mod refusals;
 
 use std::process::ExitCode;
@@ -18,7 +20,14 @@ use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
     fixture::write_if_asked();
-    let trials = [conformance::trials(), layout::trials(), gateways::trials(), refusals::trials()];
+    let trials = [
+        conformance::trials(),
+        layout::trials(),
+        gateways::trials(),
+        refusals::trials(),
+        expiring::trials(),
+        migrating::trials(),
+    ];
     let trials = trials.into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
     prombus_test_mongod::end_shared();

@@ -1,0 +1,57 @@
+//! From an address to a database that can be used.
+
+use std::time::Duration;
+
+use mongodb::options::ClientOptions;
+use mongodb::{Client, Database};
+
+use crate::deployment::Deployment;
+use crate::{MongoError, MongoOptions};
+
+const DATABASE_UNLESS_SAID: &str = "prombus";
+/// Whoever starts waits no longer than this for a server that takes writes, unless the address says
+/// otherwise. Later on, what is under way waits the driver's 30 seconds, longer than an election takes.
+const START_WITHIN: Duration = Duration::from_secs(10);
+
+/// A database, and what it is part of.
+pub(crate) struct Connected {
+    pub(crate) client: Client,
+    pub(crate) database: Database,
+    pub(crate) deployment: Deployment,
+}
+
+impl Connected {
+    pub(crate) async fn to(options: &MongoOptions) -> Result<Self, MongoError> {
+        let mut connection = parse(&options.url).await?;
+        connection.app_name.get_or_insert_with(|| DATABASE_UNLESS_SAID.to_owned());
+        let mut starting = connection.clone();
+        starting.server_selection_timeout.get_or_insert(START_WITHIN);
+        let first = Client::with_options(starting)?;
+        let deployment = Deployment::of(&first.database("admin")).await?;
+        first.shutdown().immediate(true).await;
+        let client = Client::with_options(connection)?;
+        let database = match &options.database {
+            Some(name) => client.database(name),
+            None => {
+                client.default_database().unwrap_or_else(|| client.database(DATABASE_UNLESS_SAID))
+            }
+        };
+        Ok(Self { client, database, deployment })
+    }
+}
+
+/// What the driver makes of the address. What it says of a bad one may repeat it, password and all.
+async fn parse(url: &str) -> Result<ClientOptions, MongoError> {
+    ClientOptions::parse(url).await.map_err(|error| {
+        let said = MongoError::from(error).to_string();
+        let secret = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+        match secret {
+            Some((secret, _)) if !secret.is_empty() => {
+                let parts = secret.split(':').filter(|part| !part.is_empty());
+                let hidden = parts.fold(said, |said, part| said.replace(part, "***"));
+                MongoError::InvalidAddress(hidden)
+            }
+            _ => MongoError::InvalidAddress(said),
+        }
+    })
+}
