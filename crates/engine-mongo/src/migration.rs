@@ -18,8 +18,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use mongodb::bson::{Document, doc};
-use prombus_engine::StateEntry;
-use prombus_engine::{ReadError, StateKey};
+use prombus_engine::{ReadError, StateEntry, StateKey};
 use prombus_proto::Topic;
 
 use crate::collections::ALL;
@@ -100,7 +99,7 @@ impl Migration {
         }
         for (topic, known) in known {
             let to = wanted.get(&topic).copied();
-            if known.ttl_change.is_some() || known.ttl_ms.map(from_bson) != to {
+            if known.ttl_change.is_some() || known.ttl_ms != to.map(to_bson) {
                 work.push(Work::Ttl {
                     events: known.bounds().count(),
                     from: known.ttl_ms.map(from_bson),

@@ -7,4 +7,5 @@ mod exactly_once;
 mod gateway;
 mod http;
 mod killed;
+mod mongo_start;
 mod transcript;
