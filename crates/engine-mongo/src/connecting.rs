@@ -28,7 +28,7 @@ impl Connected {
         starting.server_selection_timeout.get_or_insert(START_WITHIN);
         let first = Client::with_options(starting)?;
         let deployment = Deployment::of(&first.database("admin")).await?;
-        first.shutdown().immediate(true).await;
+        drop(first);
         let client = Client::with_options(connection)?;
         let database = match &options.database {
             Some(name) => client.database(name),

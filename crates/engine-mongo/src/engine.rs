@@ -35,6 +35,7 @@ impl MongoEngine {
         let deployment = connected.deployment;
         let store = Arc::new(Store::over(connected, options));
         make_or_check(&store).await?;
+        store.see_what_was_answered().await?;
         if !deployment.has_transactions() {
             tracing::warn!(
                 "the database is a single server that is no replica set: only one gateway may use \

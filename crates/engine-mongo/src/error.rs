@@ -132,6 +132,10 @@ impl From<Error> for MongoError {
             (Some(AUTHENTICATION_FAILED), _) | (_, ErrorKind::Authentication { .. }) => {
                 MongoError::AuthFailed(text)
             }
+            // Nobody said who it is.
+            (Some(UNAUTHORIZED), _) if text.contains("requires authentication") => {
+                MongoError::AuthFailed(text)
+            }
             (Some(UNAUTHORIZED), _) => MongoError::NotAllowed(text),
             (Some(OUT_OF_DISK_SPACE), _) => MongoError::Full(text),
             (Some(ILLEGAL_OPERATION), _) if text.contains("replica set") => {

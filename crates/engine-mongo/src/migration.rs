@@ -53,9 +53,11 @@ pub struct Progress<'a> {
 pub type Watcher<'a> = &'a (dyn Fn(&Progress<'_>) -> ControlFlow<()> + Send + Sync);
 
 impl Migration {
-    /// Connects, and changes nothing.
+    /// Connects, and changes nothing. Refuses what a newer version of this program made.
     pub async fn connect(options: &MongoOptions) -> Result<Self, MongoError> {
         let store = Store::over(Connected::to(options).await?, options);
+        layout::noted(&store.collections).await?;
+        store.see_what_was_answered().await?;
         Ok(Self { store })
     }
 

@@ -52,6 +52,16 @@ impl Store {
         }
     }
 
+    /// From now on readers see what was answered to anybody until now, also what a majority has not got
+    /// yet.
+    pub(crate) async fn see_what_was_answered(&self) -> Result<(), Error> {
+        let mut session = self.client.start_session().causal_consistency(true).await?;
+        let database = self.collections.database();
+        database.run_command(doc! { "ping": 1 }).session(&mut session).await?;
+        self.causality.reached(session.operation_time());
+        Ok(())
+    }
+
     /// A session for reading.
     pub(crate) async fn reader(&self) -> Result<ClientSession, Error> {
         self.causality.session(&self.client).await

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use prombus_engine_mongo::{Migration, MigrationPlan, MongoError, MongoOptions};
 use prombus_server::config::{Config, EngineChoice, Flag, Sources};
-use prombus_server::migrating::wanted_ttls;
+use prombus_server::migrating::{WantedError, wanted_ttls};
 use prombus_server::mongo_address::MongoAddress;
 
 use super::status_line::StatusLine;
@@ -62,7 +62,8 @@ pub(crate) async fn run(arguments: MigrateArguments) -> Result<ExitCode, Box<dyn
     let wrong = |error: MongoError| format!("{address}: {error}");
     let options = MongoOptions::at(address.reveal());
     let migration = Migration::connect(&options).await.map_err(wrong)?;
-    let wanted = wanted_ttls(&config, &migration).await?;
+    let unknown = |error: WantedError| format!("{address}: {error}");
+    let wanted = wanted_ttls(&config, &migration).await.map_err(unknown)?;
     let plan = migration.plan(&wanted).await.map_err(wrong)?;
     print(&plan, address, json, apply)?;
     if plan.steps().is_empty() {
@@ -82,7 +83,8 @@ pub(crate) async fn run(arguments: MigrateArguments) -> Result<ExitCode, Box<dyn
     let applied = migration.apply(&plan, &|progress| watching.see(progress)).await;
     watching.finish();
     applied.map_err(wrong)?;
-    let left = migration.plan(&wanted_ttls(&config, &migration).await?).await.map_err(wrong)?;
+    let wanted = wanted_ttls(&config, &migration).await.map_err(unknown)?;
+    let left = migration.plan(&wanted).await.map_err(wrong)?;
     match left.steps() {
         [] => {
             watching.say("done, and everything is as it has to be");

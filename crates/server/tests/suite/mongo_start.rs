@@ -91,7 +91,7 @@ fn a_wrong_password_is_named_as_such_and_not_shown() {
     let url = url.replace("mongodb://", &format!("mongodb://bus:{PASSWORD}@"));
     refused(&format!("{url}&authSource=admin"), &["authentication failed", "authSource="]);
     // Nor is it where nobody said who it is.
-    refused(&address(&server.url()), &["not allowed", "readWrite"]);
+    refused(&address(&server.url()), &["authentication failed", "requires authentication"]);
 }
 
 #[test]
