@@ -64,7 +64,7 @@ async fn measure(url: &str, ttl: Option<i64>) -> Result<(), Box<dyn Error>> {
 fn event(ids: &IdSource, n: usize) -> Event {
     // Text that compresses about as well as what people send.
     let noise: String = (0..PAYLOAD_BYTES / 16)
-        .map(|part| format!("{:08x} article ", (n * 31 + part).wrapping_mul(0x9E37_79B9) as u32))
+        .map(|part| format!("{:08x} article ", (n * 31 + part) * 0x9E37_79B9 % 0xFFFF_FFFF))
         .collect();
     Event {
         id: ids.next_id(),
