@@ -75,12 +75,11 @@ pub(crate) async fn recall_settings(engine: &dyn Engine, topics: &Topics) -> Res
             return Ok(());
         }
         for entry in page {
-            let Some(topic) = own_settings::topic_at(&entry.key) else { continue };
-            let own = own_settings::decode(&entry.value).map_err(|error| {
-                let message = format!("the settings of {topic} {error}");
-                Refusal::new(ErrorCode::Internal, message)
-            })?;
-            topics.recall_own(&topic, own, now());
+            let read = own_settings::read(&entry)
+                .map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))?;
+            if let Some((topic, own)) = read {
+                topics.recall_own(&topic, own, now());
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ mod metrics;
 mod moments;
 mod outbox;
 mod overview;
-mod own_settings;
+pub mod own_settings;
 mod publish;
 mod retention;
 mod settings;

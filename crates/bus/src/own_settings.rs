@@ -1,6 +1,6 @@
 //! A topic's own settings, as they are stored.
 
-use prombus_engine::{Durability, InvalidStateKey, StateKey};
+use prombus_engine::{Durability, InvalidStateKey, StateEntry, StateKey};
 use prombus_proto::Topic;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -10,7 +10,7 @@ use crate::token_bucket::Rate;
 
 /// Why stored settings cannot be used.
 #[derive(Debug, Error)]
-pub(crate) enum OwnSettingsError {
+pub enum OwnSettingsError {
     /// Made by a newer program.
     #[error("have form {0}; this program reads up to {VERSION}: use a newer one")]
     Newer(u32),
@@ -49,9 +49,30 @@ struct StoredRate {
     refill_per_sec: u64,
 }
 
-/// Where the settings of all topics are kept.
-pub(crate) const fn prefix() -> &'static [u8] {
+/// Where the settings of all topics are kept, in the keyed state.
+#[must_use]
+pub const fn prefix() -> &'static [u8] {
     PREFIX.as_bytes()
+}
+
+/// What was set for a topic while a bus ran, as an entry of the keyed state says it; nothing where it
+/// is about something else. Whoever reads them without a bus needs this.
+pub fn read(entry: &StateEntry) -> Result<Option<(Topic, TopicSettings)>, UnusableSettings> {
+    let Some(topic) = topic_at(&entry.key) else { return Ok(None) };
+    match decode(&entry.value) {
+        Ok(own) => Ok(Some((topic, own))),
+        Err(reason) => Err(UnusableSettings { topic, reason }),
+    }
+}
+
+/// Which topic's settings cannot be used, and why.
+#[derive(Debug, Error)]
+#[error("the settings of {topic} {reason}")]
+pub struct UnusableSettings {
+    /// The topic.
+    pub topic: Topic,
+    /// Why.
+    pub reason: OwnSettingsError,
 }
 
 /// Where the settings of `topic` are kept.

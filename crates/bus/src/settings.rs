@@ -64,7 +64,8 @@ pub struct SubscriptionDefaults {
 
 impl Settings {
     /// What holds for `topic`, where its own settings come first.
-    pub(crate) fn rules(&self, topic: &Topic, own: &TopicSettings) -> TopicRules {
+    #[must_use]
+    pub fn rules(&self, topic: &Topic, own: &TopicSettings) -> TopicRules {
         let configured = self.topics.get(topic).copied().unwrap_or_default();
         let rate = own.rate.or(configured.rate);
         TopicRules {

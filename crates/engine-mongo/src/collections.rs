@@ -17,6 +17,8 @@ pub(crate) const OUTBOX: &str = "outbox";
 pub(crate) const STATE: &str = "state";
 pub(crate) const ENGINE: &str = "engine";
 
+pub(crate) const ALL: [&str; 8] = [EVENTS, PARTS, TOPICS, CURSORS, DEDUPE, OUTBOX, STATE, ENGINE];
+
 /// All of them, in one database.
 #[derive(Clone, Debug)]
 pub(crate) struct Collections {

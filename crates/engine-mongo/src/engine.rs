@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mongodb::Client;
-use mongodb::bson::doc;
-use mongodb::options::ClientOptions;
+use mongodb::Database;
+use mongodb::bson::{Document, doc};
 use prombus_engine::{
     Batch, Bounds, Capabilities, CommitError, Committed, Condition, Engine, Health, Page,
     ReadBudget, ReadError, Retention, StateEntry, StateKey, Unavailable,
@@ -14,25 +13,13 @@ use prombus_proto::{EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::causality::Causality;
-use crate::collections::Collections;
-use crate::deployment::Deployment;
-use crate::ends::Ends;
+use crate::connecting::Connected;
 use crate::error::of_read;
-use crate::gate::Gate;
-use crate::growth::Growth;
+use crate::indexes::Flaw;
+use crate::layout::LAYOUT;
 use crate::store::Store;
 use crate::sweeping::sweep_from_time_to_time;
-use crate::turns::Turns;
-use crate::versions::Versions;
-use crate::{MongoError, MongoOptions, indexes, tailing};
-
-const DATABASE_UNLESS_SAID: &str = "prombus";
-/// The driver's own ten are few: one belongs to the change stream, and commits that wait for a disk
-/// hold theirs.
-const CONNECTIONS_UNLESS_SAID: u32 = 100;
-/// The layout of the database; raised with every change that older programs cannot read.
-const LAYOUT: i64 = 1;
+use crate::{MongoError, MongoOptions, indexes, layout, tailing};
 
 /// Events and state in MongoDB. Any number of them may use one database, if it is a replica set.
 pub struct MongoEngine {
@@ -42,37 +29,19 @@ pub struct MongoEngine {
 }
 
 impl MongoEngine {
-    /// Connects, and makes what is missing of collections and indexes.
+    /// Connects. In a new database, makes collections and indexes; one that is in use has to have them.
     pub async fn open(options: &MongoOptions) -> Result<Self, MongoError> {
-        let mut connection = parse(&options.url).await?;
-        let app_name = connection.app_name.get_or_insert_with(|| DATABASE_UNLESS_SAID.to_owned());
-        let app_name = app_name.clone();
-        connection.max_pool_size.get_or_insert(CONNECTIONS_UNLESS_SAID);
-        let client = Client::with_options(connection)?;
-        let database = match &options.database {
-            Some(name) => client.database(name),
-            None => {
-                client.default_database().unwrap_or_else(|| client.database(DATABASE_UNLESS_SAID))
-            }
-        };
-        let deployment = Deployment::of(&database).await?;
-        let store = Arc::new(Store {
-            collections: Collections::of(database, deployment),
-            client,
-            app_name,
-            deployment,
-            clock: options.clock.clone(),
-            chance: options.chance.clone(),
-            causality: Causality::default(),
-            growth: Growth::new(),
-            turns: Turns::default(),
-            ends: Ends::default(),
-            versions: Versions::default(),
-            gate: Gate::default(),
-            poll_every: options.poll_every,
-        });
-        check_layout(&store).await?;
-        indexes::make(store.collections.database()).await?;
+        let connected = Connected::to(options).await?;
+        let deployment = connected.deployment;
+        let store = Arc::new(Store::over(connected, options));
+        make_or_check(&store).await?;
+        store.see_what_was_answered().await?;
+        if !deployment.has_transactions() {
+            tracing::warn!(
+                "the database is a single server that is no replica set: only one gateway may use \
+                 it, and a commit to several topics is not all or nothing; see docs/mongodb.md"
+            );
+        }
         let mut behind = vec![tokio::spawn(sweep_from_time_to_time(Arc::downgrade(&store)))];
         let follow = tailing::begin(&store, options.tail).await?;
         if deployment.capabilities().several_gateways {
@@ -89,36 +58,38 @@ impl MongoEngine {
     }
 }
 
-/// What the driver makes of the address. What it says of a bad one may repeat it, password and all.
-pub(crate) async fn parse(url: &str) -> Result<ClientOptions, MongoError> {
-    ClientOptions::parse(url).await.map_err(|error| {
-        let said = MongoError::from(error).to_string();
-        let secret = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
-        match secret {
-            Some((secret, _)) if !secret.is_empty() => {
-                let parts = secret.split(':').filter(|part| !part.is_empty());
-                let hidden = parts.fold(said, |said, part| said.replace(part, "***"));
-                MongoError::InvalidAddress(hidden)
-            }
-            _ => MongoError::InvalidAddress(said),
+/// Makes what a new database needs. One that is in use has to be as this program needs it: what could
+/// take long is left to `prombus migrate`.
+async fn make_or_check(store: &Store) -> Result<(), MongoError> {
+    let database = store.collections.database();
+    match layout::noted(&store.collections).await? {
+        None => {
+            indexes::make_all(database).await?;
+            layout::note(&store.collections, None).await
         }
-    })
+        Some(found) if found < LAYOUT => Err(MongoError::OlderLayout { found, needed: LAYOUT }),
+        Some(_) => check_indexes(database).await,
+    }
 }
 
-/// Notes the layout in a new database, and refuses a newer one.
-async fn check_layout(store: &Store) -> Result<(), MongoError> {
-    let engine = store.collections.engine();
-    let noted = engine
-        .find_one_and_update(
-            doc! { "_id": "layout" },
-            doc! { "$setOnInsert": { "version": LAYOUT } },
-        )
-        .upsert(true)
-        .await?;
-    let found = noted.and_then(|layout| layout.get_i64("version").ok()).unwrap_or(LAYOUT);
-    match found > LAYOUT {
-        true => Err(MongoError::NewerLayout { found, supported: LAYOUT }),
-        false => Ok(()),
+/// Makes missing ones of empty collections. Without those that keep doubles out nothing is safe; without
+/// the others it is slow.
+async fn check_indexes(database: &Database) -> Result<(), MongoError> {
+    let mut unsafe_without = Vec::new();
+    for flaw in indexes::flaws(database).await? {
+        let documents = database.collection::<Document>(flaw.collection());
+        let is_missing = matches!(flaw, Flaw::Missing { .. });
+        if is_missing && documents.find_one(doc! {}).await?.is_none() {
+            indexes::make(database, flaw.collection(), flaw.due()).await?;
+        } else if flaw.due().is_unique {
+            unsafe_without.push(flaw.to_string());
+        } else {
+            tracing::warn!("an index is not as it should be: {flaw}; run prombus migrate");
+        }
+    }
+    match unsafe_without.is_empty() {
+        true => Ok(()),
+        false => Err(MongoError::WrongIndexes(unsafe_without.join(", "))),
     }
 }
 

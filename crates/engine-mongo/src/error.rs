@@ -40,6 +40,39 @@ pub enum MongoError {
         /// The newest layout this program knows.
         supported: i64,
     },
+    /// The database was made by an older version of this program.
+    #[error(
+        "the database has layout {found}; this program needs {needed}: stop the gateways of the older \
+         version, run prombus migrate --apply, and start again"
+    )]
+    OlderLayout {
+        /// The layout it has.
+        found: i64,
+        /// The layout it has to have.
+        needed: i64,
+    },
+    /// Indexes that keep doubles out are missing, of collections that hold documents.
+    #[error("indexes are not as they have to be: {0}; run prombus migrate --apply")]
+    WrongIndexes(String),
+    /// A unique index cannot be built.
+    #[error(
+        "{collection} cannot have the unique index {index}, for there are doubles: {found}; nothing \
+         was changed: remove those that should not be there, and run prombus migrate again"
+    )]
+    Duplicates {
+        /// The collection.
+        collection: String,
+        /// The index.
+        index: String,
+        /// Some of the doubles.
+        found: String,
+    },
+    /// Somebody else migrates the database.
+    #[error("another prombus migrate is at work on this database: wait until it is done")]
+    Migrating,
+    /// It was asked to stop.
+    #[error("stopped; what was done stays done, and prombus migrate --apply goes on from there")]
+    Stopped,
     /// The connection broke, or an election is under way.
     #[error("the connection was lost: {0}; it is made again by itself")]
     Lost(String),
@@ -59,6 +92,8 @@ pub enum MongoError {
     Other(String),
 }
 
+const THERE_ALREADY: i32 = 48;
+const NO_SUCH_COLLECTION: i32 = 26;
 const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;
 const ILLEGAL_OPERATION: i32 = 20;
@@ -75,9 +110,13 @@ impl MongoError {
             MongoError::AuthFailed(_) | MongoError::NotAllowed(_) => {
                 io::ErrorKind::PermissionDenied
             }
-            MongoError::UnsupportedTopology(_) | MongoError::NewerLayout { .. } => {
-                io::ErrorKind::Unsupported
-            }
+            MongoError::UnsupportedTopology(_)
+            | MongoError::NewerLayout { .. }
+            | MongoError::OlderLayout { .. }
+            | MongoError::WrongIndexes(_) => io::ErrorKind::Unsupported,
+            MongoError::Duplicates { .. } => io::ErrorKind::AlreadyExists,
+            MongoError::Migrating => io::ErrorKind::ResourceBusy,
+            MongoError::Stopped => io::ErrorKind::Interrupted,
             MongoError::Lost(_) => io::ErrorKind::ConnectionAborted,
             MongoError::Full(_) => io::ErrorKind::StorageFull,
             MongoError::Contended { .. } => io::ErrorKind::TimedOut,
@@ -91,6 +130,10 @@ impl From<Error> for MongoError {
         let text = said(&error);
         match (code_of(&error), error.kind.as_ref()) {
             (Some(AUTHENTICATION_FAILED), _) | (_, ErrorKind::Authentication { .. }) => {
+                MongoError::AuthFailed(text)
+            }
+            // Nobody said who it is.
+            (Some(UNAUTHORIZED), _) if text.contains("requires authentication") => {
                 MongoError::AuthFailed(text)
             }
             (Some(UNAUTHORIZED), _) => MongoError::NotAllowed(text),
@@ -145,6 +188,16 @@ fn code_of(error: &Error) -> Option<i32> {
 /// Whether something unique was there already.
 pub(crate) fn is_duplicate_key(error: &Error) -> bool {
     code_of(error) == Some(DUPLICATE_KEY)
+}
+
+/// Whether a collection was there already.
+pub(crate) fn is_there_already(error: &Error) -> bool {
+    code_of(error) == Some(THERE_ALREADY)
+}
+
+/// Whether nothing was ever put there.
+pub(crate) fn is_no_such_collection(error: &Error) -> bool {
+    code_of(error) == Some(NO_SUCH_COLLECTION)
 }
 
 impl From<MongoError> for Unavailable {

@@ -3,14 +3,16 @@
 //! `topic`, `seq`, `id`, `ts` and `key` are what is searched by. `json` is the event as it was
 //! committed, what every reader gets; `parts` stands for it where it is large. `bytes` and `latestTs`
 //! are sums over the topic up to this event, which rise with `seq`, so that places are found by
-//! halving.
+//! halving. `expireAt` says when it is over, where its topic has a time to live.
 
 use bytes::{Bytes, BytesMut};
+use mongodb::bson::DateTime;
 use mongodb::bson::raw::{RawBinaryRef, RawDocument, RawDocumentBuf, cstr};
 use mongodb::bson::spec::BinarySubtype;
 use prombus_engine::StoredEvent;
 use prombus_proto::{EncodedEvent, EventId, Key, Seq, Timestamp};
 
+use crate::expiry::expire_at;
 use crate::numbers::{from_bson, number_in, to_bson};
 
 /// A document has at most 16 MiB, and an event may have as many; what is larger than this is stored
@@ -29,6 +31,7 @@ pub(crate) fn encode(
     event: &EncodedEvent,
     seq: Seq,
     before: Sums,
+    ttl_ms: Option<i64>,
 ) -> (RawDocumentBuf, Vec<RawDocumentBuf>, Sums) {
     let mut json = Vec::with_capacity(event.max_json_bytes());
     event.write_json(seq, &mut json);
@@ -48,13 +51,17 @@ pub(crate) fn encode(
     }
     document.append(cstr!("bytes"), sums.bytes);
     document.append(cstr!("latestTs"), sums.latest_ts);
+    let end = expire_at(sums.latest_ts, ttl_ms);
+    if let Some(end) = end {
+        document.append(cstr!("expireAt"), end);
+    }
     let text = std::str::from_utf8(&json).ok().filter(|text| text.len() <= PART_BYTES);
     let mut parts = Vec::new();
     match text {
         Some(text) => document.append(cstr!("json"), text),
         None => {
             for (number, bytes) in (0..).zip(json.chunks(PART_BYTES)) {
-                parts.push(encode_part(topic, seq, number, bytes));
+                parts.push(encode_part(topic, seq, number, bytes, end));
             }
             document.append(cstr!("parts"), to_bson(parts.len() as u64));
         }
@@ -62,11 +69,20 @@ pub(crate) fn encode(
     (document, parts, sums)
 }
 
-fn encode_part(topic: &str, seq: Seq, number: i64, bytes: &[u8]) -> RawDocumentBuf {
+fn encode_part(
+    topic: &str,
+    seq: Seq,
+    number: i64,
+    bytes: &[u8],
+    end: Option<DateTime>,
+) -> RawDocumentBuf {
     let mut part = RawDocumentBuf::new();
     part.append(cstr!("topic"), topic);
     part.append(cstr!("seq"), to_bson(seq.0));
     part.append(cstr!("part"), number);
+    if let Some(end) = end {
+        part.append(cstr!("expireAt"), end);
+    }
     part.append(cstr!("json"), RawBinaryRef { subtype: BinarySubtype::Generic, bytes });
     part
 }

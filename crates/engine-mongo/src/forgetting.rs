@@ -8,12 +8,14 @@ use prombus_engine::{Bounds, CommitError, Retention};
 use prombus_proto::{Seq, Topic};
 
 use crate::error::{is_duplicate_key, of_commit};
+use crate::event_document::Sums;
+use crate::expiring::beginning;
 use crate::numbers::{from_bson, number_in, to_bson};
 use crate::store::Store;
 use crate::topic_document::TopicDocument;
 
 /// What went on meanwhile at another gateway.
-enum Step {
+pub(crate) enum Step {
     Done(TopicDocument),
     /// The topic is not as it was; look again.
     Again,
@@ -43,6 +45,8 @@ impl Store {
         self.apply_rule(&mut session, topic, revision).await?;
         loop {
             let known = self.topic(&mut session, topic).await.map_err(of_commit)?;
+            let known = self.settled(&mut session, topic, known).await.map_err(of_commit)?;
+            self.warn_of_a_shorter_ttl(&known, rule);
             let below = self.kept_by(&mut session, topic, &known, rule).await.map_err(of_commit)?;
             let step = self.forget(&mut session, topic, &known, below, Some(revision)).await;
             match step.map_err(of_commit)? {
@@ -50,6 +54,18 @@ impl Store {
                 Step::Again => {}
                 Step::Stale => return Err(self.stale(&mut session, topic, revision).await),
             }
+        }
+    }
+
+    /// What the servers remove sooner than a rule says cannot be kept by it.
+    fn warn_of_a_shorter_ttl(&self, known: &TopicDocument, rule: &Retention) {
+        let Some(ttl) = known.ttl_ms.map(from_bson) else { return };
+        if rule.max_age_ms.is_none_or(|age| age > ttl) && self.warned.is_news(&known.name, ttl) {
+            tracing::warn!(
+                topic = known.name,
+                "the database removes events after {ttl} ms, sooner than the topic is to forget \
+                 them: run prombus migrate"
+            );
         }
     }
 
@@ -141,37 +157,37 @@ impl Store {
             .session(&mut *session)
             .await?
         else {
-            return self.forget_what_is_missing(session, topic, known, below).await;
+            return self.forget_what_is_missing(session, topic, known, below, revision).await;
         };
-        let change = doc! { "$set": {
-            "first": below,
-            "forgottenBytes": number_in(&last_gone, "bytes").unwrap_or(known.forgotten_bytes),
-            "forgottenLatestTs": number_in(&last_gone, "latestTs").unwrap_or(known.latest_ts),
-        } };
+        let gone = Sums {
+            bytes: number_in(&last_gone, "bytes").unwrap_or(known.forgotten_bytes),
+            latest_ts: number_in(&last_gone, "latestTs").unwrap_or(known.latest_ts),
+        };
+        let change = beginning(below, gone);
         self.forget_by(session, topic, known, below, change, revision).await
     }
 
-    /// As [`Store::forget`], where the last one to forget is not there: somebody else forgot it, or
-    /// it is damaged, which must not keep the others from going.
+    /// As [`Store::forget`], where the last one to forget is not there: somebody else forgot it, or its
+    /// time was over, or it is damaged, which must not keep the others from going.
     async fn forget_what_is_missing(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
         known: &TopicDocument,
         below: i64,
+        revision: Option<i64>,
     ) -> Result<Step, Error> {
         let now = self.topic(session, topic).await?;
         if now.first != known.first {
             return Ok(Step::Again);
         }
-        let change = doc! { "$set": {
-            "first": below,
-            "forgottenLatestTs": known.latest_ts,
-        } };
-        self.forget_by(session, topic, known, below, change, None).await
+        let (_, gone) = self.there_from(session, topic, known, below).await?;
+        self.forget_by(session, topic, known, below, beginning(below, gone), revision).await
     }
 
-    async fn forget_by(
+    /// Makes `change`, by which the topic begins at `below`, if the topic still is as `known`, and
+    /// removes what is before that.
+    pub(crate) async fn forget_by(
         &self,
         session: &mut ClientSession,
         topic: &Topic,

@@ -35,12 +35,19 @@ impl Store {
             if found.page.events.first().is_some_and(|event| to_bson(event.seq.0) == start) {
                 return Ok(found.page);
             }
-            // It was forgotten between the two questions, or it should be there and is not.
+            // It was forgotten between the two questions, or its time is over, or it should be there
+            // and is not.
             let now = self.topic(&mut session, topic).await.map_err(of_read)?;
-            if now.first <= start {
-                return Err(found.missing_from(topic, start, &now).into());
+            if now.first > start {
+                known = now;
+                continue;
             }
-            known = now;
+            let is_there = found.broken_at == Some(Seq(from_bson(start)));
+            let passed = self.passed_over(&mut session, topic, &now, start, is_there).await;
+            match passed.map_err(of_read)? {
+                Some(moved) => known = moved,
+                None => return Err(found.missing_from(topic, start, &now).into()),
+            }
         }
     }
 
@@ -115,7 +122,8 @@ impl Store {
 
     pub(crate) async fn bounds(&self, topic: &Topic) -> Result<Bounds, ReadError> {
         let mut session = self.reader().await.map_err(of_read)?;
-        Ok(self.topic(&mut session, topic).await.map_err(of_read)?.bounds())
+        let known = self.topic(&mut session, topic).await.map_err(of_read)?;
+        Ok(self.settled(&mut session, topic, known).await.map_err(of_read)?.bounds())
     }
 
     pub(crate) async fn seek_time(&self, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {

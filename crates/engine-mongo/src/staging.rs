@@ -101,7 +101,7 @@ fn stage_events(batch: &Batch, seen: &Seen, plan: &mut Plan) {
         });
         let seq = Seq(from_bson(end.next));
         let sums = Sums { bytes: end.bytes, latest_ts: end.latest_ts };
-        let (document, parts, sums) = encode(event, seq, sums);
+        let (document, parts, sums) = encode(event, seq, sums, end.ttl_ms);
         end.next = to_bson(seq.next().0);
         end.bytes = sums.bytes;
         end.latest_ts = sums.latest_ts;

@@ -8,8 +8,10 @@ use mongodb::error::Error;
 use mongodb::{Client, ClientSession};
 use prombus_proto::{Chance, Clock, Topic};
 
+use crate::MongoOptions;
 use crate::causality::Causality;
 use crate::collections::Collections;
+use crate::connecting::Connected;
 use crate::deployment::Deployment;
 use crate::ends::Ends;
 use crate::gate::Gate;
@@ -17,6 +19,7 @@ use crate::growth::Growth;
 use crate::topic_document::TopicDocument;
 use crate::turns::Turns;
 use crate::versions::Versions;
+use crate::warned::Warned;
 
 /// A database in use.
 pub(crate) struct Store {
@@ -34,9 +37,40 @@ pub(crate) struct Store {
     pub(crate) versions: Versions,
     pub(crate) gate: Gate,
     pub(crate) poll_every: Duration,
+    pub(crate) warned: Warned,
 }
 
 impl Store {
+    pub(crate) fn over(connected: Connected, options: &MongoOptions) -> Self {
+        let Connected { client, app_name, database, deployment } = connected;
+        Self {
+            collections: Collections::of(database, deployment),
+            client,
+            app_name,
+            deployment,
+            clock: options.clock.clone(),
+            chance: options.chance.clone(),
+            causality: Causality::default(),
+            growth: Growth::new(),
+            turns: Turns::default(),
+            ends: Ends::default(),
+            versions: Versions::default(),
+            gate: Gate::default(),
+            poll_every: options.poll_every,
+            warned: Warned::default(),
+        }
+    }
+
+    /// From now on readers see what was answered to anybody until now, also what a majority has not got
+    /// yet.
+    pub(crate) async fn see_what_was_answered(&self) -> Result<(), Error> {
+        let mut session = self.client.start_session().causal_consistency(true).await?;
+        let database = self.collections.database();
+        database.run_command(doc! { "ping": 1 }).session(&mut session).await?;
+        self.causality.reached(session.operation_time());
+        Ok(())
+    }
+
     /// A session for reading.
     pub(crate) async fn reader(&self) -> Result<ClientSession, Error> {
         self.causality.session(&self.client).await

@@ -33,6 +33,25 @@ pub(crate) struct TopicDocument {
     /// The revision of the newest retention rule applied.
     #[serde(default)]
     pub(crate) rule: Option<i64>,
+    /// After this long, events that are committed from now on are over and go by themselves; never, if
+    /// it is not there.
+    #[serde(default, rename = "ttlMs", skip_serializing_if = "Option::is_none")]
+    pub(crate) ttl_ms: Option<i64>,
+    /// How far a change of that is with the events that are there, while it is under way.
+    #[serde(default, rename = "ttlChange", skip_serializing_if = "Option::is_none")]
+    pub(crate) ttl_change: Option<TtlChange>,
+}
+
+/// A change of the time to live, while it is under way. In any moment what ends sooner is before what
+/// ends later, so that nothing is removed but the front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TtlChange {
+    /// What it becomes, where that is shorter: events before `place` have it already, and `ttlMs`
+    /// follows at the end. Where this is nothing, events from `place` on have `ttlMs`, which is longer
+    /// than it was, or there is none any more.
+    #[serde(default, rename = "shorterMs", skip_serializing_if = "Option::is_none")]
+    pub(crate) shorter_ms: Option<i64>,
+    pub(crate) place: i64,
 }
 
 const fn one() -> i64 {
@@ -51,7 +70,14 @@ impl TopicDocument {
             latest_ts: 0,
             forgotten_latest_ts: None,
             rule: None,
+            ttl_ms: None,
+            ttl_change: None,
         }
+    }
+
+    /// Whether the servers remove events of it.
+    pub(crate) const fn expires(&self) -> bool {
+        self.ttl_ms.is_some() || self.ttl_change.is_some()
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
@@ -73,8 +99,9 @@ impl TopicDocument {
     /// This topic, if a commit would still make the same of it: all that a commit takes from it is
     /// named. Not `next` alone: after an election other events may have led to the same `next`.
     pub(crate) fn unchanged(&self) -> Document {
-        let Self { name, next, bytes, latest_ts, .. } = self;
-        doc! { "_id": name, "next": next, "bytes": bytes, "latestTs": latest_ts }
+        let Self { name, next, bytes, latest_ts, ttl_ms, .. } = self;
+        // One without a time to live is met by `null`.
+        doc! { "_id": name, "next": next, "bytes": bytes, "latestTs": latest_ts, "ttlMs": ttl_ms }
     }
 
     /// Those that ever had an event.

@@ -4,6 +4,7 @@ mod connection;
 mod export;
 mod groups;
 mod import;
+mod migrate;
 mod outbox;
 mod progress;
 mod publish;
@@ -20,12 +21,14 @@ mod tries;
 
 use std::error::Error;
 use std::future::Future;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use export::ExportArguments;
 use groups::GroupsArguments;
 use import::ImportArguments;
+use migrate::MigrateArguments;
 use outbox::OutboxArguments;
 use publish::PublishArguments;
 use replay::ReplayArguments;
@@ -65,12 +68,15 @@ enum Command {
     Groups(GroupsArguments),
     /// Publish what services left in an outbox collection of their MongoDB.
     Outbox(OutboxArguments),
+    /// Bring a MongoDB database to what this version needs, and its topics to how long they keep events.
+    Migrate(MigrateArguments),
 }
 
 /// Does what the command line says.
-pub(crate) fn run() -> Result<(), Box<dyn Error>> {
+pub(crate) fn run() -> Result<ExitCode, Box<dyn Error>> {
     let arguments = Arguments::parse();
-    match arguments.command {
+    let done = match arguments.command {
+        Some(Command::Migrate(migrate)) => return talk(migrate::run(migrate)),
         Some(Command::Serve(serve)) => serve::run(serve),
         Some(Command::Publish(publish)) => talk(publish::run(publish)),
         Some(Command::Subscribe(subscribe)) => talk(subscribe::run(subscribe)),
@@ -81,12 +87,13 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         Some(Command::Groups(groups)) => talk(groups::run(groups)),
         Some(Command::Outbox(outbox)) => talk(outbox::run(outbox)),
         None => serve::run(arguments.serve),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Runs a command that talks to a server. What it still reads or writes when it is over is not
 /// waited for.
-fn talk(command: impl Future<Output = Result<(), Box<dyn Error>>>) -> Result<(), Box<dyn Error>> {
+fn talk<T>(command: impl Future<Output = Result<T, Box<dyn Error>>>) -> Result<T, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(command);
     runtime.shutdown_background();

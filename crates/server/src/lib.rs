@@ -6,6 +6,7 @@
 //! | what it says about itself | [`logging`] |
 //! | who may do what | [`auth`] |
 //! | where a database is, without its password | [`mongo_address`] |
+//! | how long topics of a database keep their events | [`migrating`] |
 //! | connections, of both ports | `listening` |
 //! | what WebSockets say | [`gateway`] |
 //! | what HTTP requests say | [`http`] |
@@ -17,5 +18,6 @@ pub mod gateway;
 pub mod http;
 mod listening;
 pub mod logging;
+pub mod migrating;
 pub mod mongo_address;
 pub mod server;

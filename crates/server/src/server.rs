@@ -208,7 +208,8 @@ fn rate(bucket: Bucket) -> Rate {
     Rate { capacity: bucket.capacity.into(), refill_per_sec: bucket.refill_per_sec.into() }
 }
 
-fn bus_settings(config: &Config) -> Settings {
+/// The bus that `config` describes.
+pub(crate) fn bus_settings(config: &Config) -> Settings {
     let limits = &config.limits;
     let topics = config.topics.iter().map(|(topic, own)| {
         let own = TopicSettings {

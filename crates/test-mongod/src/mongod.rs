@@ -93,6 +93,22 @@ impl Mongod {
         format!("mongodb://127.0.0.1:{}/?directConnection=true", self.port)
     }
 
+    /// Makes a user that may do everything. Allowed without a password as long as there is none, from
+    /// the same machine.
+    pub fn add_user(&self, name: &str, password: &str) {
+        let url = self.direct_url();
+        let user = doc! { "createUser": name, "pwd": password, "roles": ["root"] };
+        let add = move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let admin = Client::with_uri_str(url).await.unwrap().database("admin");
+                admin.run_command(user).await.unwrap();
+            });
+        };
+        std::thread::spawn(add).join().expect("a user");
+    }
+
     /// Waits until it takes writes, and makes it a replica set first if it is a new one. Says no where
     /// it ended instead.
     fn wait_until_ready(&mut self, is_new: bool) -> bool {

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("ends::what_another_gateway_forgets_between_changes_no_place", forgotten_between),
         trial("ends::an_end_that_was_taken_back_is_taken_again", taken_back),
         trial("ends::other_events_that_led_to_the_same_end_are_built_on", other_history),
+        trial("ends::a_time_to_live_that_was_set_between_holds_at_once", ttl_between),
         trial("ends::a_topic_that_is_gone_begins_again", topic_gone),
         trial("ends::an_expected_last_is_what_is_there", expected_last),
         trial("ends::a_known_id_is_found_behind_a_known_end", known_id),
@@ -174,6 +175,22 @@ async fn other_history() {
     let second = database.collection("events").find_one(doc! { "seq": 2 }).await.unwrap().unwrap();
     assert!(second.get_i64("bytes").unwrap() > 100_000);
     assert_eq!(second.get_i64("latestTs").unwrap(), 5_000_000_000_000);
+}
+
+async fn ttl_between() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    append(&engine, "a", &["1"]).await;
+    let topics = database.collection("topics");
+    let a = doc! { "_id": "a" };
+    topics.update_one(a.clone(), doc! { "$set": { "ttlMs": 1000_i64 } }).await.unwrap();
+    append(&engine, "a", &["2"]).await;
+    topics.update_one(a, doc! { "$unset": { "ttlMs": 1 } }).await.unwrap();
+    append(&engine, "a", &["3"]).await;
+    let ends = doc! { "topic": "a", "expireAt": { "$exists": true } };
+    let ending = database.collection("events").find_one(ends.clone()).await.unwrap().unwrap();
+    assert_eq!(ending.get_i64("seq").unwrap(), 2);
+    assert_eq!(database.collection("events").count_documents(ends).await.unwrap(), 1);
 }
 
 async fn topic_gone() {

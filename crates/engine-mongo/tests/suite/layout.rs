@@ -30,7 +30,11 @@ async fn indexes() {
     // Again, where all of them are there.
     database.engine().await;
     for (collection, due) in [
-        ("events", &["topic,seq unique", "topic,id unique", "topic,ts,id", "topic,key,ts"][..]),
+        (
+            "events",
+            &["topic,seq unique", "topic,id unique", "topic,ts,id", "topic,key,ts", "expireAt ttl"]
+                [..],
+        ),
         ("dedupe", &["expireAt ttl"]),
         ("outbox", &["status,lease_until", "ts"]),
         ("cursors", &["key"]),
@@ -162,6 +166,6 @@ async fn newer_layout() {
     let newer = doc! { "$set": { "version": 99_i64 } };
     database.collection("engine").update_one(doc! { "_id": "layout" }, newer).await.unwrap();
     let Err(error) = MongoEngine::open(&database.options).await else { panic!("it opened") };
-    assert_eq!(error, MongoError::NewerLayout { found: 99, supported: 1 });
+    assert_eq!(error, MongoError::NewerLayout { found: 99, supported: 2 });
     assert_eq!(engine.bounds(&topic("a")).await.unwrap().last(), Seq(1));
 }

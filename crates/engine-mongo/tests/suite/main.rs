@@ -8,8 +8,11 @@
 mod conformance;
 mod database;
 mod ends;
+mod expiring;
+mod fixture;
 mod gateways;
 mod layout;
+mod migrating;
 mod refusals;
 
 use std::process::ExitCode;
@@ -17,12 +20,15 @@ use std::process::ExitCode;
 use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
+    fixture::write_if_asked();
     let trials = [
         conformance::trials(),
         layout::trials(),
         gateways::trials(),
         ends::trials(),
         refusals::trials(),
+        expiring::trials(),
+        migrating::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);

@@ -8,6 +8,7 @@ mod gateway;
 mod http;
 mod killed;
 mod mongo;
+mod mongo_start;
 mod outbox;
 mod store;
 mod transcript;

@@ -1,0 +1,245 @@
+//! Events that the servers remove by themselves are forgotten; what is missing elsewhere is damage.
+
+use libtest_mimic::Trial;
+use mongodb::bson::{DateTime, doc};
+use mongodb::options::{ReadConcern, WriteConcern};
+use prombus_engine::{Bounds, Damaged, Engine, ReadBudget, ReadError, Retention};
+use prombus_engine_mongo::MongoEngine;
+use prombus_proto::{Event, Payload, Seq, Timestamp};
+
+use crate::database::{Database, append, event, of_events, topic, trial, until};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("expiring::an_event_says_when_it_is_over", says_when),
+        trial("expiring::the_servers_remove_the_front_and_readers_go_on", front_removed),
+        trial("expiring::a_topic_may_lose_all_it_has", all_removed),
+        trial("expiring::events_of_one_moment_may_be_half_removed", half_removed),
+        trial("expiring::what_is_missing_behind_an_event_that_is_not_over_is_damage", damage),
+        trial("expiring::without_a_time_to_live_a_missing_front_is_damage", no_ttl),
+        trial("expiring::a_large_event_goes_with_its_parts", large),
+        trial("expiring::parts_that_went_first_are_forgotten", parts_first),
+        trial("expiring::rules_and_trims_work_beside_it", rules_beside),
+    ]
+}
+
+const EVERYTHING: ReadBudget = ReadBudget { events: usize::MAX, bytes: usize::MAX };
+const DAY_MS: u64 = 86_400_000;
+/// Long over, by every clock, where a topic keeps events for a day.
+const LONG_AGO: Timestamp = Timestamp(1_500_000_000_000);
+/// Never over while tests run.
+const FAR_AHEAD: Timestamp = Timestamp(5_000_000_000_000);
+
+pub(crate) fn at(topic_name: &str, id: &str, ts: Timestamp) -> Event {
+    Event { ts, ..event(topic_name, id) }
+}
+
+async fn commit(engine: &MongoEngine, events: &[Event]) {
+    engine.commit(of_events(events)).await.unwrap();
+}
+
+/// As `prombus migrate` leaves a topic that had no events.
+async fn let_expire(database: &Database, name: &str, ttl_ms: i64) {
+    let change = doc! { "$set": { "ttlMs": ttl_ms } };
+    let topics = database.collection("topics");
+    let by_name = doc! { "_id": name };
+    topics.update_one(by_name, change).upsert(true).await.unwrap();
+}
+
+/// As readers see it: what a majority has.
+async fn left(database: &Database) -> u64 {
+    left_in(database, "events").await
+}
+
+async fn left_in(database: &Database, collection: &str) -> u64 {
+    let all = database.collection(collection);
+    all.count_documents(doc! {}).read_concern(ReadConcern::majority()).await.unwrap()
+}
+
+async fn remove(database: &Database, seqs: &[i64]) {
+    let lost = doc! { "seq": { "$in": seqs } };
+    let events = database.collection("events");
+    events.delete_many(lost).write_concern(WriteConcern::majority()).await.unwrap();
+}
+
+async fn seqs(engine: &MongoEngine, name: &str, from: u64) -> Vec<u64> {
+    let page = engine.read(&topic(name), Seq(from), EVERYTHING).await.unwrap();
+    page.events.iter().map(|event| event.seq.0).collect()
+}
+
+async fn bounds(engine: &MongoEngine, name: &str) -> Bounds {
+    engine.bounds(&topic(name)).await.unwrap()
+}
+
+/// Bytes of the events that are there, by reading them.
+async fn bytes_there(engine: &MongoEngine, name: &str) -> u64 {
+    let page = engine.read(&topic(name), Seq::ZERO, EVERYTHING).await.unwrap();
+    page.events.iter().map(|event| event.json.len() as u64).sum()
+}
+
+async fn says_when() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    let_expire(&database, "a", 1000).await;
+    let events = [
+        at("a", "1", Timestamp(4_000_000_000_000)),
+        // Earlier than the one before it, and over no sooner.
+        at("a", "2", Timestamp(3_000_000_000_000)),
+        // Beyond all dates.
+        at("a", "3", Timestamp(u64::MAX)),
+        at("a", "4", Timestamp(4_000_000_000_000)),
+        at("other", "1", Timestamp(4_000_000_000_000)),
+    ];
+    commit(&engine, &events).await;
+    let end = |id: &'static str, name: &'static str| {
+        let events = database.collection("events");
+        async move {
+            let found = events.find_one(doc! { "topic": name, "id": id }).await.unwrap().unwrap();
+            found.get_datetime("expireAt").ok().copied()
+        }
+    };
+    assert_eq!(end("1", "a").await, Some(DateTime::from_millis(4_000_000_001_000)));
+    assert_eq!(end("2", "a").await, Some(DateTime::from_millis(4_000_000_001_000)));
+    assert_eq!(end("3", "a").await, None);
+    assert_eq!(end("4", "a").await, None);
+    assert_eq!(end("1", "other").await, None);
+}
+
+async fn front_removed() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    let other = database.engine().await;
+    let_expire(&database, "a", DAY_MS as i64).await;
+    commit(&engine, &[at("a", "1", LONG_AGO), at("a", "2", LONG_AGO.plus_ms(1))]).await;
+    commit(&engine, &[at("a", "3", FAR_AHEAD), at("a", "4", FAR_AHEAD)]).await;
+    until(|| async { left(&database).await == 2 }).await;
+    // A group asks for the event it has not got, and then where the topic begins.
+    assert_eq!(seqs(&engine, "a", 2).await, [3, 4]);
+    let now = bounds(&engine, "a").await;
+    assert_eq!((now.first, now.next), (Seq(3), Seq(5)));
+    assert_eq!(now.bytes, bytes_there(&engine, "a").await);
+    assert_eq!(bounds(&other, "a").await, now);
+    assert_eq!(engine.seek_time(&topic("a"), Timestamp(1)).await.unwrap(), Seq(3));
+    assert_eq!(engine.seek_time(&topic("a"), FAR_AHEAD.plus_ms(1)).await.unwrap(), Seq(5));
+    assert_eq!(engine.seek_id(&topic("a"), &event("a", "1").id).await.unwrap(), None);
+    assert_eq!(engine.seek_id(&topic("a"), &event("a", "3").id).await.unwrap(), Some(Seq(3)));
+    // The id is free again, and the place is not.
+    assert_eq!(append(&engine, "a", &["1", "3"]).await, [5, 3]);
+}
+
+async fn all_removed() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    let_expire(&database, "a", DAY_MS as i64).await;
+    commit(&engine, &[at("a", "1", LONG_AGO), at("a", "2", LONG_AGO)]).await;
+    until(|| async { left(&database).await == 0 }).await;
+    let now = bounds(&engine, "a").await;
+    assert_eq!((now.first, now.next, now.bytes), (Seq(3), Seq(3), 0));
+    assert!(seqs(&engine, "a", 0).await.is_empty());
+    assert_eq!(engine.topics().await.unwrap(), [topic("a")]);
+    commit(&engine, &[at("a", "3", FAR_AHEAD)]).await;
+    assert_eq!(seqs(&engine, "a", 1).await, [3]);
+    assert_eq!(bounds(&engine, "a").await.bytes, bytes_there(&engine, "a").await);
+}
+
+/// The servers' clock says that events are over, and they are not quite done with removing them.
+async fn over_by_now(database: &Database, seqs: &[i64]) {
+    let some = doc! { "seq": { "$in": seqs } };
+    let end = doc! { "$set": { "expireAt": DateTime::from_millis(1_500_000_000_000) } };
+    let events = database.collection("events");
+    events.update_many(some, end).write_concern(WriteConcern::majority()).await.unwrap();
+}
+
+async fn half_removed() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    let_expire(&database, "a", DAY_MS as i64).await;
+    let events: Vec<Event> = (1..=6).map(|n| at("a", &n.to_string(), FAR_AHEAD)).collect();
+    commit(&engine, &events).await;
+    // No index, so that nobody but the test removes anything.
+    database.collection("events").drop_index("expireAt_1").await.unwrap();
+    over_by_now(&database, &[1, 2, 3, 4]).await;
+    remove(&database, &[1, 3, 4]).await;
+    // 2 is over and still there.
+    assert_eq!(seqs(&engine, "a", 1).await, [2]);
+    assert_eq!(seqs(&engine, "a", 3).await, [5, 6]);
+    let now = bounds(&engine, "a").await;
+    assert_eq!((now.first, now.bytes), (Seq(5), bytes_there(&engine, "a").await));
+    assert_eq!(left(&database).await, 2, "2 went with those that were gone");
+}
+
+async fn damage() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    let_expire(&database, "a", DAY_MS as i64).await;
+    let events: Vec<Event> = (1..=5).map(|n| at("a", &n.to_string(), FAR_AHEAD)).collect();
+    commit(&engine, &events).await;
+    remove(&database, &[1, 3, 4]).await;
+    assert_eq!(seqs(&engine, "a", 1).await, [2], "the front may go");
+    match engine.read(&topic("a"), Seq(3), EVERYTHING).await {
+        Err(ReadError::Damaged(Damaged::Events { first: Seq(3), last: Seq(4), .. })) => {}
+        other => panic!("3 and 4 are missing: {other:?}"),
+    }
+    assert_eq!(seqs(&engine, "a", 5).await, [5]);
+    assert_eq!(bounds(&engine, "a").await.first, Seq(2));
+}
+
+async fn no_ttl() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    append(&engine, "a", &["1", "2", "3"]).await;
+    remove(&database, &[1]).await;
+    let read = engine.read(&topic("a"), Seq(1), EVERYTHING).await;
+    assert!(matches!(read, Err(ReadError::Damaged(_))), "{read:?}");
+    assert_eq!(bounds(&engine, "a").await.first, Seq(1));
+}
+
+/// Larger than what one document takes.
+fn large_event(name: &str, id: &str, ts: Timestamp) -> Event {
+    let text = format!("\"{}\"", "x".repeat(9 << 20));
+    Event { payload: Payload::parse(&text.into()).unwrap(), ..at(name, id, ts) }
+}
+
+async fn large() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    let_expire(&database, "a", DAY_MS as i64).await;
+    commit(&engine, &[large_event("a", "1", LONG_AGO), large_event("a", "2", FAR_AHEAD)]).await;
+    let parts = || left_in(&database, "event_parts");
+    until(|| async { left(&database).await == 1 && parts().await == 2 }).await;
+    assert_eq!(seqs(&engine, "a", 1).await, [2]);
+    assert_eq!(bounds(&engine, "a").await.bytes, bytes_there(&engine, "a").await);
+}
+
+async fn parts_first() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    let_expire(&database, "a", DAY_MS as i64).await;
+    commit(&engine, &[large_event("a", "1", FAR_AHEAD), at("a", "2", FAR_AHEAD)]).await;
+    database.collection("events").drop_index("expireAt_1").await.unwrap();
+    let parts = database.collection("event_parts");
+    parts.delete_many(doc! {}).write_concern(WriteConcern::majority()).await.unwrap();
+    let read = engine.read(&topic("a"), Seq(1), EVERYTHING).await;
+    assert!(matches!(read, Err(ReadError::Damaged(_))), "it is not over: {read:?}");
+    over_by_now(&database, &[1]).await;
+    assert_eq!(seqs(&engine, "a", 1).await, [2]);
+    assert_eq!(bounds(&engine, "a").await.first, Seq(2));
+}
+
+async fn rules_beside() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    let_expire(&database, "a", DAY_MS as i64).await;
+    let events: Vec<Event> = (1..=9).map(|n| at("a", &n.to_string(), FAR_AHEAD)).collect();
+    commit(&engine, &events).await;
+    let each = bounds(&engine, "a").await.bytes / 9;
+    remove(&database, &[1, 2]).await;
+    let keep_four = Retention { max_age_ms: Some(DAY_MS), max_bytes: Some(each * 4), revision: 1 };
+    let now = engine.retain(&topic("a"), &keep_four).await.unwrap();
+    assert_eq!((now.first, now.bytes), (Seq(6), each * 4));
+    // The last one that a trim takes is gone already.
+    remove(&database, &[6, 7]).await;
+    let now = engine.trim(&topic("a"), Seq(8)).await.unwrap();
+    assert_eq!((now.first, now.bytes), (Seq(8), each * 2));
+    assert_eq!(seqs(&engine, "a", 1).await, [8, 9]);
+}
