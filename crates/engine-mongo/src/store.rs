@@ -18,7 +18,6 @@ use crate::gate::Gate;
 use crate::growth::Growth;
 use crate::topic_document::TopicDocument;
 use crate::turns::Turns;
-use crate::versions::Versions;
 use crate::warned::Warned;
 
 /// A database in use.
@@ -34,7 +33,6 @@ pub(crate) struct Store {
     pub(crate) growth: Growth,
     pub(crate) turns: Turns,
     pub(crate) ends: Ends,
-    pub(crate) versions: Versions,
     pub(crate) gate: Gate,
     pub(crate) poll_every: Duration,
     pub(crate) warned: Warned,
@@ -54,7 +52,6 @@ impl Store {
             growth: Growth::new(),
             turns: Turns::default(),
             ends: Ends::default(),
-            versions: Versions::default(),
             gate: Gate::default(),
             poll_every: options.poll_every,
             warned: Warned::default(),
