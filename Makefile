@@ -7,6 +7,9 @@ N ?= 5000
 # On MongoDB a server takes longer to start, and to get over what a killed one left unfinished.
 MONGO_ROUNDS ?= 10
 
+# The binary and all tests at once: with -p, dependencies would be built once more, with fewer features.
+BUILD = cargo test --locked --workspace --no-run
+
 .PHONY: help test test-long foreign http-api sdk mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo crash
 
 help: ## list the targets
@@ -20,20 +23,20 @@ test: lint docs-check ## everything that has to pass, lints included
 	$(MAKE) sdk
 
 foreign: ## the built binary, driven by npm's ws and Python's websockets (needs node 20, npm, python 3.11)
-	cargo build --locked -p prombus-server
+	$(BUILD)
 	tests/foreign/run.sh $(or $(CARGO_TARGET_DIR),target)/debug/prombus
 
 http-api: ## the built binary's HTTP, held to its description and its documentation (needs curl, python 3.11)
-	cargo build --locked -p prombus-server
+	$(BUILD)
 	tests/http-api/run.sh $(or $(CARGO_TARGET_DIR),target)/debug/prombus
 
 sdk: ## the TypeScript client: checked, built, and tested with the built binary in Node and Chromium (needs node 20, npm)
-	cargo build --locked -p prombus-server
+	$(BUILD)
 	sdk/js/test/run.sh $(or $(CARGO_TARGET_DIR),target)/debug/prombus
 
 mongo: ## the server's suites once more, on a real MongoDB (needs python 3.11 with pip; installs it under target)
 	PROMBUS_TEST_ENGINE=mongodb PROMBUS_EXACTLY_ONCE_ROUNDS=$(MONGO_ROUNDS) PROMBUS_KILL_ROUNDS=$(MONGO_ROUNDS) \
-		cargo test --locked -p prombus-server --test suite -- gateway:: exactly_once:: killed::a_group
+		$$(scripts/test-program.sh server suite) gateway:: exactly_once:: killed::a_group
 
 test-long: test fuzz crash ## the same and more: fuzzing, and many more kills
 	PROMBUS_KILL_ROUNDS=100 cargo test --locked -p prombus-server -- killed

@@ -32,12 +32,15 @@ impl Database {
     }
 
     pub(crate) async fn at(url: &str) -> Self {
+        Self::named(url, &new_database()).await
+    }
+
+    pub(crate) async fn named(url: &str, name: &str) -> Self {
         let clock = ManualClock::at(NOW);
-        let name = new_database();
         let mut options = MongoOptions::at(url);
-        options.database = Some(name.clone());
+        options.database = Some(name.to_owned());
         options.clock = Arc::new(clock.clone());
-        let bare = Client::with_uri_str(url).await.unwrap().database(&name);
+        let bare = Client::with_uri_str(url).await.unwrap().database(name);
         Self { options, clock, bare }
     }
 

@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             killed_under_load,
         ),
         trial("gateways::what_a_dead_one_left_unfinished_holds_up_nobody", left_unfinished),
+        trial("gateways::and_that_needs_no_right_but_to_read_and_write", left_with_few_rights),
         trial("gateways::a_place_that_somebody_took_is_passed_over", taken_place),
         trial("gateways::what_a_stopped_trim_left_is_forgotten", stopped_trim),
         trial("gateways::an_event_that_is_missing_is_named", missing_event),
@@ -199,7 +200,25 @@ async fn killed_under_load() {
 /// The servers would keep its transaction for a minute, and a commit gives up after half of one.
 async fn left_unfinished() {
     let url = shared(Kind::ReplicaSet).url();
-    let database = Database::at(&url).await;
+    commits_behind_an_unfinished_one(&url, &Database::at(&url).await).await;
+}
+
+async fn left_with_few_rights() {
+    let server = Mongod::start_on_its_own_thread(Kind::ReplicaSetWithUsers);
+    server.add_user("root", "its-password");
+    let url_of = |user: &str| {
+        let who = format!("mongodb://{user}:its-password@");
+        format!("{}&authSource=admin", server.url().replacen("mongodb://", &who, 1))
+    };
+    let root = mongodb::Client::with_uri_str(url_of("root")).await.unwrap();
+    let rights = doc! { "role": "readWrite", "db": "events" };
+    let user = doc! { "createUser": "bus", "pwd": "its-password", "roles": [rights] };
+    root.database("admin").run_command(user).await.unwrap();
+    let url = url_of("bus");
+    commits_behind_an_unfinished_one(&url, &Database::named(&url, "events").await).await;
+}
+
+async fn commits_behind_an_unfinished_one(url: &str, database: &Database) {
     let engine = database.engine().await;
     append(&engine, "a", &["1"]).await;
     let dead = mongodb::Client::with_uri_str(format!("{url}&appName=prombus")).await.unwrap();

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds all tests, if they are not built yet, and prints where one of the programs is.
+#
+#   scripts/test-program.sh server suite     the tests of crates/server/tests/suite
+#
+# With cargo test -p, dependencies would be built once more: the features that only other crates of the workspace ask for
+# would be missing, and MongoDB's driver alone takes minutes.
+set -euo pipefail
+
+crate=$1 target=$2
+cargo test --locked --workspace --no-run --message-format=json-render-diagnostics |
+    python3 -c '
+import json, sys
+crate, target = sys.argv[1:]
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["reason"] != "compiler-artifact" or not message["executable"]:
+        continue
+    if message["manifest_path"].endswith(f"/crates/{crate}/Cargo.toml") and message["target"]["name"] == target:
+        print(message["executable"])
+' "$crate" "$target"
