@@ -203,7 +203,7 @@ fn topics_of(batch: &Batch) -> BTreeSet<&str> {
 }
 
 /// Ends a transaction. Whether an answer that got lost was a yes is asked again.
-async fn finish(session: &mut ClientSession) -> Result<(), Error> {
+pub(crate) async fn finish(session: &mut ClientSession) -> Result<(), Error> {
     let began = Instant::now();
     loop {
         match session.commit_transaction().await {

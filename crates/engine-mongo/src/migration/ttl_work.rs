@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mongodb::ClientSession;
 use mongodb::bson::{Document, RawDocumentBuf, doc};
-use mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR};
 use mongodb::options::{ReadConcern, ReturnDocument};
 use prombus_engine::Durability;
 use prombus_proto::Topic;
@@ -17,6 +17,7 @@ use prombus_proto::Topic;
 use super::Report;
 use crate::MongoError;
 use crate::collections::{EVENTS, PARTS, TOPICS, write_concern};
+use crate::commit::finish;
 use crate::expiry::{expire_at, set_expire_at};
 use crate::numbers::{from_bson, number_in};
 use crate::store::Store;
@@ -143,15 +144,7 @@ impl TtlWork<'_> {
         let mut session = Some(session);
         self.give(&mut session, (place, next), Some(to)).await?;
         let Some(mut session) = session else { return Ok(false) };
-        let began = Instant::now();
-        loop {
-            match session.commit_transaction().await {
-                Err(error)
-                    if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
-                        && began.elapsed() < GIVEN_UP_AFTER => {}
-                answer => return answer.map(|()| true),
-            }
-        }
+        finish(&mut session).await.map(|()| true)
     }
 
     /// As in a transaction, but what is committed in this very moment may keep the longer time.
