@@ -26,6 +26,7 @@ impl Store {
     ) -> Result<Page, ReadError> {
         let mut session = self.reader().await.map_err(of_read)?;
         let mut known = self.topic(&mut session, topic).await.map_err(of_read)?;
+        self.tell_what_is_seen(topic, &known);
         loop {
             let start = to_bson(from.0).max(known.first);
             if start >= known.next {
@@ -123,7 +124,16 @@ impl Store {
     pub(crate) async fn bounds(&self, topic: &Topic) -> Result<Bounds, ReadError> {
         let mut session = self.reader().await.map_err(of_read)?;
         let known = self.topic(&mut session, topic).await.map_err(of_read)?;
+        self.tell_what_is_seen(topic, &known);
         Ok(self.settled(&mut session, topic, known).await.map_err(of_read)?.bounds())
+    }
+
+    /// What a reader sees stays, so whoever watches may know of it, too, before the change stream tells.
+    fn tell_what_is_seen(&self, topic: &Topic, known: &TopicDocument) {
+        // A name that somebody only asked for is not worth a channel.
+        if known.last() > Seq::ZERO {
+            self.growth.tell(topic, known.last());
+        }
     }
 
     pub(crate) async fn seek_time(&self, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
