@@ -9,20 +9,26 @@
 //! | how long things took | `latencies`, `tally` |
 //! | a connection, whatever it leads to | `port`; `in_process`, `wire` |
 //! | what it does | `publisher`, `consumer` |
-//! | the benches | `publish`, `subscribe` |
+//! | the benches | `publish`, `subscribe`, `connections`, `export`, `limits` |
+//! | what the system says and allows | `resident`, `open_files` |
 //! | what they come to | `report` |
 
+mod connections;
 mod consumer;
 mod error;
 mod event_text;
+mod export;
 mod in_process;
 mod latencies;
+mod limits;
 mod load;
+mod open_files;
 mod pacer;
 mod port;
 mod publish;
 mod publisher;
 mod report;
+mod resident;
 mod schedule;
 mod sending;
 mod subscribe;
@@ -30,9 +36,12 @@ mod tally;
 mod target;
 mod wire;
 
+pub use connections::{ConnectionsPlan, ConnectionsReport, bench_connections};
 pub use error::BenchError;
+pub use export::{ExportReport, bench_export};
 pub use in_process::InProcess;
 pub use latencies::{Latencies, Summary};
+pub use limits::{BucketReport, LimitsPlan, LimitsReport, bench_limits};
 pub use load::Load;
 pub use publish::bench_publish;
 pub use report::{PublishReport, SubscribeReport};

@@ -28,7 +28,7 @@ pub(crate) use socket::Socket;
 use crate::BenchError;
 
 /// More at once would run into the limit of what a listener has waiting.
-const OPENED_AT_ONCE: usize = 64;
+pub(crate) const OPENED_AT_ONCE: usize = 64;
 
 /// Where a server is, and who we are there.
 #[derive(Clone)]
@@ -46,6 +46,13 @@ impl Wire {
 
     pub(crate) async fn open(&self) -> Result<Socket, BenchError> {
         Socket::open(&self.gateway, self.token.as_deref()).await
+    }
+
+    /// The same connection, if the server answers there.
+    pub(crate) async fn alive(&self, mut socket: Socket) -> Result<Socket, BenchError> {
+        // Any AUTH is answered OK where no token is needed.
+        socket.authenticate(self.token.as_deref().unwrap_or("anybody")).await?;
+        Ok(socket)
     }
 
     /// So many connections, a few of them opened at a time.

@@ -11,7 +11,7 @@ use prombus_proto::SystemClock;
 
 fn on_memory(load: &Load) -> Target {
     let engine = Arc::new(MemoryEngine::new(Arc::new(SystemClock)));
-    Target::InProcess(InProcess::start(engine, load, Durability::Fsync).unwrap())
+    Target::InProcess(InProcess::start(engine, load, Durability::Fsync).expect("a bus"))
 }
 
 fn load(events: u64) -> Load {

@@ -34,24 +34,16 @@ impl Socket {
         let socket = open_websocket(address).await?;
         let mut socket = Self { socket, to_send: VecDeque::new(), is_flushed: true };
         if let Some(token) = token {
-            let op = ClientOp::Auth(Auth { token: Token::new(token.to_owned()) });
-            socket.ask(&ClientFrame { corr: None, op }).await?;
+            socket.authenticate(token).await?;
         }
         Ok(socket)
     }
 
-    /// Takes a frame, which leaves with the next turn.
-    pub(crate) fn put(&mut self, text: Vec<u8>) -> Result<(), BenchError> {
-        let text = String::from_utf8(text)
-            .map_err(|error| BenchError::NotUnderstood(format!("our own frame: {error}")))?;
-        self.to_send.push_back(Message::text(text));
-        Ok(())
-    }
-
-    /// Sends a frame where nothing else can come than its answer, which has to be OK.
-    pub(crate) async fn ask(&mut self, frame: &ClientFrame) -> Result<(), BenchError> {
+    /// Says who we are, where nothing else can come than the answer, which has to be OK.
+    pub(crate) async fn authenticate(&mut self, token: &str) -> Result<(), BenchError> {
+        let op = ClientOp::Auth(Auth { token: Token::new(token.to_owned()) });
         let mut json = Vec::new();
-        frame.write(&mut json);
+        ClientFrame { corr: None, op }.write(&mut json);
         self.put(json)?;
         let mut answers = Vec::new();
         self.turn(&mut answers).await?;
@@ -60,6 +52,14 @@ impl Socket {
             [answer, ..] => Err(refusal(answer)),
             [] => Err(BenchError::NotUnderstood("no answer".to_owned())),
         }
+    }
+
+    /// Takes a frame, which leaves with the next turn.
+    pub(crate) fn put(&mut self, text: Vec<u8>) -> Result<(), BenchError> {
+        let text = String::from_utf8(text)
+            .map_err(|error| BenchError::NotUnderstood(format!("our own frame: {error}")))?;
+        self.to_send.push_back(Message::text(text));
+        Ok(())
     }
 
     /// Sends what was put, and waits until frames come. Nothing is lost when it is not waited for
