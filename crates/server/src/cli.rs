@@ -1,5 +1,6 @@
 //! The command line: which commands there are, and what each takes.
 
+mod bench;
 mod connection;
 mod export;
 mod groups;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use bench::BenchArguments;
 use export::ExportArguments;
 use groups::GroupsArguments;
 use import::ImportArguments;
@@ -70,6 +72,8 @@ enum Command {
     Outbox(OutboxArguments),
     /// Bring a MongoDB database to what this version needs, and its topics to how long they keep events.
     Migrate(MigrateArguments),
+    /// Measure how fast a bus is: in this process, on a server, or on one of our own.
+    Bench(BenchArguments),
 }
 
 /// Does what the command line says.
@@ -86,6 +90,7 @@ pub(crate) fn run() -> Result<ExitCode, Box<dyn Error>> {
         Some(Command::Topics(topics)) => talk(topics::run(topics)),
         Some(Command::Groups(groups)) => talk(groups::run(groups)),
         Some(Command::Outbox(outbox)) => talk(outbox::run(outbox)),
+        Some(Command::Bench(bench)) => bench::run(bench),
         None => serve::run(arguments.serve),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -61,13 +61,19 @@ impl GatewayArguments {
 impl HttpArguments {
     /// A client for it, which connects with the first request.
     pub(super) fn client(&self) -> Result<HttpClient, String> {
-        let address = self.access.address(&self.url, Speech::Http)?;
-        HttpClient::new(address, self.access.token().as_deref()).map_err(|error| error.to_string())
+        self.access.http(&self.url)
     }
 }
 
 impl AccessArguments {
-    fn address(&self, url: &str, speech: Speech) -> Result<ServerAddress, String> {
+    /// A client for the HTTP port at `url`, which connects with the first request.
+    pub(super) fn http(&self, url: &str) -> Result<HttpClient, String> {
+        let address = self.address(url, Speech::Http)?;
+        HttpClient::new(address, self.token().as_deref()).map_err(|error| error.to_string())
+    }
+
+    /// Where the server at `url` is.
+    pub(super) fn address(&self, url: &str, speech: Speech) -> Result<ServerAddress, String> {
         ServerAddress::new(url, speech, self.ca_file.as_deref()).map_err(|error| match error {
             AddressError::BadUrl { .. } => format!("--url {error}"),
             AddressError::BadCaFile { .. } => format!("--ca-file {error}"),

@@ -1,5 +1,6 @@
 //! The commands that talk to a server, as a shell runs them.
 
+mod benching;
 mod connecting;
 mod exporting;
 mod groups;

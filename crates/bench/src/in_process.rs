@@ -1,0 +1,92 @@
+//! A bus in this process, without limits of rate.
+//!
+//! | idea | file |
+//! |---|---|
+//! | a connection that publishes | `publishing` |
+//! | a connection that consumes | `consuming` |
+
+mod consuming;
+mod publishing;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prombus_bus::{
+    Bus, Durability, Settings, StartAt, SubscribeOptions, Subscription, SubscriptionDefaults,
+    TopicSettings,
+};
+use prombus_engine::Engine;
+use prombus_proto::{Group, IdSource, SystemClock, Topic};
+
+pub(crate) use consuming::InProcessConsumer;
+pub(crate) use publishing::InProcessPublisher;
+
+use crate::target::LEASE;
+use crate::{BenchError, Load};
+
+/// What waits for one consumer, as the server has it by default.
+const OUTBOX_BYTES: usize = 1 << 20;
+const GROUP_LEASE: Duration = Duration::from_secs(10);
+
+/// A bus in this process.
+pub struct InProcess {
+    bus: Arc<Bus>,
+}
+
+impl InProcess {
+    /// Starts one over `engine`; the topics of `load` are as safe as `durability` says. Needs a
+    /// runtime.
+    pub fn start(
+        engine: Arc<dyn Engine>,
+        load: &Load,
+        durability: Durability,
+    ) -> Result<Self, BenchError> {
+        let own = TopicSettings { durability: Some(durability), ..TopicSettings::default() };
+        let settings = Settings {
+            connection_rate: None,
+            topic_rate: None,
+            topics: load.topics()?.into_iter().map(|topic| (topic, own)).collect(),
+            max_outbox_bytes: OUTBOX_BYTES,
+            subscription: SubscriptionDefaults {
+                max_in_flight: 100,
+                ack_timeout: LEASE,
+                max_attempts: 5,
+            },
+            group_lease: GROUP_LEASE,
+        };
+        let ids = Arc::new(IdSource::system());
+        Ok(Self { bus: Arc::new(Bus::start(engine, settings, Arc::new(SystemClock), ids)) })
+    }
+
+    /// Stores what waits, and closes the engine.
+    pub async fn close(&self) -> Result<(), BenchError> {
+        Ok(self.bus.close().await?)
+    }
+
+    pub(crate) fn publisher(&self, topics: &[Topic]) -> InProcessPublisher {
+        InProcessPublisher::new(Arc::clone(&self.bus), topics)
+    }
+
+    /// One that subscribes to `topics`, each with room for `in_flight` events.
+    pub(crate) async fn consumer(
+        &self,
+        topics: &[Topic],
+        group: &Group,
+        in_flight: u32,
+    ) -> Result<InProcessConsumer, BenchError> {
+        let connection = self.bus.connect();
+        let mut subscriptions: HashMap<Topic, Subscription> = HashMap::new();
+        for topic in topics {
+            let options = SubscribeOptions {
+                start: StartAt::Latest,
+                max_in_flight: Some(in_flight),
+                ack_timeout: Some(LEASE),
+                max_attempts: None,
+            };
+            let subscription = self.bus.subscribe(&connection, topic, group, options).await?;
+            subscriptions.insert(topic.clone(), subscription);
+        }
+        Ok(InProcessConsumer::new(connection.outbox, subscriptions))
+    }
+}

@@ -1,0 +1,70 @@
+//! A connection that publishes in this process.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prombus_bus::{Bus, Connection, Prepared, Submitted};
+use prombus_proto::{NewEvent, Payload, Topic};
+use tokio::sync::Notify;
+
+use crate::BenchError;
+use crate::port::{Events, PublishPort};
+
+/// Frames that are put together are submitted together, as the gateway does with those that it
+/// reads together; at most so many, so that some are on their way while others are made.
+const MOST_TOGETHER: usize = 100;
+
+pub(crate) struct InProcessPublisher {
+    bus: Arc<Bus>,
+    connection: Connection,
+    topics: Vec<Topic>,
+    /// What was put, each with how many frames it is.
+    put: VecDeque<(Prepared, usize)>,
+    submitted: VecDeque<(Submitted, usize)>,
+}
+
+impl InProcessPublisher {
+    pub(super) fn new(bus: Arc<Bus>, topics: &[Topic]) -> Self {
+        let connection = bus.connect();
+        let (put, submitted) = (VecDeque::new(), VecDeque::new());
+        Self { bus, connection, topics: topics.to_vec(), put, submitted }
+    }
+}
+
+impl PublishPort for InProcessPublisher {
+    fn put(&mut self, events: &Events<'_>) -> Result<(), BenchError> {
+        let new = events.numbers().map(|number| {
+            let mut payload = Vec::new();
+            events.write(number, &mut payload);
+            Ok(NewEvent::of(Payload::parse(&Bytes::from(payload))?))
+        });
+        let new = new.collect::<Result<Vec<_>, BenchError>>()?;
+        let prepared = self.bus.prepare(&self.connection, &self.topics[events.topic], new)?;
+        match self.put.back_mut() {
+            Some((together, frames)) if *frames < MOST_TOGETHER => {
+                together.append(prepared);
+                *frames += 1;
+            }
+            _ => self.put.push_back((prepared, 1)),
+        }
+        Ok(())
+    }
+
+    async fn turn(&mut self, wake: &Notify) -> Result<usize, BenchError> {
+        while let Some((prepared, frames)) = self.put.pop_front() {
+            self.submitted.push_back((self.bus.submit(prepared).await?, frames));
+        }
+        let Some((submitted, frames)) = self.submitted.front_mut() else {
+            wake.notified().await;
+            return Ok(0);
+        };
+        let frames = *frames;
+        tokio::select! {
+            stored = submitted.stored() => stored?,
+            () = wake.notified() => return Ok(0),
+        };
+        self.submitted.pop_front();
+        Ok(frames)
+    }
+}

@@ -1,0 +1,148 @@
+//! What a bench came to: a table for a person, one JSON object for a program.
+
+use std::io::{self, IsTerminal, Write};
+
+use prombus_bench::{Load, Summary};
+use serde::Serialize;
+
+use crate::cli::status_line::readable_bytes;
+use crate::cli::table::Table;
+
+/// How results are printed.
+#[derive(clap::Args)]
+pub(super) struct PrintArguments {
+    /// Print one JSON object, as is done where the output is no terminal
+    #[arg(long, conflicts_with = "table")]
+    json: bool,
+    /// Print a table, even where the output is no terminal
+    #[arg(long)]
+    table: bool,
+}
+
+/// What was measured, beside the figures.
+#[derive(Serialize)]
+pub(super) struct Circumstances<'a> {
+    pub(super) on: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) durability: Option<&'a str>,
+    pub(super) n: u64,
+    pub(super) size: usize,
+    pub(super) batch: u64,
+    pub(super) window: u64,
+    pub(super) connections: usize,
+    pub(super) topics: usize,
+    pub(super) rate: Option<f64>,
+}
+
+impl<'a> Circumstances<'a> {
+    pub(super) fn of(load: &Load, on: &'a str, durability: Option<&'a str>) -> Self {
+        Self {
+            on,
+            durability,
+            n: load.events,
+            size: load.size,
+            batch: load.batch,
+            window: load.window,
+            connections: load.connections,
+            topics: load.topics,
+            rate: load.rate,
+        }
+    }
+
+    fn heading(&self) -> String {
+        let mut heading = self.on.to_owned();
+        if let Some(durability) = self.durability {
+            heading += &format!("; durability: {durability}");
+        }
+        let Self { size, batch, window, connections, topics, .. } = self;
+        let rate = self.rate.map_or("flat out".to_owned(), |rate| format!("{rate} a second"));
+        heading
+            + &format!(
+                "\nsize {size}, batch {batch}, window {window}, connections {connections}, topics \
+                 {topics}, {rate}"
+            )
+    }
+}
+
+#[derive(Serialize)]
+struct Printed<'a, R> {
+    #[serde(flatten)]
+    report: &'a R,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<&'a Circumstances<'a>>,
+}
+
+/// Figures with their names, for a person.
+pub(super) type Rows = Vec<(&'static str, String)>;
+
+impl PrintArguments {
+    pub(super) fn print<R: Serialize>(
+        &self,
+        report: &R,
+        circumstances: Option<&Circumstances<'_>>,
+        rows: Rows,
+    ) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if self.json || !(self.table || out.is_terminal()) {
+            let json = serde_json::to_string(&Printed { report, settings: circumstances })?;
+            writeln!(out, "{json}")?;
+            return out.flush();
+        }
+        if let Some(circumstances) = circumstances {
+            writeln!(out, "{}", circumstances.heading())?;
+        }
+        let mut table = Table::new(&[]);
+        for (name, figure) in rows {
+            table.push(vec![name.to_owned(), figure]);
+        }
+        write!(out, "{}", table.text(1).trim_start_matches('\n'))?;
+        out.flush()
+    }
+}
+
+/// Latencies as rows.
+pub(super) fn latency_rows(latency: &Summary) -> Rows {
+    let Summary { p50, p90, p99, p999, max, avg } = latency;
+    [("p50", p50), ("p90", p90), ("p99", p99), ("p99.9", p999), ("max", max), ("avg", avg)]
+        .map(|(name, ms)| (name, format!("{ms:.3} ms")))
+        .to_vec()
+}
+
+/// A count, with its thousands apart.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// So many a second, as a person reads it.
+pub(super) fn rate(per_second: f64) -> String {
+    // Fractions say nothing here, and nothing is negative.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let whole = per_second.round() as u64;
+    format!("{}/s", count(whole))
+}
+
+/// Bytes, and how many that is a second.
+pub(super) fn bytes(bytes: u64, ms: f64) -> String {
+    let per_second = readable_bytes(bytes as f64 / (ms / 1e3).max(1e-6));
+    format!("{}, {per_second}/s", readable_bytes(bytes as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_readable() {
+        assert_eq!([count(0), count(999), count(1000)], ["0", "999", "1,000"]);
+        assert_eq!(rate(1_234_567.8), "1,234,568/s");
+        assert_eq!(bytes(2048, 500.0), "2.0 KiB, 4.0 KiB/s");
+    }
+}

@@ -1,0 +1,53 @@
+//! `prombus bench subscribe`.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use prombus_bench::{SubscribeReport, Tally, bench_backlog, bench_subscribe};
+
+use super::load_arguments::LoadArguments;
+use super::printing::{self, Circumstances, PrintArguments, Rows, latency_rows};
+use super::target_arguments::TargetArguments;
+use super::watching::{Shown, watched};
+
+/// What `bench subscribe` takes.
+#[derive(clap::Args)]
+pub(super) struct SubscribeBenchArguments {
+    /// Publish everything first, unmeasured, and measure how fast it is consumed
+    #[arg(long, conflicts_with = "rate")]
+    backlog: bool,
+    #[command(flatten)]
+    load: LoadArguments,
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    print: PrintArguments,
+}
+
+pub(super) async fn run(arguments: SubscribeBenchArguments) -> Result<(), Box<dyn Error>> {
+    let load = arguments.load.load();
+    load.check()?;
+    let chosen = arguments.target.choose(&load).await?;
+    let tally = Arc::new(Tally::default());
+    let (what, shown) = ("delivered", Shown::RateAndLatency);
+    let report = if arguments.backlog {
+        watched(what, shown, &tally, bench_backlog(&chosen.target, &load, &tally)).await?
+    } else {
+        watched(what, shown, &tally, bench_subscribe(&chosen.target, &load, &tally)).await?
+    };
+    let circumstances = Circumstances::of(&load, &chosen.name, Some(chosen.durability));
+    arguments.print.print(&report, Some(&circumstances), rows(&report))?;
+    chosen.end().await
+}
+
+fn rows(report: &SubscribeReport) -> Rows {
+    let mut rows = vec![
+        ("delivered", printing::count(report.n)),
+        ("time", format!("{:.0} ms", report.ms)),
+        ("rate", printing::rate(report.mps)),
+        ("bytes", printing::bytes(report.bytes, report.ms)),
+    ];
+    rows.extend(latency_rows(&report.latency));
+    rows.push(("late", printing::count(report.late)));
+    rows
+}

@@ -1,0 +1,223 @@
+//! Small real runs of `prombus bench`: that they measure what they say, never how fast it is.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::cli::server::{Ran, Server, prombus, run};
+
+fn bench(arguments: &[&str]) -> Ran {
+    run(prombus(&[&["bench"], arguments].concat()), "")
+}
+
+/// The one object that a run prints.
+#[track_caller]
+fn report(ran: &Ran) -> Value {
+    let lines = ran.lines();
+    assert_eq!(lines.len(), 1, "{ran:?}");
+    lines[0].clone()
+}
+
+#[track_caller]
+fn assert_latencies(report: &Value) {
+    let figures = ["p50", "p90", "p99", "p99.9", "max"].map(|name| report[name].as_f64().unwrap());
+    assert!(figures.is_sorted() && figures[4] > 0.0, "{report}");
+    assert!(report["avg"].as_f64().is_some_and(|avg| avg > 0.0 && avg <= figures[4]), "{report}");
+    for figure in ["ms", "mps"] {
+        assert!(report[figure].as_f64().is_some_and(|figure| figure > 0.0), "{report}");
+    }
+}
+
+#[track_caller]
+fn events_of(server: &Server, topic: &str) -> u64 {
+    server.run(&["topics", topic], "").lines()[0]["events"].as_u64().unwrap()
+}
+
+#[test]
+fn publishing_in_this_process_is_on_disk_by_default_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = prombus(&["bench", "publish", "--n", "300", "--json"]);
+    command.env("TMPDIR", folder.path());
+    let report = report(&run(command, ""));
+    assert_eq!((&report["published"], &report["bytes"]), (&json!(300), &json!(300 * 236)));
+    assert_latencies(&report);
+    let on = "in this process, on the disk engine in a temporary folder";
+    let settings = json!({
+        "on": on, "durability": "fsync", "n": 300, "size": 236, "batch": 1, "window": 1000,
+        "connections": 1, "topics": 1, "rate": null,
+    });
+    assert_eq!(report["settings"], settings);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_folder_that_was_named_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    for n in ["10", "20"] {
+        let ran = bench(&["subscribe", "--n", n, "--data", data, "--durability", "buffered"]);
+        let report = report(&ran);
+        assert_eq!(report["n"].to_string(), n);
+        assert_eq!(report["settings"]["durability"], "buffered");
+        assert_latencies(&report);
+    }
+    assert!(folder.path().join("catalog").exists());
+    bench(&["publish", "--data", data, "--engine", "memory"]).failed_with("--data is the folder");
+}
+
+#[test]
+fn a_table_is_for_people() {
+    let ran = bench(&["publish", "--n", "1000", "--engine", "memory", "--table"]);
+    assert!(ran.is_success, "{ran:?}");
+    for line in ["published", "1,000", "p99.9", "in this process, on the memory engine"] {
+        assert!(ran.out.contains(line), "{line} is not in {}", ran.out);
+    }
+}
+
+#[test]
+fn publishing_over_the_wire_stores_exactly_that() {
+    let server = Server::start(&[]);
+    for (number, options) in [
+        &["--window", "50"][..],
+        &["--batch", "30", "--connections", "2"],
+        &["--rate", "5000", "--size", "2000"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let topic = format!("t{number}");
+        let usual = ["publish", "--n", "400", "--topic", &topic, "--url", &server.url];
+        let report = report(&bench(&[&usual, options].concat()));
+        assert_eq!(report["published"], 400);
+        assert_latencies(&report);
+        assert_eq!(events_of(&server, &topic), 400);
+    }
+    let replayed = server.run(&["replay", "t2", "--limit", "1"], "");
+    // Its position has one digit, not seven.
+    assert_eq!(replayed.out.trim_end().len(), 2000 - 6, "{}", replayed.out);
+    bench(&["publish", "--url", &server.url, "--n", "9", "--topics", "3"]).lines();
+    assert_eq!(events_of(&server, "bench.topic.2"), 3);
+}
+
+#[test]
+fn consuming_over_the_wire_acknowledges_every_event() {
+    let server = Server::start(&[]);
+    for options in [
+        &["--topic", "a"][..],
+        &["--topic", "b", "--connections", "3", "--topics", "2", "--batch", "4"],
+        &["--topic", "c", "--rate", "2000"],
+        &["--topic", "d", "--backlog"],
+        &["--topic", "e", "--backlog", "--connections", "2", "--topics", "3", "--window", "10"],
+    ] {
+        // Twice: what is there from before does not count.
+        for _ in 0..2 {
+            let usual = ["subscribe", "--n", "300", "--url", &server.url];
+            let report = report(&bench(&[&usual, options].concat()));
+            assert_eq!(report["n"], 300, "{options:?}");
+            assert_latencies(&report);
+        }
+    }
+    for group in server.run(&["groups", "a"], "").lines() {
+        let lag = group["lag"].as_u64().unwrap();
+        // The first group was left when the second run began.
+        assert!(lag == 0 || lag == 300, "{group}");
+    }
+}
+
+#[test]
+fn a_server_of_our_own_is_measured_over_the_wire() {
+    let usual = ["--serve", "--engine", "memory", "--n", "200"];
+    let report = report(&bench(&[&["subscribe"], &usual[..]].concat()));
+    assert_eq!(report["n"], 200);
+    assert_eq!(report["settings"]["on"], "a server process of its own, on the memory engine");
+}
+
+#[test]
+fn refusals_are_not_measured() {
+    let server = Server::start(&["limits.enabled=true"]);
+    for command in ["publish", "subscribe"] {
+        let ran = bench(&[command, "--n", "5000", "--url", &server.url]);
+        ran.failed_with("rate_limited: conn publish rate exceeded");
+        ran.failed_with("limits.enabled=false");
+    }
+    // Below the limit there is nothing to refuse.
+    let report = report(&bench(&["publish", "--n", "20", "--rate", "100", "--url", &server.url]));
+    assert_eq!(report["published"], 20);
+}
+
+#[test]
+fn durability_is_a_setting_of_the_server() {
+    let server = Server::start(&[]);
+    let usual = ["publish", "--n", "5", "--durability", "buffered", "--url", &server.url];
+    bench(&usual).failed_with("--http http://127.0.0.1:8083");
+    bench(&[&usual[..], &["--http", &server.http]].concat()).lines();
+    let topic = &server.run(&["topics", "bench.topic"], "").lines()[0];
+    assert_eq!(topic["settings"]["durability"], "buffered");
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_by_name() {
+    for (arguments, reason) in [
+        (&["publish", "--n", "0"][..], "--n is 0"),
+        (&["publish", "--size", "20", "--engine", "memory"], "--size is 20"),
+        (&["publish", "--engine", "paper"], "--engine"),
+        (&["publish", "--url", "http://127.0.0.1:1/"], "ws://"),
+        (&["subscribe", "--backlog", "--rate", "5"], "--rate"),
+        (&["limits", "--topic-limit", "5"], "CAPACITY/REFILL_PER_SEC"),
+    ] {
+        bench(arguments).failed_with(reason);
+    }
+}
+
+#[test]
+fn connections_are_counted_and_their_memory_looked_at() {
+    let usual = ["connections", "--engine", "memory", "--n", "20", "--seconds", "0.5"];
+    let idle = report(&bench(&usual));
+    assert_eq!((&idle["connections"], &idle["published"]), (&json!(20), &Value::Null));
+    for figure in ["opened_ms", "memory_before", "memory_idle"] {
+        assert!(idle[figure].as_f64().is_some_and(|figure| figure > 0.0), "{idle}");
+    }
+    assert!(idle["memory_each"].is_u64(), "{idle}");
+    let active = report(&bench(&[&usual[..], &["--rate", "10"]].concat()));
+    assert_eq!((&active["connections"], &active["published"]), (&json!(20), &json!(100)));
+    assert_latencies(&active);
+    let server = Server::start(&[]);
+    let elsewhere = ["connections", "--url", &server.url, "--n", "5", "--seconds", "0"];
+    assert_eq!(report(&bench(&elsewhere))["memory_idle"], Value::Null);
+}
+
+#[test]
+fn an_export_is_counted() {
+    let usual = ["export", "--engine", "memory", "--n", "700", "--size", "500"];
+    let own = report(&bench(&usual));
+    assert_eq!(own["exported"], 700);
+    // Positions of three digits, not seven, or less; and line breaks.
+    let bytes = own["bytes"].as_u64().unwrap();
+    assert!((700 * 495..700 * 501).contains(&bytes), "{own}");
+    assert!(own["mb_per_sec"].as_f64().is_some_and(|figure| figure > 0.0), "{own}");
+    let server = Server::start(&[]);
+    server.run(&["publish", "t", "1", "2", "3"], "").lines();
+    let there = report(&bench(&["export", "--topic", "t", "--url", &server.http]));
+    assert_eq!(there["exported"], 3);
+    bench(&["export", "--topic", "no", "--url", &server.http]).failed_with("unknown_topic");
+}
+
+#[test]
+fn limits_are_compared_with_their_settings() {
+    let limits = ["--connection-limit", "30/50", "--topic-limit", "60/100"];
+    let usual = ["limits", "--engine", "memory", "--seconds", "0.5"];
+    let report = report(&bench(&[&usual[..], &limits].concat()));
+    for (bucket, capacity, connections) in [("connection", 30, 1), ("topic", 60, 4)] {
+        let bucket = &report[bucket];
+        assert!(bucket["passed"].as_u64().is_some_and(|passed| passed >= capacity), "{report}");
+        assert!(bucket["refused"].as_u64().is_some_and(|refused| refused > 0), "{report}");
+        assert_eq!(bucket["connections"], connections);
+        let figure = |name: &str| bucket[name].as_f64().unwrap();
+        let expected = capacity as f64 + capacity as f64 / 0.6 * figure("ms") / 1000.0;
+        assert!((figure("expected") - expected).abs() < 0.2, "{report}");
+        assert!((figure("ratio") - figure("passed") / expected).abs() < 0.01, "{report}");
+    }
+    let server = Server::start(&[]);
+    let off = bench(&["limits", "--url", &server.url, "--seconds", "0.2"]);
+    off.failed_with("limits.enabled");
+}
