@@ -1,5 +1,7 @@
 //! Small real runs of `prombus bench`: that they measure what they say, never how fast it is.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 use std::fs;
 
 use serde_json::{Value, json};
