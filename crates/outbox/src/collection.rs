@@ -5,7 +5,7 @@
 //! event is published whose data an election could take back.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
 use mongodb::bson::{Bson, Document, doc};
@@ -21,6 +21,28 @@ use crate::mark::Mark;
 use crate::options::{Place, WorkerOptions};
 use crate::order::{Holder, Lane, Unsent, allowed};
 use crate::{OutboxError, indexes};
+
+/// So long a start gets over an election, or over a server that was just started again.
+const START_WITHIN: Duration = Duration::from_secs(30);
+const START_PAUSE: Duration = Duration::from_millis(100);
+
+/// Asks again while the connection is lost and made again.
+async fn patiently<T, F>(ask: impl Fn() -> F) -> Result<T, MongoError>
+where
+    F: Future<Output = Result<T, MongoError>>,
+{
+    let began = Instant::now();
+    loop {
+        match ask().await {
+            Err(MongoError::Lost(_) | MongoError::NoPrimary(_))
+                if began.elapsed() < START_WITHIN =>
+            {
+                tokio::time::sleep(START_PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
+}
 
 /// Smaller than any document is.
 const SMALLEST_DOCUMENT: i32 = 5;
@@ -70,7 +92,7 @@ impl Outbox {
             Some(name) => client.database(name),
             None => client.default_database().ok_or(OutboxError::NoDatabase)?,
         };
-        if !Deployment::of(&database).await?.has_transactions() {
+        if !patiently(|| Deployment::of(&database)).await?.has_transactions() {
             return Err(OutboxError::Mongo(MongoError::UnsupportedTopology(
                 "the server is no replica set, so no service can write its data and an outbox in one \
                  transaction; start it with --replSet and run rs.initiate() once, one member suffices"
@@ -93,7 +115,11 @@ impl Outbox {
     }
 
     /// Makes what is missing of the indexes.
-    pub(crate) async fn prepare(&self, options: &WorkerOptions) -> Result<(), Error> {
+    pub(crate) async fn prepare(&self, options: &WorkerOptions) -> Result<(), MongoError> {
+        patiently(|| async { Ok(self.make_indexes(options).await?) }).await
+    }
+
+    async fn make_indexes(&self, options: &WorkerOptions) -> Result<(), Error> {
         indexes::make(&self.collection).await?;
         if let Some(time) = options.keep_sent {
             indexes::remove_sent_after(&self.database, &self.collection, time).await?;
