@@ -34,9 +34,8 @@ where
     let began = Instant::now();
     loop {
         match ask().await {
-            Err(MongoError::Lost(_) | MongoError::NoPrimary(_))
-                if began.elapsed() < START_WITHIN =>
-            {
+            // Where there is no primary, the driver has waited for one.
+            Err(MongoError::Lost(_)) if began.elapsed() < START_WITHIN => {
                 tokio::time::sleep(START_PAUSE).await;
             }
             answer => return answer,
