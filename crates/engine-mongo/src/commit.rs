@@ -58,7 +58,7 @@ impl Store {
     /// Stores all of `batch` or nothing of it.
     pub(crate) async fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
         let _turn = match self.deployment.has_transactions() {
-            true => self.turns.of(batch).await,
+            true => self.turns.at(topics_of(batch)).await,
             false => self.turns.alone().await,
         };
         let began = Instant::now();

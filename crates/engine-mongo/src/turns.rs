@@ -6,7 +6,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use prombus_engine::Batch;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 /// Whose turn it is, by topic.
@@ -24,12 +23,9 @@ pub(crate) struct MyTurn {
 const SWEPT_ABOVE: usize = 1024;
 
 impl Turns {
-    /// Waits for the turn at every topic of `batch`, in one order, so that nobody waits for each
+    /// Waits for the turn at every one of `topics`, in one order, so that nobody waits for each
     /// other.
-    pub(crate) async fn of(&self, batch: &Batch) -> MyTurn {
-        let appended = batch.events.iter().map(|event| event.topic().as_str());
-        let expected = batch.expected_last.iter().map(|(topic, _)| topic.as_str());
-        let topics: BTreeSet<&str> = appended.chain(expected).collect();
+    pub(crate) async fn at(&self, topics: BTreeSet<&str>) -> MyTurn {
         let mut held = Vec::with_capacity(topics.len());
         for topic in topics {
             held.push(self.turn_at(topic).lock_owned().await);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prombus_engine::{CommitError, Durability, Expect, StateEntry, StateKey, StateOp, Version};
-use prombus_proto::ErrorCode;
+use prombus_proto::{ErrorCode, EventId, Timestamp};
 
 use super::actor::{Actor, Surroundings, now};
 use super::command::{Acked, Nacked};
@@ -158,7 +158,8 @@ impl Actor {
         }
         let free = Tenure::of_nobody(tenure.epoch);
         let put = put_tenure(&self.tenure_key, &free, Some(version));
-        let submission = Submission::of_state(vec![put], Durability::Buffered);
+        // Safe, or an election could make this gateway, which lives, the holder again.
+        let submission = Submission::of_state(vec![put], Durability::Fsync);
         match submit(self.around.committer.clone(), submission).await {
             // Somebody else has it already.
             Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
@@ -253,29 +254,28 @@ impl Actor {
         let Ack { ids, mark_until, reply, .. } = ack;
         let answer = match (publishes, ids.first()) {
             (true, Some(id)) => Err(lease_lost(id)),
-            _ => {
-                let (engine, topic, group) =
-                    (self.around.engine.as_ref(), &self.topic.topic, &self.group);
-                let marks = match mark_until {
-                    Some(until) => {
-                        marks_of_handled(engine, topic, group, until, &ids, |_| false).await
-                    }
-                    None => Ok(Default::default()),
-                };
-                let marked = match marks {
-                    Ok(marks) if marks.is_empty() => Ok(()),
-                    Ok(marks) => {
-                        let durability = self.topic.durability();
-                        let submission = Submission::of_state(marks.into_state(), durability);
-                        let stored = submit(self.around.committer.clone(), submission).await;
-                        stored.map(drop).map_err(Refusal::from)
-                    }
-                    Err(refusal) => Err(refusal),
-                };
-                marked.map(|()| Acked { stale: (0..ids.len()).collect(), published: vec![] })
-            }
+            _ => self
+                .mark_handled(&ids, mark_until)
+                .await
+                .map(|()| Acked { stale: (0..ids.len()).collect(), published: vec![] }),
         };
+        // Who is gone does not want the answer.
         let _ = reply.send(answer);
+    }
+
+    async fn mark_handled(
+        &mut self,
+        ids: &[EventId],
+        mark_until: Option<Timestamp>,
+    ) -> Result<(), Refusal> {
+        let Some(until) = mark_until else { return Ok(()) };
+        let (engine, topic, group) = (self.around.engine.as_ref(), &self.topic.topic, &self.group);
+        let marks = marks_of_handled(engine, topic, group, until, ids, |_| false).await?;
+        if !marks.is_empty() {
+            let submission = Submission::of_state(marks.into_state(), self.topic.durability());
+            submit(self.around.committer.clone(), submission).await?;
+        }
+        Ok(())
     }
 }
 

@@ -251,17 +251,42 @@ async fn a_group_whose_taking_had_no_answer_is_not_blocked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_safe_yet_is_delivered_when_the_engine_tells() {
+async fn a_group_whose_taking_over_had_no_answer_is_delivered() {
     let store = Shared::new();
-    let settings = TopicSettings { durability: Some(Durability::Buffered), ..Default::default() };
-    let mut all = prombus_bus::Settings { group_lease: LEASE, ..unlimited() };
-    all.topics.insert(orders(), settings);
+    let (one, two) = (store.gateway(1), store.gateway(2));
+    let (first, second) = (one.consumer().await, two.consumer().await);
+    one.scene.publish(&orders(), 1).await;
+    assert_eq!(first.arrived().await.len(), 1);
+    drop(one);
+    // It still trusts its last beat when it takes the group over, and hears of no commit since.
+    tokio::time::sleep(Duration::from_millis(6500)).await;
+    two.faults.fail_commits_after(usize::MAX);
+    tokio::time::sleep(Duration::from_millis(3000)).await;
+    assert!(second.arrived().await.is_empty());
+    two.reconnect();
+    assert!(second.next_within(3 * A_LOOK).await.is_some(), "it waits for itself");
+    drop(first);
+}
+
+/// What comes back from the store is damaged here, and so cannot be what was delivered.
+async fn is_delivered_from_memory(durability: Durability) -> bool {
+    let store = Shared::new();
+    let own = TopicSettings { durability: Some(durability), ..TopicSettings::default() };
+    let mut settings = prombus_bus::Settings { group_lease: LEASE, ..unlimited() };
+    settings.topics.insert(orders(), own);
     let engine: Arc<dyn Engine> = store.0.clone();
-    let scene = Scene::numbered(1, engine, all);
+    let scene = Scene::numbered(1, engine, settings);
     let consumer = scene.consumer(at_most(10)).await;
+    store.0.damage(&orders(), 1, 3);
     scene.publish(&orders(), 3).await;
     tokio::time::sleep(A_LOOK).await;
-    assert_eq!(seqs(&consumer.arrived().await), [1, 2, 3]);
+    !consumer.arrived().await.is_empty()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_election_may_take_back_is_delivered_when_the_engine_has_it() {
+    assert!(is_delivered_from_memory(Durability::Fsync).await);
+    assert!(!is_delivered_from_memory(Durability::Buffered).await);
 }
 
 #[tokio::test(start_paused = true)]
