@@ -44,7 +44,7 @@ pub use latencies::{Latencies, Summary};
 pub use limits::{BucketReport, LimitsPlan, LimitsReport, bench_limits};
 pub use load::Load;
 pub use publish::bench_publish;
-pub use report::{PublishReport, SubscribeReport};
+pub use report::{Figures, PublishReport, SubscribeReport};
 pub use schedule::Schedule;
 pub use subscribe::{bench_backlog, bench_subscribe};
 pub use tally::{Glance, Tally};

@@ -12,17 +12,9 @@ use crate::tally::Total;
 pub struct PublishReport {
     /// How many events were answered OK.
     pub published: u64,
-    /// From the first event to the last answer, in milliseconds.
-    pub ms: f64,
-    /// Events a second.
-    pub mps: f64,
-    /// How many bytes the events had, each counted as `--size`.
-    pub bytes: u64,
-    /// From sending an event, or when it was meant to be sent, to its answer, in milliseconds.
+    /// How fast: up to the last answer, each event up to its own. Each counts as `--size` bytes.
     #[serde(flatten)]
-    pub latency: Summary,
-    /// How many events were sent over a millisecond later than they were meant to; flat out none.
-    pub late: u64,
+    pub figures: Figures,
 }
 
 /// What consuming came to.
@@ -30,14 +22,22 @@ pub struct PublishReport {
 pub struct SubscribeReport {
     /// How many events were delivered and acknowledged, each alone.
     pub n: u64,
-    /// From the first event to the last acknowledgement's answer, in milliseconds.
+    /// How fast: up to the last acknowledgement's answer, each event up to its delivery, with as many
+    /// bytes as it came with. Of a backlog, latencies count from the subscription.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// How fast a run was.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Figures {
+    /// From the first event to the end, in milliseconds.
     pub ms: f64,
     /// Events a second.
     pub mps: f64,
-    /// How many bytes the events had, as they were delivered.
+    /// How many bytes the events had.
     pub bytes: u64,
-    /// From sending an event, or when it was meant to be sent, to its delivery, in milliseconds; of
-    /// a backlog, from the subscription to its delivery.
+    /// From sending an event, or when it was meant to be sent, in milliseconds.
     #[serde(flatten)]
     pub latency: Summary,
     /// How many events were sent over a millisecond later than they were meant to; flat out none.
@@ -46,18 +46,22 @@ pub struct SubscribeReport {
 
 impl PublishReport {
     pub(crate) fn of(total: &Total) -> Self {
-        let Total { events, bytes, late, latencies, took } = *total;
-        let (ms, mps) = (ms(took), per_second(events, took));
-        Self { published: events, ms, mps, bytes, latency: latencies, late }
+        Self { published: total.events, figures: Figures::of(total, total.took, total.late) }
     }
 }
 
 impl SubscribeReport {
     /// Of what was delivered, when every acknowledgement was answered after `took`.
-    pub(crate) fn of(total: &Total, took: Duration, late: u64) -> Self {
+    pub(crate) fn of(delivered: &Total, took: Duration, late: u64) -> Self {
+        Self { n: delivered.events, figures: Figures::of(delivered, took, late) }
+    }
+}
+
+impl Figures {
+    fn of(total: &Total, took: Duration, late: u64) -> Self {
         let Total { events, bytes, latencies, .. } = *total;
         let (ms, mps) = (ms(took), per_second(events, took));
-        Self { n: events, ms, mps, bytes, latency: latencies, late }
+        Self { ms, mps, bytes, latency: latencies, late }
     }
 }
 

@@ -38,9 +38,9 @@ async fn everything_is_published_once_and_of_the_size_that_was_asked_for() {
         let tally = Arc::new(Tally::default());
         let report = bench_publish(&Target::InProcess(bus), &load, &tally).await.unwrap();
         assert_eq!(report.published, load.events);
-        assert_eq!(report.bytes, load.bytes());
+        assert_eq!(report.figures.bytes, load.bytes());
         assert_eq!(tally.glance().events, load.events);
-        assert_rising(&report.latency);
+        assert_rising(&report.figures.latency);
         let (mut events, mut bytes) = (0, 0);
         for topic in load.topics().unwrap() {
             let bounds = engine.bounds(&topic).await.unwrap();
@@ -65,7 +65,7 @@ async fn everything_is_delivered_and_acknowledged() {
         let target = on_memory(&load);
         let report = bench_subscribe(&target, &load, &Arc::default()).await.unwrap();
         assert_eq!(report.n, load.events);
-        assert_rising(&report.latency);
+        assert_rising(&report.figures.latency);
         // Again on the same bus: only what is new counts.
         let report = bench_subscribe(&target, &load, &Arc::default()).await.unwrap();
         assert_eq!(report.n, load.events);
@@ -78,8 +78,8 @@ async fn a_backlog_is_consumed_whole_and_nothing_else() {
         let target = on_memory(&load);
         for _ in 0..2 {
             let report = bench_backlog(&target, &load, &Arc::default()).await.unwrap();
-            assert_eq!((report.n, report.late), (load.events, 0));
-            assert_rising(&report.latency);
+            assert_eq!((report.n, report.figures.late), (load.events, 0));
+            assert_rising(&report.figures.latency);
         }
     }
 }

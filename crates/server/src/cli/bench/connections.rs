@@ -9,8 +9,7 @@ use prombus_client::transport::Speech;
 use prombus_proto::Topic;
 
 use super::own_server::OwnServer;
-use super::printing::{self, Circumstances, PrintArguments, Rows};
-use super::publish;
+use super::printing::{self, Circumstances, PrintArguments, Rows, run_rows};
 use super::target_arguments::StoreArguments;
 use super::watching::{Shown, watched};
 use crate::cli::server_arguments::AccessArguments;
@@ -110,6 +109,7 @@ fn rows(report: &ConnectionsReport) -> Rows {
     for (name, bytes) in memory {
         rows.extend(bytes.map(|bytes| (name, readable_bytes(bytes as f64))));
     }
-    rows.extend(report.active.iter().flat_map(publish::rows));
+    let active = report.active.iter();
+    rows.extend(active.flat_map(|active| run_rows("published", active.published, &active.figures)));
     rows
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use prombus_bench::{Load, Summary};
+use prombus_bench::{Figures, Load, Summary};
 use serde::Serialize;
 
 use crate::cli::status_line::readable_bytes;
@@ -100,8 +100,20 @@ impl PrintArguments {
     }
 }
 
-/// Latencies as rows.
-pub(super) fn latency_rows(latency: &Summary) -> Rows {
+/// What a run came to, as rows: so many events of `what`, and how fast.
+pub(super) fn run_rows(what: &'static str, events: u64, figures: &Figures) -> Rows {
+    let mut rows = vec![
+        (what, count(events)),
+        ("time", format!("{:.0} ms", figures.ms)),
+        ("rate", rate(figures.mps)),
+        ("bytes", bytes(figures.bytes, figures.ms)),
+    ];
+    rows.extend(latency_rows(&figures.latency));
+    rows.push(("late", count(figures.late)));
+    rows
+}
+
+fn latency_rows(latency: &Summary) -> Rows {
     let Summary { p50, p90, p99, p999, max, avg } = latency;
     [("p50", p50), ("p90", p90), ("p99", p99), ("p99.9", p999), ("max", max), ("avg", avg)]
         .map(|(name, ms)| (name, format!("{ms:.3} ms")))

@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use prombus_bench::{PublishReport, Tally, bench_publish};
+use prombus_bench::{Tally, bench_publish};
 
 use super::load_arguments::LoadArguments;
-use super::printing::{self, Circumstances, PrintArguments, Rows, latency_rows};
+use super::printing::{Circumstances, PrintArguments, run_rows};
 use super::target_arguments::TargetArguments;
 use super::watching::{Shown, watched};
 
@@ -29,18 +29,10 @@ pub(super) async fn run(arguments: PublishBenchArguments) -> Result<(), Box<dyn 
     let work = bench_publish(&chosen.target, &load, &tally);
     let report = watched("published", Shown::RateAndLatency, &tally, work).await?;
     let circumstances = Circumstances::of(&load, &chosen.name, Some(chosen.durability));
-    arguments.print.print(&report, Some(&circumstances), rows(&report))?;
+    arguments.print.print(
+        &report,
+        Some(&circumstances),
+        run_rows("published", report.published, &report.figures),
+    )?;
     chosen.end().await
-}
-
-pub(super) fn rows(report: &PublishReport) -> Rows {
-    let mut rows = vec![
-        ("published", printing::count(report.published)),
-        ("time", format!("{:.0} ms", report.ms)),
-        ("rate", printing::rate(report.mps)),
-        ("bytes", printing::bytes(report.bytes, report.ms)),
-    ];
-    rows.extend(latency_rows(&report.latency));
-    rows.push(("late", printing::count(report.late)));
-    rows
 }

@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use prombus_bench::{SubscribeReport, Tally, bench_backlog, bench_subscribe};
+use prombus_bench::{Tally, bench_backlog, bench_subscribe};
 
 use super::load_arguments::LoadArguments;
-use super::printing::{self, Circumstances, PrintArguments, Rows, latency_rows};
+use super::printing::{Circumstances, PrintArguments, run_rows};
 use super::target_arguments::TargetArguments;
 use super::watching::{Shown, watched};
 
@@ -36,18 +36,10 @@ pub(super) async fn run(arguments: SubscribeBenchArguments) -> Result<(), Box<dy
         watched(what, shown, &tally, bench_subscribe(&chosen.target, &load, &tally)).await?
     };
     let circumstances = Circumstances::of(&load, &chosen.name, Some(chosen.durability));
-    arguments.print.print(&report, Some(&circumstances), rows(&report))?;
+    arguments.print.print(
+        &report,
+        Some(&circumstances),
+        run_rows(what, report.n, &report.figures),
+    )?;
     chosen.end().await
-}
-
-fn rows(report: &SubscribeReport) -> Rows {
-    let mut rows = vec![
-        ("delivered", printing::count(report.n)),
-        ("time", format!("{:.0} ms", report.ms)),
-        ("rate", printing::rate(report.mps)),
-        ("bytes", printing::bytes(report.bytes, report.ms)),
-    ];
-    rows.extend(latency_rows(&report.latency));
-    rows.push(("late", printing::count(report.late)));
-    rows
 }
