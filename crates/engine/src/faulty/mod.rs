@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::{
     Batch, Bounds, Capabilities, CommitError, Committed, Engine, Health, Page, ReadBudget,
-    ReadError, Retention, StateEntry, StateKey,
+    ReadError, Retention, StateEntry, StateKey, Unavailable,
 };
 pub use faults::{FaultReport, Faults};
 
@@ -26,14 +26,45 @@ pub use faults::{FaultReport, Faults};
 pub struct FaultyEngine {
     inner: Arc<dyn Engine>,
     faults: Faults,
+    commits_spared: Option<&'static str>,
+    reads_spared: Option<&'static str>,
 }
 
 impl FaultyEngine {
     /// `inner`, with the faults that `faults` switches on.
     #[must_use]
     pub fn new(inner: Arc<dyn Engine>, faults: Faults) -> Self {
-        Self { inner, faults }
+        Self { inner, faults, commits_spared: None, reads_spared: None }
     }
+
+    /// No fault comes to a commit of nothing but state under this prefix.
+    ///
+    /// What is written at times of its own would otherwise take a fault that was meant for something
+    /// else. So with reads.
+    #[must_use]
+    pub fn sparing_commits_of(self, prefix: &'static str) -> Self {
+        Self { commits_spared: Some(prefix), ..self }
+    }
+
+    /// No fault comes to a read of state under this prefix.
+    #[must_use]
+    pub fn sparing_reads_of(self, prefix: &'static str) -> Self {
+        Self { reads_spared: Some(prefix), ..self }
+    }
+
+    fn spares(&self, batch: &Batch) -> bool {
+        batch.events.is_empty()
+            && !batch.state.is_empty()
+            && batch.state.iter().all(|op| begins_with(op.key().as_bytes(), self.commits_spared))
+    }
+
+    fn before_read_of(&self, key: &[u8]) -> Result<(), Unavailable> {
+        if begins_with(key, self.reads_spared) { Ok(()) } else { self.faults.before_read() }
+    }
+}
+
+fn begins_with(key: &[u8], prefix: Option<&str>) -> bool {
+    prefix.is_some_and(|prefix| key.starts_with(prefix.as_bytes()))
 }
 
 #[async_trait]
@@ -43,6 +74,9 @@ impl Engine for FaultyEngine {
     }
 
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        if self.spares(&batch) {
+            return self.inner.commit(batch).await;
+        }
         self.faults.pass_gate().await;
         self.faults.before_commit()?;
         let committed = self.inner.commit(batch).await?;
@@ -84,7 +118,7 @@ impl Engine for FaultyEngine {
     }
 
     async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
-        self.faults.before_read()?;
+        self.before_read_of(key.as_bytes())?;
         self.inner.get(key).await
     }
 
@@ -94,7 +128,7 @@ impl Engine for FaultyEngine {
         after: Option<&StateKey>,
         limit: usize,
     ) -> Result<Vec<StateEntry>, ReadError> {
-        self.faults.before_read()?;
+        self.before_read_of(prefix)?;
         self.inner.scan(prefix, after, limit).await
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use prombus_proto::ManualClock;
 
 use super::*;
-use crate::{Durability, Expect, MemoryEngine, StateOp, Unavailable};
+use crate::{Durability, Expect, MemoryEngine, StateOp};
 
 fn faulty() -> (Arc<FaultyEngine>, Faults) {
     let faults = Faults::none();
@@ -131,4 +131,31 @@ async fn healing_switches_everything_off() {
     faults.heal();
     engine.commit(put("1")).await.unwrap();
     assert_eq!(value(&engine).await.unwrap(), "1");
+}
+
+#[tokio::test]
+async fn what_is_spared_has_no_fault_and_takes_none() {
+    let faults = Faults::none();
+    let inner = Arc::new(MemoryEngine::new(Arc::new(ManualClock::default())));
+    let engine = FaultyEngine::new(inner, faults.clone())
+        .sparing_commits_of("spared/")
+        .sparing_reads_of("spared/");
+    let spared = StateKey::new("spared/k").unwrap();
+    let of = |keys: &[&StateKey]| {
+        let put = |key: &&StateKey| StateOp::Put {
+            key: (*key).clone(),
+            value: Bytes::new(),
+            expires_at: None,
+            expect: Expect::Any,
+        };
+        Batch::of_state(keys.iter().map(put).collect(), Durability::Fsync)
+    };
+    faults.fail_commits_before(1);
+    faults.fail_reads(2);
+    engine.commit(of(&[&spared])).await.unwrap();
+    engine.get(&spared).await.unwrap();
+    engine.scan(b"spared/", None, 1).await.unwrap();
+    assert!(is_injected(&engine.commit(of(&[&spared, &key()])).await));
+    assert!(engine.get(&key()).await.is_err());
+    assert!(engine.scan(b"", None, 1).await.is_err());
 }
