@@ -19,7 +19,7 @@ const FINAL_TEXT: u8 = 0x81;
 const FINAL_CLOSE: u8 = 0x88;
 const FINAL_PING: u8 = 0x89;
 
-/// A buffer that grew larger than this is given back when it is empty.
+/// A buffer that grew larger than this is given back when it has been empty for a while.
 const KEPT_BYTES: usize = 16 << 10;
 
 impl Outgoing {
@@ -90,9 +90,6 @@ impl Outgoing {
         self.written += count;
         if self.written == self.bytes.len() {
             self.bytes.clear();
-            if self.bytes.capacity() > KEPT_BYTES {
-                self.bytes = Vec::new();
-            }
             (self.written, self.frame_start) = (0, 0);
             return;
         }
@@ -102,6 +99,13 @@ impl Outgoing {
             self.bytes.drain(..self.frame_start);
             self.written -= self.frame_start;
             self.frame_start = 0;
+        }
+    }
+
+    /// Gives back a large buffer if nothing waits in it.
+    pub(super) fn shrink(&mut self) {
+        if self.bytes.is_empty() && self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
         }
     }
 

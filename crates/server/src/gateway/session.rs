@@ -20,6 +20,7 @@ use prombus_proto::frame::answer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::coop::has_budget_remaining;
+use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
@@ -71,8 +72,9 @@ const MOST_FRAMES: usize = 10_000;
 const LARGEST_FRAMES: usize = 4;
 /// So many bytes may wait even where frames have to be small.
 const SMALL_FRAMES_BYTES: usize = 1 << 20;
-/// How many frames are served before others get their turn.
-const MOST_AT_ONCE: usize = 512;
+/// How many frames are served before what they ask for goes its way, answers are written, and others
+/// get their turn.
+const MOST_AT_ONCE: usize = 128;
 /// How long a client may finish what it has when the server stops.
 const FINISHING_TIME: Duration = Duration::from_millis(500);
 /// How long a peer has to take our goodbye.
@@ -141,7 +143,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             if now >= self.ping_at {
                 self.ping_at = now + settings.ping_interval;
                 self.pong_by.get_or_insert(now + settings.pong_timeout);
-                self.socket.get_mut().outgoing.ping();
+                let outgoing = &mut self.socket.get_mut().outgoing;
+                // Not each time when it is empty: who gets much would have it made anew for every write.
+                outgoing.shrink();
+                outgoing.ping();
             }
             if self.rights_end.is_some_and(|end| now >= end) {
                 self.rights_end = None;
@@ -310,6 +315,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             };
         }
         self.client.ask_together().await;
+        if served == MOST_AT_ONCE {
+            // There may be more to read, and without this the runtime would let it be read first: then all
+            // that waits would be read, stored and answered one after the other, not at the same time.
+            yield_now().await;
+        }
         let rights_last = self.client.rights_last();
         self.rights_end = rights_last.map(|time| Instant::now() + time);
         Ok(())
