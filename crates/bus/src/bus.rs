@@ -19,7 +19,7 @@ use crate::leases::MemberId;
 use crate::limits::{Limit, Limited, SHORTEST_WAIT};
 use crate::metrics::{self, Metrics};
 use crate::outbox::Outbox;
-use crate::publish::{self, Prepared, Submitted};
+use crate::publish::{self, Moment, Prepared, Submitted};
 use crate::retention;
 use crate::settings::Settings;
 use crate::subscription::{SubscribeOptions, Subscription};
@@ -116,11 +116,26 @@ impl Bus {
         topic: &Topic,
         events: Vec<NewEvent>,
     ) -> Result<Prepared, Refusal> {
+        let mut prepared = Prepared::none();
+        self.prepare_more(&mut prepared, connection, topic, events.into_iter())?;
+        Ok(prepared)
+    }
+
+    /// As [`Bus::prepare`], behind what `prepared` has already, which stays as it was if these are
+    /// refused. They count as taken when the first ones were.
+    pub fn prepare_more(
+        &self,
+        prepared: &mut Prepared,
+        connection: &Connection,
+        topic: &Topic,
+        events: impl ExactSizeIterator<Item = NewEvent>,
+    ) -> Result<(), Refusal> {
         self.check_open()?;
-        let now = now();
-        let wanted = [(self.topics.get(topic, now), events.len() as u64)];
-        let placed = events.into_iter().map(|event| (0, event));
-        self.admit_and_build(connection, &wanted, placed, now)
+        let moment = prepared.joining_at(|| self.moment());
+        let topic = prepared.joining_topic(topic, || self.topics.get(topic, moment.at));
+        let wanted = [(topic, events.len() as u64)];
+        let placed = events.map(|event| (0, event));
+        self.admit_and_build(prepared, connection, &wanted, placed, moment)
     }
 
     /// As [`Bus::prepare`], for as many events as one commit takes: where the limits would refuse
@@ -152,7 +167,10 @@ impl Bus {
         }
         self.check_open()?;
         let events = events.into_iter().map(|event| (topic.as_ref(), event));
-        publish::build(events, &self.around.ids, self.clock(), taken_at)
+        let moment = Moment { at: taken_at, ts: self.clock().now() };
+        let mut prepared = Prepared::none();
+        publish::build(&mut prepared, events, &self.around.ids, moment)?;
+        Ok(prepared)
     }
 
     /// As [`Bus::prepare`], for events of several topics.
@@ -162,36 +180,39 @@ impl Bus {
         events: Vec<(Topic, NewEvent)>,
     ) -> Result<Prepared, Refusal> {
         self.check_open()?;
-        let now = now();
+        let moment = self.moment();
         let mut wanted: Vec<(Arc<TopicInUse>, u64)> = Vec::new();
         let mut places = HashMap::new();
         let mut placed = Vec::with_capacity(events.len());
         for (topic, event) in events {
             let place = *places.entry(topic).or_insert_with_key(|topic| {
-                wanted.push((self.topics.get(topic, now), 0));
+                wanted.push((self.topics.get(topic, moment.at), 0));
                 wanted.len() - 1
             });
             wanted[place].1 += 1;
             placed.push((place, event));
         }
-        self.admit_and_build(connection, &wanted, placed.into_iter(), now)
+        let mut prepared = Prepared::none();
+        self.admit_and_build(&mut prepared, connection, &wanted, placed.into_iter(), moment)?;
+        Ok(prepared)
     }
 
     /// Each event comes with the place of its topic in `wanted`.
     fn admit_and_build(
         &self,
+        prepared: &mut Prepared,
         connection: &Connection,
         wanted: &[(Arc<TopicInUse>, u64)],
         placed: impl Iterator<Item = (usize, NewEvent)>,
-        now: Instant,
-    ) -> Result<Prepared, Refusal> {
-        let Surroundings { ids, clock, metrics, .. } = &self.around;
-        publish::admit(wanted, &connection.limit, now).inspect_err(|limited| {
+        moment: Moment,
+    ) -> Result<(), Refusal> {
+        let Surroundings { ids, metrics, .. } = &self.around;
+        publish::admit(wanted, &connection.limit, moment.at).inspect_err(|limited| {
             let events = wanted.iter().map(|(_, count)| count).sum();
             metrics.rate_limited(limited.scope, events);
         })?;
         let events = placed.map(|(place, event)| (wanted[place].0.as_ref(), event));
-        publish::build(events, ids, clock.as_ref(), now)
+        publish::build(prepared, events, ids, moment)
             .inspect_err(|_| publish::give_back(wanted, &connection.limit))
     }
 
@@ -309,6 +330,10 @@ impl Bus {
 
     pub(crate) const fn engine(&self) -> &Arc<dyn Engine> {
         &self.around.engine
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { at: now(), ts: self.clock().now() }
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {

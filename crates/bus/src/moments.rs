@@ -27,6 +27,11 @@ impl Moments {
     pub(crate) fn append(&mut self, mut other: Moments) {
         if self.last.is_none() {
             *self = other;
+        } else if let (Some((at, events)), Some((same, more)), []) =
+            (&mut self.last, other.last, other.earlier.as_slice())
+            && *at == same
+        {
+            *events += more;
         } else if other.last.is_some() {
             self.earlier.extend(self.last.take());
             self.earlier.append(&mut other.earlier);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use prombus_engine::{Durability, Position};
 use prombus_proto::limits::MAX_EVENT_BYTES;
-use prombus_proto::{Clock, EncodedEvent, ErrorCode, EventId, IdSource, NewEvent};
+use prombus_proto::{EncodedEvent, ErrorCode, EventId, IdSource, NewEvent, Timestamp, Topic};
 use tokio::sync::oneshot;
 
 use crate::committer::{Answer, Committer, Submission};
@@ -22,6 +22,17 @@ pub struct Prepared {
     pub(crate) taken: Moments,
     /// Counted along: it is asked for with every frame that joins.
     bytes: usize,
+    /// When those are taken that join.
+    joining_at: Option<Moment>,
+    /// The topic of those that joined last: mostly that of the next ones, too.
+    topic: Option<Arc<TopicInUse>>,
+}
+
+/// What time it is, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) at: Instant,
+    pub(crate) ts: Timestamp,
 }
 
 /// Events, or other changes, on their way into the store.
@@ -37,6 +48,24 @@ impl Prepared {
             durability: Durability::Buffered,
             taken: Moments::none(),
             bytes: 0,
+            joining_at: None,
+            topic: None,
+        }
+    }
+
+    /// When those are taken that join: all of them together, for the clocks cost as much as the rest.
+    pub(crate) fn joining_at(&mut self, now: impl FnOnce() -> Moment) -> Moment {
+        *self.joining_at.get_or_insert_with(now)
+    }
+
+    pub(crate) fn joining_topic(
+        &mut self,
+        topic: &Topic,
+        find: impl FnOnce() -> Arc<TopicInUse>,
+    ) -> Arc<TopicInUse> {
+        match &self.topic {
+            Some(last) if last.topic == *topic => Arc::clone(last),
+            _ => Arc::clone(self.topic.insert(find())),
         }
     }
 
@@ -129,27 +158,32 @@ pub(crate) fn give_back(taken: &[(Arc<TopicInUse>, u64)], connection: &Limit) {
     }
 }
 
-/// Builds events that were admitted, and checks what comes of them.
+/// Builds events that were admitted behind those of `prepared`, and checks what comes of them. If one
+/// is refused, none joins.
 pub(crate) fn build<'a>(
+    prepared: &mut Prepared,
     events: impl Iterator<Item = (&'a TopicInUse, NewEvent)>,
     ids: &IdSource,
-    clock: &dyn Clock,
-    now: Instant,
-) -> Result<Prepared, Refusal> {
-    let ts = clock.now();
-    let mut durability = Durability::Buffered;
-    let encoded: Vec<_> = events
-        .map(|(topic, event)| {
-            durability = durability.max(topic.durability());
-            event.complete(topic.topic.clone(), || ids.next_id(), ts).encode()
-        })
-        .collect();
-    if let Some(large) = encoded.iter().find(|event| event.max_json_bytes() > MAX_EVENT_BYTES) {
-        let bytes = large.max_json_bytes();
-        let message = format!("an event of {bytes} bytes; the limit is {MAX_EVENT_BYTES}");
-        return Err(Refusal::new(ErrorCode::PayloadTooLarge, message));
+    moment: Moment,
+) -> Result<(), Refusal> {
+    let (before, mut bytes, mut durability) =
+        (prepared.events.len(), prepared.bytes, prepared.durability);
+    for (topic, event) in events {
+        let new_id = || ids.next_id_at(moment.ts);
+        let event = event.complete(topic.topic.clone(), new_id, moment.ts).encode();
+        let event_bytes = event.max_json_bytes();
+        if event_bytes > MAX_EVENT_BYTES {
+            prepared.events.truncate(before);
+            let message =
+                format!("an event of {event_bytes} bytes; the limit is {MAX_EVENT_BYTES}");
+            return Err(Refusal::new(ErrorCode::PayloadTooLarge, message));
+        }
+        bytes += event_bytes;
+        durability = durability.max(topic.durability());
+        prepared.events.push(event);
     }
-    let bytes = encoded.iter().map(EncodedEvent::max_json_bytes).sum();
-    let taken = Moments::of(now, encoded.len());
-    Ok(Prepared { events: encoded, durability, taken, bytes })
+    prepared.bytes = bytes;
+    prepared.durability = durability;
+    prepared.taken.append(Moments::of(moment.at, prepared.events.len() - before));
+    Ok(())
 }

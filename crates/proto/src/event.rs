@@ -1,14 +1,15 @@
 //! The event, and the JSON it becomes once.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
-use bytes::Bytes;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::frame::write;
 use crate::limits::MAX_HEADERS;
 use crate::{EventId, Key, Payload, Seq, Timestamp, Topic};
 
@@ -54,7 +55,7 @@ pub struct EncodedEvent {
     id: EventId,
     ts: Timestamp,
     key: Option<Key>,
-    json_behind_seq: Bytes,
+    json_behind_seq: Arc<[u8]>,
 }
 
 const JSON_BEFORE_SEQ: &[u8] = b"{\"seq\":";
@@ -75,16 +76,19 @@ impl Event {
 
     /// Appends all members but `seq`, and the end of the object.
     fn append_members(&self, json: &mut Vec<u8>) {
-        append_member(json, "id", &self.id);
-        append_member(json, "ts", &self.ts);
-        append_member(json, "topic", &self.topic);
+        write::member(json, "id");
+        write::event_id(json, &self.id);
+        write::member(json, "ts");
+        write::number(json, self.ts.0);
+        write::member(json, "topic");
+        write::name(json, self.topic.as_str());
         if let Some(key) = &self.key {
             append_member(json, "key", key);
         }
         if !self.headers.is_empty() {
             append_member(json, "headers", &self.headers);
         }
-        json.extend_from_slice(b",\"payload\":");
+        write::member(json, "payload");
         json.extend_from_slice(self.payload.as_bytes());
         if !self.caused_by.is_empty() {
             append_member(json, "caused_by", &self.caused_by);
@@ -133,9 +137,9 @@ impl Event {
     }
 }
 
-/// What `write` appends, in a buffer of exactly its size. One with room to spare would cost every
-/// event a second allocation, for the count of those who share it.
-fn of_its_own_size(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+/// What `write` appends, in one allocation of exactly its size, the count of those who share it
+/// included.
+fn of_its_own_size(write: impl FnOnce(&mut Vec<u8>)) -> Arc<[u8]> {
     const KEPT_BYTES: usize = 64 << 10;
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -143,7 +147,7 @@ fn of_its_own_size(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.clear();
         write(scratch);
-        let bytes = Bytes::copy_from_slice(scratch);
+        let bytes = Arc::from(scratch.as_slice());
         scratch.shrink_to(KEPT_BYTES);
         bytes
     })
@@ -151,10 +155,8 @@ fn of_its_own_size(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
 
 /// Appends `,"name":value`. The leading comma is right for every member: `seq` is the first.
 fn append_member<T: Serialize + ?Sized>(json: &mut Vec<u8>, name: &str, value: &T) {
-    json.extend_from_slice(b",\"");
-    json.extend_from_slice(name.as_bytes());
-    json.extend_from_slice(b"\":");
-    serde_json::to_writer(json, value).expect("a plain value always serialises into memory");
+    write::member(json, name);
+    write::value(json, value);
 }
 
 impl EncodedEvent {
@@ -278,6 +280,7 @@ impl<'de> Deserialize<'de> for Headers {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;

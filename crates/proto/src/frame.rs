@@ -35,7 +35,7 @@ mod publish;
 mod seen;
 mod server_frame;
 mod subscribe;
-mod write;
+pub(crate) mod write;
 
 use bytes::Bytes;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
 
-use crate::{Chance, Clock, EventId, SystemChance, SystemClock};
+use crate::{Chance, Clock, EventId, SystemChance, SystemClock, Timestamp};
 
 /// Makes UUIDs of version 7, each greater than all this source made before, whatever the clock does.
 ///
@@ -43,7 +43,13 @@ impl IdSource {
     /// The next id.
     #[must_use]
     pub fn next_id(&self) -> EventId {
-        let now = self.clock.now().0 & MILLIS_MASK;
+        self.next_id_at(self.clock.now())
+    }
+
+    /// The next id, for who knows what time it is.
+    #[must_use]
+    pub fn next_id_at(&self, now: Timestamp) -> EventId {
+        let now = now.0 & MILLIS_MASK;
         let random = self.chance.next_u64();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if now > last.millis {
@@ -72,7 +78,7 @@ fn assemble(last: Last) -> Uuid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FixedChance, ManualClock, Timestamp};
+    use crate::{FixedChance, ManualClock};
 
     fn source(clock: &ManualClock) -> IdSource {
         IdSource::new(Arc::new(clock.clone()), Arc::new(FixedChance::seeded(7)))

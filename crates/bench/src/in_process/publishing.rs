@@ -40,13 +40,13 @@ impl PublishPort for InProcessPublisher {
             Ok(NewEvent::of(Payload::parse(&Bytes::from(payload))?))
         });
         let new = new.collect::<Result<Vec<_>, BenchError>>()?;
-        let prepared = self.bus.prepare(&self.connection, &self.topics[events.topic], new)?;
-        match self.put.back_mut() {
-            Some((together, frames)) if *frames < MOST_TOGETHER => {
-                together.append(prepared);
-                *frames += 1;
-            }
-            _ => self.put.push_back((prepared, 1)),
+        if self.put.back().is_none_or(|(_, frames)| *frames == MOST_TOGETHER) {
+            self.put.push_back((Prepared::none(), 0));
+        }
+        if let Some((together, frames)) = self.put.back_mut() {
+            let topic = &self.topics[events.topic];
+            self.bus.prepare_more(together, &self.connection, topic, new.into_iter())?;
+            *frames += 1;
         }
         Ok(())
     }

@@ -54,12 +54,14 @@ impl Store {
             };
         }
         let mut positions = Vec::with_capacity(batch.events.len());
-        for event in &batch.events {
-            let position = self.logs.entry(event.topic().clone()).or_default().append(event);
-            positions.push(position);
-        }
-        for (event, position) in batch.events.iter().zip(&positions) {
-            self.tell_watchers(event.topic(), *position);
+        for run in batch.events.chunk_by(|event, next| event.topic() == next.topic()) {
+            let topic = run[0].topic();
+            let log = self.logs.entry(topic.clone()).or_default();
+            let before = positions.len();
+            positions.extend(run.iter().map(|event| log.append(event)));
+            if let Some(last) = positions[before..].iter().max_by_key(|position| position.seq) {
+                self.tell_watchers(topic, *last);
+            }
         }
         Ok(Committed { positions, version, durability: Durability::Memory, sync_time: None })
     }

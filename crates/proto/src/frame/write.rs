@@ -5,37 +5,37 @@ use uuid::Uuid;
 use super::corr::Corr;
 use crate::EventId;
 
-pub(super) fn raw(out: &mut Vec<u8>, json: &str) {
+pub(crate) fn raw(out: &mut Vec<u8>, json: &str) {
     out.extend_from_slice(json.as_bytes());
 }
 
-pub(super) fn text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     value(out, text);
 }
 
-pub(super) fn value<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+pub(crate) fn value<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value).expect("a plain value always serialises into memory");
 }
 
-pub(super) fn number(out: &mut Vec<u8>, number: u64) {
+pub(crate) fn number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// A name of a topic or group: nothing in it needs an escape.
-pub(super) fn name(out: &mut Vec<u8>, name: &str) {
+pub(crate) fn name(out: &mut Vec<u8>, name: &str) {
     out.push(b'"');
     raw(out, name);
     out.push(b'"');
 }
 
-pub(super) fn event_id(out: &mut Vec<u8>, id: &EventId) {
+pub(crate) fn event_id(out: &mut Vec<u8>, id: &EventId) {
     match id.as_uuid() {
         Some(uuid) => name(out, uuid.as_hyphenated().encode_lower(&mut Uuid::encode_buffer())),
         None => value(out, id),
     }
 }
 
-pub(super) fn event_ids(out: &mut Vec<u8>, ids: &[EventId]) {
+pub(crate) fn event_ids(out: &mut Vec<u8>, ids: &[EventId]) {
     out.push(b'[');
     for (index, id) in ids.iter().enumerate() {
         comma(out, index);
@@ -45,14 +45,14 @@ pub(super) fn event_ids(out: &mut Vec<u8>, ids: &[EventId]) {
 }
 
 /// `,"name":` before the value that follows.
-pub(super) fn member(out: &mut Vec<u8>, name: &str) {
+pub(crate) fn member(out: &mut Vec<u8>, name: &str) {
     raw(out, ",\"");
     raw(out, name);
     raw(out, "\":");
 }
 
 /// `,"corr":…`, where there is one.
-pub(super) fn corr(out: &mut Vec<u8>, corr: Option<&Corr>) {
+pub(crate) fn corr(out: &mut Vec<u8>, corr: Option<&Corr>) {
     if let Some(corr) = corr {
         member(out, "corr");
         out.extend_from_slice(corr.as_json());
@@ -60,14 +60,14 @@ pub(super) fn corr(out: &mut Vec<u8>, corr: Option<&Corr>) {
 }
 
 /// Writes `,`, but not before the first.
-pub(super) fn comma(out: &mut Vec<u8>, index: usize) {
+pub(crate) fn comma(out: &mut Vec<u8>, index: usize) {
     if index > 0 {
         out.push(b',');
     }
 }
 
 /// An object behind `,"name":`, of members that each begin with a comma; nothing if there are none.
-pub(super) fn object_unless_empty(
+pub(crate) fn object_unless_empty(
     out: &mut Vec<u8>,
     name: &str,
     members: impl FnOnce(&mut Vec<u8>),

@@ -39,7 +39,16 @@ impl Grant {
 
     /// Whether the action is allowed at this moment.
     pub fn allows(&self, action: Action<'_>, now: Timestamp) -> Result<(), Denied> {
-        if self.ends_at().is_some_and(|end| now >= end) {
+        self.allows_at(action, || now)
+    }
+
+    /// As [`Grant::allows`], and asks for the time only where the rights end.
+    pub fn allows_at(
+        &self,
+        action: Action<'_>,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<(), Denied> {
+        if self.ends_at().is_some_and(|end| now() >= end) {
             Err(Denied::Expired)
         } else if self.scopes.allow(action) {
             Ok(())

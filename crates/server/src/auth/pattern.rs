@@ -64,6 +64,9 @@ impl TopicPattern {
     #[must_use]
     pub fn matches(&self, topic: &Topic) -> bool {
         let mut wanted: &[Segment] = &self.segments;
+        if let [Segment::AnyNumber] = wanted {
+            return true;
+        }
         let mut names = topic.as_str().split('.');
         let mut behind_last_any_number = None;
         loop {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prombus_bus::{Connection, Prepared, Refusal, Subscription};
-use prombus_proto::frame::{ClientFrame, ClientOp, Corr, FrameError, FrameLimits};
+use prombus_proto::frame::{AckMark, ClientFrame, ClientOp, Corr, FrameError, FrameLimits};
 use prombus_proto::{ErrorCode, EventId, Group, Timestamp, Topic};
 
 use super::Gateway;
@@ -46,10 +46,39 @@ pub(super) enum Together {
         topic: Topic,
         group: Group,
         ids: Vec<EventId>,
-        /// For how long they are marked, if they are to be.
-        mark: Option<Duration>,
+        /// How they are marked, if they are to be.
+        mark: Option<AckMark>,
         frames: Vec<AckedFrame>,
     },
+}
+
+/// How many bytes of events are held back to be submitted together.
+const TOGETHER_BYTES: usize = 1 << 20;
+/// How many ids are held back to be asked together.
+const TOGETHER_IDS: usize = 10_000;
+
+impl Together {
+    fn is_full(&self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Publishing { prepared, .. } => prepared.bytes() > TOGETHER_BYTES,
+            Self::Acking { ids, .. } => ids.len() >= TOGETHER_IDS,
+        }
+    }
+
+    /// Whether `op` can be asked together with what is held back. What it may do is known then, too.
+    fn is_joined_by(&self, op: &ClientOp) -> bool {
+        match (self, op) {
+            (Self::Publishing { .. }, ClientOp::Publish(_)) => true,
+            (Self::Acking { topic, group, mark, .. }, ClientOp::Ack(ack)) => {
+                ack.publish.is_none()
+                    && ack.topic == *topic
+                    && ack.group == *group
+                    && ack.mark == *mark
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Client {
@@ -87,16 +116,15 @@ impl Client {
     }
 
     async fn apply(&mut self, op: ClientOp, corr: Option<Corr>) -> Result<(), Refusal> {
-        let waits_for_more = matches!(op, ClientOp::Publish(_) | ClientOp::Ack(_));
-        if !waits_for_more {
+        if self.together.is_full() || !self.together.is_joined_by(&op) {
             self.ask_together().await;
         }
         match op {
             ClientOp::Auth(auth) => self.authenticate(&auth, corr.as_ref()),
-            ClientOp::Publish(publish) => self.publish(publish, corr).await,
+            ClientOp::Publish(publish) => self.publish(publish, corr),
             ClientOp::Subscribe(subscribe) => self.subscribe(subscribe, corr.as_ref()).await,
             ClientOp::Unsubscribe(which) => self.unsubscribe(which, corr),
-            ClientOp::Ack(ack) => self.ack(ack, corr).await,
+            ClientOp::Ack(ack) => self.ack(ack, corr),
             ClientOp::Nack(nack) => self.nack(nack, corr),
             ClientOp::ModAck(modack) => self.modack(modack, corr),
             ClientOp::Pause(which) => self.pause(&which, corr),
@@ -110,6 +138,8 @@ impl Client {
     pub(super) async fn ask_together(&mut self) {
         match std::mem::take(&mut self.together) {
             Together::Nothing => {}
+            // The only frame was refused.
+            Together::Publishing { frames, .. } if frames.is_empty() => {}
             Together::Publishing { prepared, frames } => {
                 match self.gateway.bus.submit(prepared).await {
                     Ok(submitted) => self.answers.push(Due::Published { submitted, frames }),
@@ -123,7 +153,7 @@ impl Client {
             Together::Acking { topic, group, ids, mark, frames } => {
                 match self.subscriptions.get(&(topic, group)) {
                     Some(known) => {
-                        let mark_until = mark.map(|ttl| self.gateway.bus.marked_until(ttl));
+                        let mark_until = mark.map(|mark| self.marked_until(mark));
                         let answer = known.subscription.ack(ids, mark_until, None);
                         self.answers.push(Due::Acked { answer, frames });
                     }
@@ -143,7 +173,7 @@ impl Client {
             let message = "authenticate first: send AUTH with a token";
             return Err(Refusal::new(ErrorCode::Unauthorized, message));
         };
-        grant.allows(action, self.now()).map_err(|denied| {
+        grant.allows_at(action, || self.now()).map_err(|denied| {
             let message = match action {
                 Action::Publish(topic) => format!("publish to {topic}: {denied}"),
                 Action::Subscribe(topic) => format!("subscribe to {topic}: {denied}"),

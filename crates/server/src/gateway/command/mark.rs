@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use prombus_bus::{DEFAULT_MARK_TTL, Refusal};
-use prombus_proto::frame::{Corr, Mark};
+use prombus_proto::Timestamp;
+use prombus_proto::frame::{AckMark, Corr, Mark};
 
 use crate::auth::Action;
 use crate::gateway::answers::Due;
@@ -23,9 +24,14 @@ impl Client {
         self.answers.push(Due::Marked { submitted, corr });
         Ok(())
     }
+
+    /// Until when the mark of an ACK is kept.
+    pub(in crate::gateway) fn marked_until(&self, mark: AckMark) -> Timestamp {
+        self.gateway.bus.marked_until(ttl(mark.ttl_ms))
+    }
 }
 
 /// How long a mark is kept that says so, or does not.
-pub(super) fn ttl(ms: Option<u64>) -> Duration {
+fn ttl(ms: Option<u64>) -> Duration {
     ms.map_or(DEFAULT_MARK_TTL, Duration::from_millis)
 }
