@@ -133,7 +133,16 @@ json::members! {
 impl ClientFrame {
     /// Reads a frame. Payloads stay slices of it.
     pub fn parse(frame: &Bytes, limits: &FrameLimits) -> Result<Self, FrameError> {
-        let mut cursor = cursor_at_object(frame)?;
+        Self::parse_text(text_of(frame).map_err(FrameError::bad_json)?, frame, limits)
+    }
+
+    /// As [`ClientFrame::parse`], where `text` is known to be what `frame` has.
+    ///
+    /// # Panics
+    ///
+    /// May panic where it is not.
+    pub fn parse_text(text: &str, frame: &Bytes, limits: &FrameLimits) -> Result<Self, FrameError> {
+        let mut cursor = cursor_at_object(text)?;
         let members = Members::read(&mut cursor)?;
         cursor.end()?;
         let corr = Corr::read(frame, members.corr)?;
@@ -228,8 +237,7 @@ fn unknown_op(op: &str) -> FrameError {
 }
 
 /// The text of a frame, at the object that it has to be.
-fn cursor_at_object(frame: &[u8]) -> Result<Cursor<'_>, FrameError> {
-    let text = text_of(frame).map_err(FrameError::bad_json)?;
+fn cursor_at_object(text: &str) -> Result<Cursor<'_>, FrameError> {
     let cursor = Cursor::new(text);
     if cursor.is_at_object() {
         return Ok(cursor);

@@ -28,6 +28,23 @@ pub enum InvalidName {
 }
 
 fn check(name: &str) -> Result<(), InvalidName> {
+    if is_name(name.as_bytes()) { Ok(()) } else { why_not(name) }
+}
+
+/// In one pass: every frame has one or two names.
+fn is_name(name: &[u8]) -> bool {
+    let mut is_in_segment = false;
+    for byte in name {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' => is_in_segment = true,
+            b'.' if is_in_segment => is_in_segment = false,
+            _ => return false,
+        }
+    }
+    is_in_segment && name.len() <= MAX_NAME_BYTES
+}
+
+fn why_not(name: &str) -> Result<(), InvalidName> {
     if name.is_empty() {
         return Err(InvalidName::Empty);
     }

@@ -7,6 +7,7 @@
 //! | what its client has here | `client` |
 //! | the operations of the protocol, one file each | `command` |
 //! | answers, in the order of the frames | `answers` |
+//! | its messages, as they come | `socket` |
 //! | frames that wait to be written | `outgoing`, `wire` |
 //! | why a connection is closed | [`close_code`] |
 
@@ -16,6 +17,7 @@ pub mod close_code;
 mod command;
 mod outgoing;
 mod session;
+mod socket;
 pub(crate) mod upgrade;
 mod wire;
 
@@ -54,7 +56,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     gateway: Arc<Gateway>,
     stopping: watch::Receiver<bool>,
 ) {
-    let session = Session::over(stream, read_ahead, gateway, stopping).await;
+    let session = Session::over(stream, read_ahead, gateway, stopping);
     let end = Box::pin(session.run()).await;
     tracing::debug!(?end, "a connection ended");
 }

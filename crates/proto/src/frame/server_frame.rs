@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::corr::Corr;
 use super::error::FrameError;
 use super::json::{Cursor, Json, members};
-use super::{answer, cursor_at_object, field};
+use super::{answer, cursor_at_object, field, text_of};
 use crate::{ErrorCode, EventId, Group, Seq, Topic};
 
 /// A frame from the server.
@@ -104,7 +104,7 @@ impl ServerFrame {
 
     /// Reads a frame. An event stays a slice of it.
     pub fn parse(frame: &Bytes) -> Result<Self, FrameError> {
-        let mut cursor = cursor_at_object(frame)?;
+        let mut cursor = cursor_at_object(text_of(frame).map_err(FrameError::bad_json)?)?;
         let members = ServerMembers::read(&mut cursor)?;
         cursor.end()?;
         let corr = Corr::read(frame, members.corr)?;

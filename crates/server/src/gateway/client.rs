@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use prombus_bus::{Connection, Prepared, Refusal, Subscription};
 use prombus_proto::frame::{AckMark, ClientFrame, ClientOp, Corr, FrameError, FrameLimits};
 use prombus_proto::{ErrorCode, EventId, Group, Timestamp, Topic};
+use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::Gateway;
 use super::answers::{AckedFrame, Answers, Due, PublishedFrame, not_subscribed};
@@ -97,10 +97,10 @@ impl Client {
 
     /// Does what a text frame says. What can wait for more of its kind is asked by
     /// [`Client::ask_together`].
-    pub(super) async fn serve(&mut self, text: &Bytes) {
+    pub(super) async fn serve(&mut self, text: &Utf8Bytes) {
         self.answers.owe(text.len());
         let limits = FrameLimits { max_payload_bytes: self.gateway.settings.max_frame_bytes };
-        match ClientFrame::parse(text, &limits) {
+        match ClientFrame::parse_text(text, text.as_ref(), &limits) {
             Ok(ClientFrame { corr, op }) => {
                 let corr_of_refusal = corr.clone();
                 if let Err(refusal) = self.apply(op, corr).await {

@@ -13,7 +13,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use prombus_bus::{Delivery, OpenConnection, Refusal, Transport};
 use prombus_proto::ErrorCode;
 use prombus_proto::frame::answer;
@@ -22,18 +21,18 @@ use tokio::sync::watch;
 use tokio::task::coop::has_budget_remaining;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::Gateway;
 use super::client::Client;
 use super::close_code::CloseCode;
+use super::socket::Socket;
 use super::wire::Wire;
 
 /// One connection.
 pub(super) struct Session<S> {
-    socket: WebSocketStream<Wire<S>>,
+    socket: Socket<S>,
     client: Client,
     /// Ready when the server is about to stop.
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -89,7 +88,7 @@ enum Turn {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
-    pub(super) async fn over(
+    pub(super) fn over(
         stream: S,
         read_ahead: Bytes,
         gateway: Arc<Gateway>,
@@ -105,7 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let wire = Wire::new(stream, read_ahead, metrics.traffic(Transport::Ws));
         let now = Instant::now();
         Self {
-            socket: WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await,
+            socket: Socket::over(wire, config),
             stopping: Box::pin(async move {
                 // An error says that the server is gone, which is the same.
                 let _ = stopping.wait_for(|stop| *stop).await;
@@ -143,7 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             if now >= self.ping_at {
                 self.ping_at = now + settings.ping_interval;
                 self.pong_by.get_or_insert(now + settings.pong_timeout);
-                let outgoing = &mut self.socket.get_mut().outgoing;
+                let outgoing = &mut self.socket.wire.outgoing;
                 // Not each time when it is empty: who gets much would have it made anew for every write.
                 outgoing.shrink();
                 outgoing.ping();
@@ -205,7 +204,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                 return Poll::Ready(Turn::Stopping);
             }
             if self.may_read() {
-                if let Poll::Ready(read) = self.socket.poll_next_unpin(context) {
+                if let Poll::Ready(read) = self.socket.poll_message(context) {
                     return Poll::Ready(Turn::Read(read));
                 }
                 // After reading: a pong that came in time is not late because we were.
@@ -234,7 +233,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     /// room.
     fn fill(&mut self, context: &mut Context<'_>) {
         let limit = self.client.gateway.settings.max_outbox_bytes;
-        let outgoing = &mut self.socket.get_mut().outgoing;
+        let outgoing = &mut self.socket.wire.outgoing;
         while outgoing.waiting() < limit
             && self.client.answers.poll_write(context, outgoing).is_ready()
         {}
@@ -257,9 +256,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
 
     /// Writes what the peer takes. Answers how much that was.
     fn drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        match self.socket.get_mut().poll_drain(context) {
+        match self.socket.wire.poll_drain(context) {
             Poll::Ready(Ok(count)) => {
-                if count > 0 || self.socket.get_ref().outgoing.is_empty() {
+                if count > 0 || self.socket.wire.outgoing.is_empty() {
                     self.stuck_since = None;
                 }
                 Poll::Ready(Ok(count))
@@ -279,7 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let most_bytes = (LARGEST_FRAMES * largest).max(SMALL_FRAMES_BYTES);
         answers.frames() < MOST_FRAMES
             && answers.frame_bytes() < most_bytes
-            && self.socket.get_ref().outgoing.waiting() < limit
+            && self.socket.wire.outgoing.waiting() < limit
     }
 
     /// Serves all frames that have come by now.
@@ -288,7 +287,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let mut served = 0;
         while let Some(message) = next {
             match message {
-                Message::Text(text) => self.client.serve(&Bytes::from(text)).await,
+                Message::Text(text) => self.client.serve(&text).await,
                 Message::Binary(_) => {
                     let refusal = Refusal::new(ErrorCode::BadFrame, "send text frames, not binary");
                     self.client.ask_together().await;
@@ -301,7 +300,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             }
             served += 1;
             next = if served < MOST_AT_ONCE && self.may_read() {
-                match poll_fn(|context| Poll::Ready(self.socket.poll_next_unpin(context))).await {
+                match poll_fn(|context| Poll::Ready(self.socket.poll_message(context))).await {
                     Poll::Ready(Some(Ok(message))) => Some(message),
                     Poll::Ready(Some(Err(error))) => {
                         self.client.ask_together().await;
@@ -374,7 +373,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
 
     /// Writes what still waits, answers included, and the reason for closing.
     async fn say_goodbye(&mut self, end: End) {
-        let wire = self.socket.get_mut();
+        let wire = &mut self.socket.wire;
         match end {
             End::Gone => {}
             End::Closed(CloseCode::SlowConsumer) => {
