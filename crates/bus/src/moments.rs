@@ -70,4 +70,12 @@ mod tests {
         assert_eq!(each[..6], [1, 1, 2, 3, 3, 3].map(|ms| Some(at(ms))));
         assert_eq!(each[6..], [None]);
     }
+
+    #[test]
+    fn those_of_one_moment_are_one_run() {
+        let at = Instant::now();
+        let mut all = Moments::of(at, 1);
+        all.append(Moments::of(at, 2));
+        assert_eq!(all.runs().collect::<Vec<_>>(), [(at, 3)]);
+    }
 }

@@ -174,6 +174,13 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn the_short_way_and_the_long_one_say_the_same(name in "[a-c._-]{0,6}|\\PC{0,4}|a{195,205}") {
+            prop_assert_eq!(is_name(name.as_bytes()), why_not(&name).is_ok());
+        }
+    }
+
     #[test]
     fn json_checks_too() {
         assert_eq!(serde_json::from_str::<Topic>("\"a.b\"").unwrap(), Topic::new("a.b").unwrap());

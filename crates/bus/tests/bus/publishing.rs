@@ -43,6 +43,24 @@ async fn the_bus_adds_what_the_publisher_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_that_join_others_are_refused_without_them() {
+    let scene = Scene::new();
+    let (bus, connection) = (&scene.bus, scene.bus.connect());
+    let mut prepared = bus.prepare(&connection, &orders(), vec![event("1")]).unwrap();
+    let joining = vec![event("2"), large_event(MAX_EVENT_BYTES)].into_iter();
+    let before = prepared.bytes();
+    let refusal = bus.prepare_more(&mut prepared, &connection, &orders(), joining).unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::PayloadTooLarge);
+    assert_eq!((prepared.len(), prepared.bytes()), (1, before));
+    let joining = vec![event("3")].into_iter();
+    bus.prepare_more(&mut prepared, &connection, &named("payments"), joining).unwrap();
+    let joining = vec![event("4")].into_iter();
+    bus.prepare_more(&mut prepared, &connection, &orders(), joining).unwrap();
+    let positions = bus.submit(prepared).await.unwrap().stored().await.unwrap();
+    assert_eq!(positions.iter().map(|place| place.seq.0).collect::<Vec<_>>(), [1, 1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_same_id_is_stored_once() {
     let scene = Scene::new();
     let connection = scene.bus.connect();

@@ -62,8 +62,8 @@ pub(super) enum End {
 
 /// Deliveries are added to what waits while that is less than this: enough to fill a write.
 const WRITE_BYTES: usize = 64 << 10;
-/// The size of the read buffer, which every connection has.
-const READ_BYTES: usize = 16 << 10;
+/// The size of the buffer in which frames are found, which every connection has.
+const FRAME_BYTES: usize = 4 << 10;
 /// Reading stops while so many frames wait for their answers.
 const MOST_FRAMES: usize = 10_000;
 /// Reading stops, too, while frames wait for their answers that have as many bytes as so many of
@@ -96,7 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     ) -> Self {
         let limit = Some(gateway.settings.max_frame_bytes);
         let config = WebSocketConfig::default()
-            .read_buffer_size(READ_BYTES)
+            .read_buffer_size(FRAME_BYTES)
             .write_buffer_size(0)
             .max_message_size(limit)
             .max_frame_size(limit);

@@ -3,6 +3,7 @@
 //! The library writes its pongs and the answer to a goodbye into the same buffer as everybody
 //! else, so that frames never mix however slowly the peer takes them.
 
+use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,7 +17,7 @@ use super::outgoing::Outgoing;
 #[derive(Debug)]
 pub(super) struct Wire<S> {
     stream: S,
-    /// What was read together with the request, and belongs to the WebSocket.
+    /// What was read, first together with the request, and not taken yet.
     read_ahead: Bytes,
     pub(super) outgoing: Outgoing,
     traffic: Traffic,
@@ -63,6 +64,32 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
     }
 }
 
+/// How much is read at once.
+const READ_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// What is read comes in here first. A buffer of such a size for each connection would be most of
+    /// what an idle one takes, and a smaller one would need more calls of the system.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
+
+impl<S: AsyncRead + Unpin> Wire<S> {
+    /// Nothing at the end of the stream.
+    fn poll_read_much(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) => {
+                    self.traffic.received(buffer.filled().len());
+                    Poll::Ready(Ok(Bytes::copy_from_slice(buffer.filled())))
+                }
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -70,10 +97,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.read_ahead.is_empty() {
-            let before = buffer.filled().len();
-            let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-            self.traffic.received(buffer.filled().len() - before);
-            return read;
+            match self.poll_read_much(context) {
+                Poll::Ready(Ok(much)) => self.read_ahead = much,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
         }
         let count = self.read_ahead.len().min(buffer.remaining());
         buffer.put_slice(&self.read_ahead[..count]);
