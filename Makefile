@@ -11,7 +11,7 @@ MONGO_ROUNDS ?= 10
 # The binary and all tests at once: with -p, dependencies would be built once more, with fewer features.
 BUILD = cargo test --locked --workspace --no-run
 
-.PHONY: help test test-long foreign http-api sdk mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo bench-peers crash
+.PHONY: help test test-long foreign http-api sdk mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo bench-curves bench-peers crash
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -74,6 +74,10 @@ bench-marks: ## a million marks of handled events: time, memory and disk, beside
 
 bench-mongo: ## writing to MongoDB beside the bare driver (ONLY=commits, bus; installs a server under target; needs pip)
 	cargo bench --locked -p prombus-engine-mongo --bench mongo -- $(ONLY)
+
+bench-curves: ## publishing with more connections, topics and bytes, and deliveries to many groups (needs python 3.11)
+	cargo build --locked --release -p prombus-server
+	scripts/bench-curves.sh $(or $(CARGO_TARGET_DIR),target)/release/prombus
 
 bench-peers: ## us and NATS, Redis and MongoDB on the same work; writes docs/benchmarks-peers.md (PEERS=options of bench/peers/run.sh; needs pip, apt)
 	bench/peers/run.sh $(PEERS)

@@ -21,6 +21,8 @@ pub struct Load {
     pub connections: usize,
     /// How many topics the events go to in turn.
     pub topics: usize,
+    /// How many groups consume every topic.
+    pub groups: usize,
     /// The topic, or how the names of all begin.
     pub topic: Topic,
     /// How many events a second are meant to be sent by all connections together; flat out if none.
@@ -36,6 +38,7 @@ impl Default for Load {
             window: 1000,
             connections: 1,
             topics: 1,
+            groups: 1,
             topic: Topic::new("bench.topic").expect("a topic's name"),
             rate: None,
         }
@@ -56,6 +59,8 @@ impl Load {
             "--connections is 0, but has to be 1 or more".to_owned()
         } else if self.topics == 0 {
             "--topics is 0, but has to be 1 or more".to_owned()
+        } else if self.groups == 0 {
+            "--groups is 0, but has to be 1 or more".to_owned()
         } else if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             "--rate has to be more than 0 events a second; flat out is without it".to_owned()
         } else {
@@ -85,6 +90,12 @@ impl Load {
         pairs.filter(|(consumer, _)| *consumer == place).map(|(_, topic)| topic).collect()
     }
 
+    /// How many deliveries there are: every group gets every event.
+    #[must_use]
+    pub const fn deliveries(&self) -> u64 {
+        self.events * self.groups as u64
+    }
+
     /// How many bytes all events have, nominally.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
@@ -107,6 +118,7 @@ mod tests {
             (Load { window: 0, ..usual() }, "--window"),
             (Load { connections: 0, ..usual() }, "--connections"),
             (Load { topics: 0, ..usual() }, "--topics"),
+            (Load { groups: 0, ..usual() }, "--groups"),
             (Load { rate: Some(0.0), ..usual() }, "--rate"),
             (Load { rate: Some(f64::NAN), ..usual() }, "--rate"),
         ] {

@@ -22,7 +22,7 @@ use crate::{BenchError, Load, run_name};
 /// How many events a frame has that a backlog is published with.
 const BACKLOG_BATCH: u64 = 100;
 
-/// Publishes `load` and consumes it at the same time, by a group of its own.
+/// Publishes `load` and consumes it at the same time, by groups of its own.
 pub async fn bench_subscribe(
     target: &Target,
     load: &Load,
@@ -47,7 +47,7 @@ pub async fn bench_backlog(
     tally: &Arc<Tally>,
 ) -> Result<SubscribeReport, BenchError> {
     let run = Run::new(load)?;
-    // The group is there before its events, so that it has exactly these to consume.
+    // The groups are there before their events, so that they have exactly these to consume.
     run.consumers(target).await?.leave().await;
     let quickly = Load { batch: BACKLOG_BATCH, rate: None, ..load.clone() };
     let publishers = Publishers::connect(target, &quickly, &run.topics).await?;
@@ -63,7 +63,7 @@ struct Run<'a> {
     load: &'a Load,
     topics: Vec<Topic>,
     text: Arc<EventText>,
-    group: Group,
+    groups: Vec<Group>,
 }
 
 impl<'a> Run<'a> {
@@ -72,8 +72,9 @@ impl<'a> Run<'a> {
         let topics = load.topics()?;
         let name = run_name();
         let text = Arc::new(EventText::new(load, &topics, &name)?);
-        let group = Group::new(&format!("bench-{name}")).expect("a group's name");
-        Ok(Self { load, topics, text, group })
+        let group = |number| Group::new(&format!("bench-{name}-{number}")).expect("a group's name");
+        let groups = (0..load.groups).map(group).collect();
+        Ok(Self { load, topics, text, groups })
     }
 
     fn course(&self, load: Load) -> Course {
@@ -82,7 +83,9 @@ impl<'a> Run<'a> {
 
     async fn consumers(&self, target: &Target) -> Result<Consumers, BenchError> {
         let load = self.load;
+        // Each group has so many connections.
         let places = 0..load.connections;
+        let places = self.groups.iter().flat_map(|group| places.clone().map(move |p| (group, p)));
         let topics_of = |place| -> Vec<Topic> {
             load.topics_of(place).into_iter().map(|topic| self.topics[topic].clone()).collect()
         };
@@ -94,17 +97,19 @@ impl<'a> Run<'a> {
         match target {
             Target::InProcess(bus) => {
                 let mut consumers = Vec::new();
-                for topics in places.map(topics_of) {
-                    consumers.push(bus.consumer(&topics, &self.group, in_flight(&topics)).await?);
+                for (group, place) in places {
+                    let topics = topics_of(place);
+                    consumers.push(bus.consumer(&topics, group, in_flight(&topics)).await?);
                 }
                 Ok(Consumers::InProcess(consumers))
             }
             Target::Wire(server) => {
                 let mut consumers = Vec::new();
-                let sockets = server.open_many(load.connections).await?;
-                for (topics, socket) in places.map(topics_of).zip(sockets) {
+                let sockets = server.open_many(load.connections * load.groups).await?;
+                for ((group, place), socket) in places.zip(sockets) {
+                    let topics = topics_of(place);
                     let most = in_flight(&topics);
-                    consumers.push(WireConsumer::new(socket, &topics, &self.group, most).await?);
+                    consumers.push(WireConsumer::new(socket, &topics, group, most).await?);
                 }
                 Ok(Consumers::Wire(consumers))
             }
@@ -118,9 +123,9 @@ impl<'a> Run<'a> {
         late: u64,
     ) -> Result<SubscribeReport, BenchError> {
         let total = tally.total();
-        if total.events != self.load.events {
-            let (came, sent) = (total.events, self.load.events);
-            let wrong = format!("{came} events were delivered of {sent} that were published");
+        let due = self.load.deliveries();
+        if total.events != due {
+            let wrong = format!("{} deliveries came of {due} that were due", total.events);
             return Err(BenchError::Meaningless(wrong));
         }
         Ok(SubscribeReport::of(&total, took, late))
@@ -168,7 +173,7 @@ async fn run<P: ConsumePort + 'static>(
     from: CountFrom,
     tally: &Arc<Tally>,
 ) -> Result<(), BenchError> {
-    let left = Countdown::of(course.load.events);
+    let left = Countdown::of(course.load.deliveries());
     let mut consuming = JoinSet::new();
     for port in ports {
         let (left, tally) = (Arc::clone(&left), Arc::clone(tally));

@@ -61,24 +61,25 @@ async fn everything_is_delivered_and_acknowledged() {
         Load { batch: 10, connections: 2, topics: 3, ..load(1000) },
         Load { connections: 3, topics: 1, window: 4, ..load(500) },
         Load { rate: Some(10_000.0), ..load(500) },
+        Load { groups: 3, connections: 2, topics: 3, ..load(500) },
     ] {
         let target = on_memory(&load);
         let report = bench_subscribe(&target, &load, &Arc::default()).await.unwrap();
-        assert_eq!(report.n, load.events);
+        assert_eq!(report.n, load.deliveries());
         assert_rising(&report.figures.latency);
         // Again on the same bus: only what is new counts.
         let report = bench_subscribe(&target, &load, &Arc::default()).await.unwrap();
-        assert_eq!(report.n, load.events);
+        assert_eq!(report.n, load.deliveries());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backlog_is_consumed_whole_and_nothing_else() {
-    for load in [load(3000), Load { connections: 2, topics: 3, ..load(1000) }] {
+    for load in [load(3000), Load { connections: 2, topics: 3, groups: 2, ..load(1000) }] {
         let target = on_memory(&load);
         for _ in 0..2 {
             let report = bench_backlog(&target, &load, &Arc::default()).await.unwrap();
-            assert_eq!((report.n, report.figures.late), (load.events, 0));
+            assert_eq!((report.n, report.figures.late), (load.deliveries(), 0));
             assert_rising(&report.figures.latency);
         }
     }

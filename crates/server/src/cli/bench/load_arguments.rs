@@ -46,6 +46,7 @@ impl LoadArguments {
             topics: self.topics,
             topic: self.topic.clone(),
             rate: self.rate,
+            ..Load::default()
         }
     }
 }

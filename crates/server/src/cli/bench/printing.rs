@@ -31,6 +31,9 @@ pub(super) struct Circumstances<'a> {
     pub(super) window: u64,
     pub(super) connections: usize,
     pub(super) topics: usize,
+    /// Where there is more than one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) groups: Option<usize>,
     pub(super) rate: Option<f64>,
 }
 
@@ -45,6 +48,7 @@ impl<'a> Circumstances<'a> {
             window: load.window,
             connections: load.connections,
             topics: load.topics,
+            groups: Some(load.groups).filter(|groups| *groups > 1),
             rate: load.rate,
         }
     }
@@ -55,11 +59,12 @@ impl<'a> Circumstances<'a> {
             heading += &format!("; durability: {durability}");
         }
         let Self { size, batch, window, connections, topics, .. } = self;
+        let groups = self.groups.map_or(String::new(), |groups| format!(", groups {groups}"));
         let rate = self.rate.map_or("flat out".to_owned(), |rate| format!("{rate} a second"));
         heading
             + &format!(
                 "\nsize {size}, batch {batch}, window {window}, connections {connections}, topics \
-                 {topics}, {rate}"
+                 {topics}{groups}, {rate}"
             )
     }
 }

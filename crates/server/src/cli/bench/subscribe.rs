@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use prombus_bench::{Tally, bench_backlog, bench_subscribe};
+use prombus_bench::{Load, Tally, bench_backlog, bench_subscribe};
 
 use super::load_arguments::LoadArguments;
 use super::printing::{Circumstances, PrintArguments, run_rows};
@@ -16,6 +16,10 @@ pub(super) struct SubscribeBenchArguments {
     /// Publish everything first, unmeasured, and measure how fast it is consumed
     #[arg(long, conflicts_with = "rate")]
     backlog: bool,
+    /// How many groups consume every topic, each with as many connections; every group gets every
+    /// event
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    groups: usize,
     #[command(flatten)]
     load: LoadArguments,
     #[command(flatten)]
@@ -25,7 +29,7 @@ pub(super) struct SubscribeBenchArguments {
 }
 
 pub(super) async fn run(arguments: SubscribeBenchArguments) -> Result<(), Box<dyn Error>> {
-    let load = arguments.load.load();
+    let load = Load { groups: arguments.groups, ..arguments.load.load() };
     load.check()?;
     let chosen = arguments.target.choose(&load).await?;
     let tally = Arc::new(Tally::default());

@@ -53,6 +53,14 @@ fn publishing_in_this_process_is_on_disk_by_default_and_leaves_nothing_behind() 
 }
 
 #[test]
+fn every_group_gets_every_event() {
+    let ran = bench(&["subscribe", "--serve", "--n", "40", "--groups", "3", "--json"]);
+    let report = report(&ran);
+    assert_eq!((&report["n"], &report["settings"]["groups"]), (&json!(120), &json!(3)));
+    bench(&["subscribe", "--groups", "0"]).failed_with("--groups is 0");
+}
+
+#[test]
 fn a_folder_that_was_named_stays() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
