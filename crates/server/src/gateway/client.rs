@@ -66,7 +66,8 @@ impl Together {
         }
     }
 
-    /// Whether `op` can be asked together with what is held back. What it may do is known then, too.
+    /// Whether `op` can be asked together with what is held back. An ACK that can is of a subscription
+    /// that was looked up for the first of them.
     fn is_joined_by(&self, op: &ClientOp) -> bool {
         match (self, op) {
             (Self::Publishing { .. }, ClientOp::Publish(_)) => true,

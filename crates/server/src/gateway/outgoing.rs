@@ -162,6 +162,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_large_buffer_stays_until_it_is_to_shrink_and_nothing_waits() {
+        let mut outgoing = with(&[4 * KEPT_BYTES]);
+        outgoing.shrink();
+        outgoing.wrote(outgoing.waiting());
+        assert!(outgoing.bytes.capacity() > KEPT_BYTES);
+        outgoing.shrink();
+        assert_eq!(outgoing.bytes.capacity(), 0);
+    }
+
     /// Whatever was written already, what leaves is whole frames and the goodbye.
     #[test]
     fn a_goodbye_comes_behind_the_frame_that_is_begun() {

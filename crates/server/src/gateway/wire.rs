@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use prombus_bus::Traffic;
@@ -74,18 +74,20 @@ thread_local! {
 }
 
 impl<S: AsyncRead + Unpin> Wire<S> {
-    /// Nothing at the end of the stream.
-    fn poll_read_much(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    /// Reads much at once: into `buffer` what it takes, and the rest for later.
+    fn poll_read_much(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         SCRATCH.with_borrow_mut(|scratch| {
-            let mut buffer = ReadBuf::new(scratch);
-            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
-                Poll::Ready(Ok(())) => {
-                    self.traffic.received(buffer.filled().len());
-                    Poll::Ready(Ok(Bytes::copy_from_slice(buffer.filled())))
-                }
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Pending => Poll::Pending,
-            }
+            let mut much = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut much))?;
+            self.traffic.received(much.filled().len());
+            let (now, later) = much.filled().split_at(much.filled().len().min(buffer.remaining()));
+            buffer.put_slice(now);
+            self.read_ahead = Bytes::copy_from_slice(later);
+            Poll::Ready(Ok(()))
         })
     }
 }
@@ -97,11 +99,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.read_ahead.is_empty() {
-            match self.poll_read_much(context) {
-                Poll::Ready(Ok(much)) => self.read_ahead = much,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
-            }
+            return self.poll_read_much(context, buffer);
         }
         let count = self.read_ahead.len().min(buffer.remaining());
         buffer.put_slice(&self.read_ahead[..count]);

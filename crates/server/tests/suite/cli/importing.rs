@@ -171,6 +171,7 @@ fn ctrl_c_says_how_far_it_came() {
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     let expected = "prombus: stopped; the 3 events up to line 3 are stored; \
                     `tail -n +4` gives the rest of the input\n";
-    assert_eq!(said, expected);
+    // Where it was stopped before it had the answer, it first says that it waits for that.
+    assert!(said.ends_with(expected), "{said}");
     drop(stdin);
 }
