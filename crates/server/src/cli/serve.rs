@@ -1,7 +1,5 @@
 //! `prombus serve`, and `prombus` alone.
 
-mod freed_memory;
-
 use std::env;
 use std::error::Error;
 use std::io::{self, Write};
@@ -71,7 +69,6 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Box<dyn Error>> {
     if print_config {
         return Ok(write!(io::stdout(), "{settings}")?);
     }
-    freed_memory::keep_some();
     logging::start(&config.log.level, config.log.format)?;
     serve(&config)
 }
