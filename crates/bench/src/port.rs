@@ -24,6 +24,11 @@ impl Events<'_> {
         self.frame.first..self.frame.first + self.frame.count
     }
 
+    /// How many bytes a payload has.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.text.payload_bytes(self.topic)
+    }
+
     /// Appends the payload of event `number`.
     pub(crate) fn write(&self, number: u64, out: &mut Vec<u8>) {
         self.text.write(self.topic, number, (self.stamp)(number), out);

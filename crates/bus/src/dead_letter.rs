@@ -59,6 +59,6 @@ impl DeadLetter<'_> {
             attempts: self.attempts,
         };
         let payload = serde_json::to_vec(&wire).expect("plain values always serialise");
-        Payload::parse(&Bytes::from(payload)).expect("what was just written is JSON")
+        Payload::parse(Bytes::from(payload)).expect("what was just written is JSON")
     }
 }

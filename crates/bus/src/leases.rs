@@ -29,7 +29,8 @@ pub(crate) struct Leases {
     created: Timestamp,
     /// The events behind the floor.
     window: VecDeque<Slot>,
-    lent: HashMap<EventId, Seq>,
+    /// Hashed with a seed of its own, but faster than by default: each event is looked up three times.
+    lent: HashMap<EventId, Seq, foldhash::fast::RandomState>,
     /// What is to be lent again, now.
     again: BTreeSet<Seq>,
     /// The same, but for the cursor that tells of the last attempt, which is not stored yet.
@@ -133,7 +134,7 @@ impl Leases {
             last_record: Record(0),
             stored_record: Record(0),
             window,
-            lent: HashMap::new(),
+            lent: HashMap::default(),
             next_timer: None,
             forgotten: Vec::new(),
         };

@@ -170,7 +170,7 @@ pub(crate) fn build<'a>(
         (prepared.events.len(), prepared.bytes, prepared.durability);
     for (topic, event) in events {
         let new_id = || ids.next_id_at(moment.ts);
-        let event = event.complete(topic.topic.clone(), new_id, moment.ts).encode();
+        let event = event.complete(topic.topic.clone(), new_id, moment.ts).into_encoded();
         let event_bytes = event.max_json_bytes();
         if event_bytes > MAX_EVENT_BYTES {
             prepared.events.truncate(before);

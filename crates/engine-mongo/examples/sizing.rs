@@ -72,7 +72,7 @@ fn event(ids: &IdSource, n: usize) -> Event {
         topic: Topic::new("orders.created").unwrap(),
         key: Some(Key::new(&format!("customer-{}", n % KEYS)).unwrap()),
         headers: Headers::default(),
-        payload: Payload::parse(&Bytes::from(format!("{{\"text\": \"{noise}\"}}"))).unwrap(),
+        payload: Payload::parse(Bytes::from(format!("{{\"text\": \"{noise}\"}}"))).unwrap(),
         caused_by: vec![],
         tags: vec![],
         sid: None,

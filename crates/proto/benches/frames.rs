@@ -80,7 +80,7 @@ fn main() {
         topic: Topic::new("heartbeat").unwrap(),
         key: None,
         headers: Headers::NONE,
-        payload: Payload::parse(&Bytes::from_static(payload.as_bytes())).unwrap(),
+        payload: Payload::parse(Bytes::from_static(payload.as_bytes())).unwrap(),
         caused_by: vec![],
         tags: vec![],
         sid: None,

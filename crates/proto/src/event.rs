@@ -65,13 +65,15 @@ impl Event {
     /// Makes the event's JSON.
     #[must_use]
     pub fn encode(&self) -> EncodedEvent {
-        EncodedEvent {
-            topic: self.topic.clone(),
-            id: self.id.clone(),
-            ts: self.ts,
-            key: self.key.clone(),
-            json_behind_seq: of_its_own_size(|json| self.append_members(json)),
-        }
+        self.clone().into_encoded()
+    }
+
+    /// As [`Event::encode`], for who does not need the event any more.
+    #[must_use]
+    pub fn into_encoded(self) -> EncodedEvent {
+        let json_behind_seq = of_its_own_size(|json| self.append_members(json));
+        let Event { topic, id, ts, key, .. } = self;
+        EncodedEvent { topic, id, ts, key, json_behind_seq }
     }
 
     /// Appends all members but `seq`, and the end of the object.
@@ -190,6 +192,13 @@ impl EncodedEvent {
         JSON_BEFORE_SEQ.len() + MAX_SEQ_DIGITS + self.json_behind_seq.len()
     }
 
+    /// How many bytes its JSON has at the place `seq`.
+    #[must_use]
+    pub fn json_bytes(&self, seq: Seq) -> usize {
+        let digits = seq.0.checked_ilog10().unwrap_or(0) as usize + 1;
+        JSON_BEFORE_SEQ.len() + digits + self.json_behind_seq.len()
+    }
+
     /// The end of its JSON, all that follows the `seq`.
     #[must_use]
     pub fn json_behind_seq(&self) -> &[u8] {
@@ -300,7 +309,7 @@ mod tests {
             topic: Topic::new("heartbeat.received").unwrap(),
             key: None,
             headers: Headers::default(),
-            payload: Payload::parse(&Bytes::from_static(b"{\"pid\": 1}")).unwrap(),
+            payload: Payload::parse(Bytes::from_static(b"{\"pid\": 1}")).unwrap(),
             caused_by: vec![],
             tags: vec![],
             sid: None,
@@ -358,7 +367,7 @@ mod tests {
                 ts: Timestamp(ts),
                 key: key.map(|key| Key::new(&key).unwrap()),
                 headers: Headers::new(header).unwrap(),
-                payload: Payload::parse(&serde_json::to_vec(&text).unwrap().into()).unwrap(),
+                payload: Payload::parse(serde_json::to_vec(&text).unwrap().into()).unwrap(),
                 tags,
                 ..plain()
             };

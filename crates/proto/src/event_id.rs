@@ -65,6 +65,12 @@ impl EventId {
         }
     }
 
+    /// The whole id where it is a UUID of version 7: these rise with time.
+    #[must_use]
+    pub fn time_ordered(&self) -> Option<u128> {
+        self.as_uuid().filter(|uuid| uuid.get_version_num() == 7).map(|uuid| uuid.as_u128())
+    }
+
     /// The id in its shortest form: 16 bytes of a UUID, or the text.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -1,6 +1,7 @@
 //! Names of topics and groups.
 
 use std::borrow::Borrow;
+use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -72,9 +73,19 @@ macro_rules! name_type {
 
         impl $type {
             /// The name, if it is one.
+            ///
+            /// The last one that a thread made is remembered, for the next frame has mostly the same.
             pub fn new(name: &str) -> Result<Self, InvalidName> {
-                check(name)?;
-                Ok(Self(Arc::from(name)))
+                thread_local! {
+                    static LAST: RefCell<Option<$type>> = const { RefCell::new(None) };
+                }
+                LAST.with_borrow_mut(|last| match last {
+                    Some(last) if last.as_str() == name => Ok(last.clone()),
+                    _ => {
+                        check(name)?;
+                        Ok(last.insert(Self(Arc::from(name))).clone())
+                    }
+                })
             }
 
             /// The name as text.

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::byte_search::any_byte;
+use crate::frame::lone_value;
 
 /// Why bytes are no payload.
 #[derive(Debug, Error)]
@@ -24,9 +25,16 @@ pub struct Payload(Bytes);
 
 impl Payload {
     /// Validates `json`. Copies only where a line break has to go.
-    pub fn parse(json: &Bytes) -> Result<Self, InvalidPayload> {
-        let value: &RawValue = serde_json::from_slice(json)?;
-        Ok(Self(on_one_line(json.slice_ref(value.get().as_bytes()))))
+    pub fn parse(json: Bytes) -> Result<Self, InvalidPayload> {
+        let value = match std::str::from_utf8(&json).ok().and_then(lone_value) {
+            Some(value) => value,
+            // It says what is wrong with it, and takes what is nested more deeply.
+            None => serde_json::from_slice::<&RawValue>(&json)?.get(),
+        };
+        let value = value.as_bytes();
+        // A part shares the whole with others, which takes an allocation: mostly it is the whole.
+        let part = (value.len() < json.len()).then(|| json.slice_ref(value));
+        Ok(Self(on_one_line(part.unwrap_or(json))))
     }
 
     /// Takes a value that a JSON parser has already found valid.
@@ -70,10 +78,12 @@ impl fmt::Debug for Payload {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn parse(text: &str) -> Result<Payload, InvalidPayload> {
-        Payload::parse(&Bytes::copy_from_slice(text.as_bytes()))
+        Payload::parse(Bytes::copy_from_slice(text.as_bytes()))
     }
 
     #[test]
@@ -102,12 +112,21 @@ mod tests {
         for bad in ["", "{", "{}{}", "nul", "'a'", "\"\n\"", "01", "[1,]"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-        assert!(Payload::parse(&Bytes::from_static(b"\"\xff\"")).is_err());
+        assert!(Payload::parse(Bytes::from_static(b"\"\xff\"")).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn takes_what_serde_takes(text in "[ \\[\\]{}\":,0-9.eE+tfn\\\\-]{0,12}|\\[{0,200}\\]{0,200}|\\PC{0,8}") {
+            let valid = serde_json::from_str::<&RawValue>(&text).map(|value| value.get().to_owned());
+            let taken = parse(&text).map(|payload| payload.as_bytes().to_owned());
+            prop_assert_eq!(taken.ok(), valid.ok().map(String::into_bytes));
+        }
     }
 
     #[test]
     fn does_not_copy_without_need() {
         let json = Bytes::from_static(b"{\"a\":1}");
-        assert_eq!(Payload::parse(&json).unwrap().as_bytes().as_ptr(), json.as_ptr());
+        assert_eq!(Payload::parse(json.clone()).unwrap().as_bytes().as_ptr(), json.as_ptr());
     }
 }

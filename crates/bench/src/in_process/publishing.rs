@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use prombus_bus::{Bus, Connection, Prepared, Submitted};
 use prombus_proto::{NewEvent, Payload, Topic};
 use tokio::sync::Notify;
@@ -19,6 +18,7 @@ pub(crate) struct InProcessPublisher {
     bus: Arc<Bus>,
     connection: Connection,
     topics: Vec<Topic>,
+    payloads: Vec<Payload>,
     /// What was put, each with how many frames it is.
     put: VecDeque<(Prepared, usize)>,
     submitted: VecDeque<(Submitted, usize)>,
@@ -27,25 +27,26 @@ pub(crate) struct InProcessPublisher {
 impl InProcessPublisher {
     pub(super) fn new(bus: Arc<Bus>, topics: &[Topic]) -> Self {
         let connection = bus.connect();
-        let (put, submitted) = (VecDeque::new(), VecDeque::new());
-        Self { bus, connection, topics: topics.to_vec(), put, submitted }
+        let (payloads, put, submitted) = (Vec::new(), VecDeque::new(), VecDeque::new());
+        Self { bus, connection, topics: topics.to_vec(), payloads, put, submitted }
     }
 }
 
 impl PublishPort for InProcessPublisher {
     fn put(&mut self, events: &Events<'_>) -> Result<(), BenchError> {
-        let new = events.numbers().map(|number| {
-            let mut payload = Vec::new();
+        self.payloads.clear();
+        for number in events.numbers() {
+            let mut payload = Vec::with_capacity(events.payload_bytes());
             events.write(number, &mut payload);
-            Ok(NewEvent::of(Payload::parse(&Bytes::from(payload))?))
-        });
-        let new = new.collect::<Result<Vec<_>, BenchError>>()?;
+            self.payloads.push(Payload::parse(payload.into())?);
+        }
         if self.put.back().is_none_or(|(_, frames)| *frames == MOST_TOGETHER) {
             self.put.push_back((Prepared::none(), 0));
         }
         if let Some((together, frames)) = self.put.back_mut() {
             let topic = &self.topics[events.topic];
-            self.bus.prepare_more(together, &self.connection, topic, new.into_iter())?;
+            let new = self.payloads.drain(..).map(NewEvent::of);
+            self.bus.prepare_more(together, &self.connection, topic, new)?;
             *frames += 1;
         }
         Ok(())

@@ -72,7 +72,7 @@ pub(crate) fn at_most(max_in_flight: u32) -> SubscribeOptions {
 }
 
 pub(crate) fn event(payload: &str) -> NewEvent {
-    NewEvent::of(Payload::parse(&Bytes::copy_from_slice(payload.as_bytes())).unwrap())
+    NewEvent::of(Payload::parse(Bytes::copy_from_slice(payload.as_bytes())).unwrap())
 }
 
 /// An event whose JSON has about so many bytes.

@@ -53,7 +53,7 @@ impl Load {
     /// What a writer hands over at once. Made anew each time, as it is for events that come in.
     pub(crate) fn new_events(&self) -> Vec<NewEvent> {
         let payload = format!("{{\"text\":\"{}\"}}", "x".repeat(100));
-        let payload = Payload::parse(&Bytes::from(payload)).unwrap();
+        let payload = Payload::parse(Bytes::from(payload)).unwrap();
         let ts = Some(Timestamp(1_700_000_000_000));
         (0..self.events).map(|_| NewEvent { ts, ..NewEvent::of(payload.clone()) }).collect()
     }

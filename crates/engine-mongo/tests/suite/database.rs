@@ -92,7 +92,7 @@ pub(crate) fn event(topic_name: &str, id: &str) -> Event {
         topic: topic(topic_name),
         key: None,
         headers: Headers::default(),
-        payload: Payload::parse(&Bytes::from_static(b"{\"n\": 1e2}")).unwrap(),
+        payload: Payload::parse(Bytes::from_static(b"{\"n\": 1e2}")).unwrap(),
         caused_by: vec![],
         tags: vec![],
         sid: None,

@@ -197,7 +197,7 @@ async fn no_ttl() {
 /// Larger than what one document takes.
 fn large_event(name: &str, id: &str, ts: Timestamp) -> Event {
     let text = format!("\"{}\"", "x".repeat(9 << 20));
-    Event { payload: Payload::parse(&text.into()).unwrap(), ..at(name, id, ts) }
+    Event { payload: Payload::parse(text.into()).unwrap(), ..at(name, id, ts) }
 }
 
 async fn large() {

@@ -43,7 +43,7 @@ pub(crate) fn event(topic_name: &str, n: u64) -> Event {
         key: n.is_multiple_of(2).then(|| Key::new(&format!("key-{n}")).unwrap()),
         headers: Headers::new(n.is_multiple_of(5).then(|| ("h".to_owned(), "é".to_owned())))
             .unwrap(),
-        payload: Payload::parse(&Bytes::from(format!("{{\"n\": {n}, \"text\": \"ü\"}}"))).unwrap(),
+        payload: Payload::parse(Bytes::from(format!("{{\"n\": {n}, \"text\": \"ü\"}}"))).unwrap(),
         caused_by: vec![],
         tags: vec![],
         sid: None,

@@ -225,7 +225,7 @@ async fn large_events() {
     let database = Database::new().await;
     let engine = database.engine().await;
     let text = format!("\"{}\"", "x".repeat(9 << 20));
-    let large = Event { payload: Payload::parse(&text.into()).unwrap(), ..event("a", "1") };
+    let large = Event { payload: Payload::parse(text.into()).unwrap(), ..event("a", "1") };
     engine.commit(of_events(&[large])).await.unwrap();
     let end_of_parts = || async {
         let parts = database.collection("event_parts");

@@ -24,7 +24,7 @@ pub(crate) fn event(ids: &IdSource, topic: &Topic) -> EncodedEvent {
             topic: topic.clone(),
             key: None,
             headers: Headers::default(),
-            payload: Payload::parse(&Bytes::from(format!("{{\"t\":\"{}\"}}", "x".repeat(filler))))
+            payload: Payload::parse(Bytes::from(format!("{{\"t\":\"{}\"}}", "x".repeat(filler))))
                 .unwrap(),
             caused_by: vec![],
             tags: vec![],

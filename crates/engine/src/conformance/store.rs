@@ -180,7 +180,7 @@ pub(super) fn topic(name: &str) -> Topic {
 }
 
 pub(super) fn payload(json: &str) -> Payload {
-    Payload::parse(&Bytes::copy_from_slice(json.as_bytes())).unwrap()
+    Payload::parse(Bytes::copy_from_slice(json.as_bytes())).unwrap()
 }
 
 pub(super) fn key(name: &str) -> StateKey {

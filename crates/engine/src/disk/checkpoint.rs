@@ -20,7 +20,7 @@ use super::catalog::{Catalog, CatalogTopic};
 use super::ids::merge as merge_ids;
 use super::ids::recent::{IdKinds, RecentIds};
 use super::ids::run::{IdRun, write_run as write_id_run};
-use super::ids::{IdPlace, IdSeed, time_ordered};
+use super::ids::{IdPlace, IdSeed};
 use super::keyed::merge as merge_state;
 use super::keyed::run::{StateRun, write_run as write_state_run};
 use super::layout::sync_folder;
@@ -450,7 +450,7 @@ impl Checkpointer {
                 for event in &events {
                     let (hash, topic) = (seed.hash(&event.id), row.ordinal);
                     gathered.push(IdPlace { hash, topic, seq: event.seq });
-                    kinds.add(time_ordered(&event.id));
+                    kinds.add(event.id.time_ordered());
                 }
                 if gathered.len() >= IDS_AT_A_TIME {
                     runs.push(self.write_gathered(&mut gathered, &mut kinds, &mut catalog)?);

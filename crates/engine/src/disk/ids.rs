@@ -52,12 +52,7 @@ impl IdSeed {
     }
 }
 
-/// The whole id where it is a UUID of version 7: these rise with time.
-pub(super) fn time_ordered(id: &EventId) -> Option<u128> {
-    id.as_uuid().filter(|uuid| uuid.get_version_num() == 7).map(|uuid| uuid.as_u128())
-}
-
-/// The time within a [`time_ordered`] id.
+/// The time within an id that rises with time.
 pub(super) fn millis_of(time_ordered: u128) -> u64 {
     u64::try_from(time_ordered >> 80).unwrap_or(u64::MAX)
 }
@@ -86,7 +81,7 @@ impl IdIndex {
         id: &EventId,
     ) -> Result<Vec<Seq>, IndexDamaged> {
         let mut found = Vec::new();
-        let time_ordered = time_ordered(id);
+        let time_ordered = id.time_ordered();
         for table in self.sealed.iter().rev() {
             table.find(hash, topic, time_ordered, &mut found);
         }

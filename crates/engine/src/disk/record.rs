@@ -209,7 +209,7 @@ mod tests {
             topic: Topic::new("a.b").unwrap(),
             key: key.map(|key| Key::new(key).unwrap()),
             headers: Headers::default(),
-            payload: Payload::parse(&Bytes::from_static(b"[1,2]")).unwrap(),
+            payload: Payload::parse(Bytes::from_static(b"[1,2]")).unwrap(),
             caused_by: vec![],
             tags: vec![],
             sid: None,

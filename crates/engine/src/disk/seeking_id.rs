@@ -4,7 +4,7 @@ use std::io;
 
 use prombus_proto::{EventId, Seq, Topic};
 
-use super::ids::{IdHash, IdIndex, Ordinal, time_ordered};
+use super::ids::{IdHash, IdIndex, Ordinal};
 use super::reading::{Fault, has_moved, read};
 use super::record::RecordSeed;
 use super::record_walk::Walked;
@@ -25,7 +25,7 @@ pub(super) fn seek_id(
         let Some(view) = view.topics.get(topic) else { return Ok(None) };
         let mut candidates = Vec::new();
         let hash = view.id_seed.hash(id);
-        newest.newest.find(hash, view.ordinal, time_ordered(id), &mut candidates);
+        newest.newest.find(hash, view.ordinal, id.time_ordered(), &mut candidates);
         candidates.retain(|seq| *seq < view.next);
         let ids = StoredIds { hash, topic: view.ordinal, index: newest.index.clone(), candidates };
         (ids, view.first)
@@ -63,7 +63,7 @@ pub(super) fn find_id(
             return Ok(Some(seq));
         }
     }
-    let Some(rising) = time_ordered(id) else { return Ok(None) };
+    let Some(rising) = id.time_ordered() else { return Ok(None) };
     Ok(find_in_segments(shared, topic, rising)?.filter(|seq| *seq >= first))
 }
 
@@ -104,7 +104,7 @@ fn find_in_segment(
     while let Some(walked) = walk.next(|offset| reader.resume_behind(offset))? {
         // One that cannot be read back may be it; but what nobody can read, may be stored again.
         if let Walked::Event(event) = walked
-            && let Some(found) = time_ordered(&event.id).filter(|found| *found >= id)
+            && let Some(found) = event.id.time_ordered().filter(|found| *found >= id)
         {
             return Ok((found == id).then_some(event.seq));
         }

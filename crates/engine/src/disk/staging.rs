@@ -9,7 +9,7 @@ use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp, Topic};
 use super::checksum::{BlockChecksum, checksum};
 use super::frame::{End, FrameHead, Run, StateChange, Trim};
 use super::ids::recent::{RecentIds, RisingId, find_rising};
-use super::ids::{self, IdPlace, IdSeed, Ordinal};
+use super::ids::{IdPlace, IdSeed, Ordinal};
 use super::record::{self, EndSum, RecordSeed};
 use super::retaining;
 use super::seeking_id::{self, StoredIds};
@@ -103,7 +103,7 @@ struct StagedIds {
 
 impl StagedIds {
     fn find(&self, id: &EventId) -> Option<Seq> {
-        let rising = ids::time_ordered(id).and_then(|id| find_rising(&self.rising, id));
+        let rising = id.time_ordered().and_then(|id| find_rising(&self.rising, id));
         rising.or_else(|| self.others.get(id).copied())
     }
 }
@@ -128,7 +128,7 @@ impl StagedFrame {
             known.add_rising(*topic, &staged.rising);
             for (id, seq) in &staged.others {
                 let place = IdPlace { hash: seed.hash(id), topic: *topic, seq: *seq };
-                known.insert(place, ids::time_ordered(id));
+                known.insert(place, id.time_ordered());
             }
         }
     }
@@ -375,7 +375,7 @@ impl Staging {
             return Ok(None);
         };
         let (topic, id) = (event.topic(), event.id());
-        if ids::time_ordered(id).is_some_and(|id| id > context.newest_time_ordered) {
+        if id.time_ordered().is_some_and(|id| id > context.newest_time_ordered) {
             return Ok(None);
         }
         if let Some(seq) = self.staged_with_id(topic, id) {
@@ -383,7 +383,7 @@ impl Staging {
         }
         let hash = seed.hash(id);
         let mut candidates = Vec::new();
-        ids.newest.find(hash, ordinal, ids::time_ordered(id), &mut candidates);
+        ids.newest.find(hash, ordinal, id.time_ordered(), &mut candidates);
         let index = ids.index.clone();
         let stored = StoredIds { hash, topic: ordinal, index, candidates };
         Ok(seeking_id::find_id(shared, topic, id, context.first, stored)?)
@@ -459,7 +459,7 @@ impl<'a> BatchIds<'a> {
     /// The index of an earlier event of the same topic and id, asked for one after the other.
     fn earlier(&mut self, index: usize) -> Option<usize> {
         let event = &self.events[index];
-        let rises = match (self.rising, ids::time_ordered(event.id())) {
+        let rises = match (self.rising, event.id().time_ordered()) {
             (None, Some(id)) if index == 0 => Some(id),
             (Some((topic, last)), Some(id)) if topic == event.topic() && id > last => Some(id),
             _ => None,
@@ -526,7 +526,7 @@ impl StagedTopic {
                 latest_ts: event.ts(),
             }),
         }
-        match ids::time_ordered(event.id()) {
+        match event.id().time_ordered() {
             Some(id) if id > self.newest_time_ordered => {
                 self.newest_time_ordered = id;
                 self.ids.rising.push(RisingId::new(id, seq));

@@ -54,13 +54,17 @@ impl Store {
             };
         }
         let mut positions = Vec::with_capacity(batch.events.len());
-        for run in batch.events.chunk_by(|event, next| event.topic() == next.topic()) {
-            let topic = run[0].topic();
+        let mut events = batch.events.into_iter().peekable();
+        while let Some(first) = events.next() {
+            let topic = first.topic().clone();
             let log = self.logs.entry(topic.clone()).or_default();
             let before = positions.len();
-            positions.extend(run.iter().map(|event| log.append(event)));
+            positions.push(log.append(first));
+            while let Some(next) = events.next_if(|next| *next.topic() == topic) {
+                positions.push(log.append(next));
+            }
             if let Some(last) = positions[before..].iter().max_by_key(|position| position.seq) {
-                self.tell_watchers(topic, *last);
+                self.tell_watchers(&topic, *last);
             }
         }
         Ok(Committed { positions, version, durability: Durability::Memory, sync_time: None })

@@ -15,7 +15,7 @@ async fn engine_with_times(times: &[u64]) -> (MemoryEngine, Topic) {
             topic: topic.clone(),
             key: None,
             headers: Headers::default(),
-            payload: Payload::parse(&Bytes::from_static(b"1")).unwrap(),
+            payload: Payload::parse(Bytes::from_static(b"1")).unwrap(),
             caused_by: vec![],
             tags: vec![],
             sid: None,

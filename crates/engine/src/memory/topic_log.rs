@@ -1,22 +1,25 @@
 //! The events of one topic.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp};
 
+use super::places::Places;
 use crate::{Bounds, Page, Position, ReadBudget, Retention, StoredEvent};
 
 pub(super) struct TopicLog {
-    /// Without gaps; the first one has the place `first`.
-    events: VecDeque<StoredEvent>,
-    places: HashMap<EventId, Seq>,
+    /// Without gaps; the first one has the place `first`. Each is made into JSON when it is read: most
+    /// are delivered from the bus's own memory.
+    events: VecDeque<EncodedEvent>,
+    places: Places,
     first: Seq,
     json_bytes: usize,
 }
 
 impl Default for TopicLog {
     fn default() -> Self {
-        Self { events: VecDeque::new(), places: HashMap::new(), first: Seq::FIRST, json_bytes: 0 }
+        let (events, places) = (VecDeque::new(), Places::default());
+        Self { events, places, first: Seq::FIRST, json_bytes: 0 }
     }
 }
 
@@ -29,68 +32,74 @@ impl TopicLog {
         self.first.plus(self.events.len() as u64)
     }
 
-    pub(super) fn append(&mut self, event: &EncodedEvent) -> Position {
-        if let Some(&seq) = self.places.get(event.id()) {
+    /// All events from `from` on, with their places.
+    fn from(&self, from: Seq) -> impl Iterator<Item = (Seq, &EncodedEvent)> {
+        let skipped = from.0.saturating_sub(self.first.0).min(self.events.len() as u64);
+        let start = usize::try_from(skipped).unwrap_or(usize::MAX);
+        (self.first.0 + skipped..).map(Seq).zip(self.events.range(start..))
+    }
+
+    pub(super) fn append(&mut self, event: EncodedEvent) -> Position {
+        let seq = self.next();
+        if let Some(seq) = self.places.add(event.id(), seq) {
             return Position { seq, duplicate: true };
         }
-        let seq = self.next();
-        let mut json = Vec::with_capacity(event.max_json_bytes());
-        event.write_json(seq, &mut json);
-        self.json_bytes += json.len();
-        self.places.insert(event.id().clone(), seq);
-        self.events.push_back(StoredEvent {
-            seq,
-            ts: event.ts(),
-            id: event.id().clone(),
-            key: event.key().cloned(),
-            json: json.into(),
-        });
+        self.json_bytes += event.json_bytes(seq);
+        self.events.push_back(event);
         Position { seq, duplicate: false }
     }
 
     pub(super) fn read(&self, from: Seq, budget: ReadBudget) -> Page {
-        let skipped = usize::try_from(from.0.saturating_sub(self.first.0)).unwrap_or(usize::MAX);
         let mut page = Page::default();
         let mut bytes = 0usize;
-        for event in self.events.iter().skip(skipped) {
-            bytes = bytes.saturating_add(event.json.len());
+        for (seq, event) in self.from(from) {
+            bytes = bytes.saturating_add(event.json_bytes(seq));
             let fits = page.events.len() < budget.events && bytes <= budget.bytes;
             if !fits && !page.events.is_empty() {
                 break;
             }
-            page.events.push(event.clone());
+            let mut json = Vec::with_capacity(event.json_bytes(seq));
+            event.write_json(seq, &mut json);
+            page.events.push(StoredEvent {
+                seq,
+                ts: event.ts(),
+                id: event.id().clone(),
+                key: event.key().cloned(),
+                json: json.into(),
+            });
         }
         page
     }
 
     pub(super) fn seek_time(&self, ts: Timestamp) -> Seq {
-        self.events.iter().find(|event| event.ts >= ts).map_or(self.next(), |event| event.seq)
+        let mut events = self.from(self.first);
+        events.find(|(_, event)| event.ts() >= ts).map_or(self.next(), |(seq, _)| seq)
     }
 
     pub(super) fn seek_id(&self, id: &EventId) -> Option<Seq> {
-        self.places.get(id).copied()
+        self.places.find(id)
     }
 
     pub(super) fn trim(&mut self, below: Seq) {
-        self.forget_while(|event, _| event.seq < below);
+        self.forget_while(|seq, _, _| seq < below);
     }
 
     pub(super) fn retain(&mut self, rule: &Retention, now: Timestamp) {
         let oldest_kept = rule.max_age_ms.map(|age| now.minus_ms(age));
-        self.forget_while(|event, bytes| {
-            oldest_kept.is_some_and(|oldest| event.ts < oldest)
+        self.forget_while(|_, event, bytes| {
+            oldest_kept.is_some_and(|oldest| event.ts() < oldest)
                 || rule.max_bytes.is_some_and(|most| bytes as u64 > most)
         });
     }
 
     /// Forgets from the front up to the first event that is kept: what is left has no gaps.
-    fn forget_while(&mut self, goes: impl Fn(&StoredEvent, usize) -> bool) {
+    fn forget_while(&mut self, goes: impl Fn(Seq, &EncodedEvent, usize) -> bool) {
         while let Some(oldest) = self.events.front()
-            && goes(oldest, self.json_bytes)
+            && goes(self.first, oldest, self.json_bytes)
         {
-            self.json_bytes -= oldest.json.len();
-            self.places.remove(&oldest.id);
-            self.first = oldest.seq.next();
+            self.json_bytes -= oldest.json_bytes(self.first);
+            self.places.forget(oldest.id());
+            self.first = self.first.next();
             self.events.pop_front();
         }
     }

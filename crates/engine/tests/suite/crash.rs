@@ -79,7 +79,7 @@ fn event(writer: u64, batch: u64, index: u64, size: u64) -> EncodedEvent {
         topic: topic((batch + index) % TOPICS),
         key: None,
         headers: Headers::default(),
-        payload: Payload::parse(&Bytes::from(payload)).unwrap(),
+        payload: Payload::parse(Bytes::from(payload)).unwrap(),
         caused_by: vec![],
         tags: vec![],
         sid: None,

@@ -134,7 +134,7 @@ pub(crate) fn event(name: &str, n: u64, payload_bytes: usize) -> EncodedEvent {
         topic: topic(name),
         key: n.is_multiple_of(3).then(|| Key::new("some key").expect("a valid key")),
         headers: Headers::default(),
-        payload: Payload::parse(&Bytes::from(payload)).expect("valid JSON"),
+        payload: Payload::parse(Bytes::from(payload)).expect("valid JSON"),
         caused_by: vec![],
         tags: vec![],
         sid: None,

@@ -88,7 +88,7 @@ mod tests {
             topic: Topic::new("t").unwrap(),
             key: Some(Key::new("k\"").unwrap()),
             headers: Headers::new([("h".to_owned(), "v".to_owned())]).unwrap(),
-            payload: Payload::parse(&Bytes::from_static(b"{\"b\":1.0, \"a\":1}")).unwrap(),
+            payload: Payload::parse(Bytes::from_static(b"{\"b\":1.0, \"a\":1}")).unwrap(),
             caused_by: vec![EventId::new("b").unwrap()],
             tags: vec!["x".to_owned()],
             sid: Some("s".to_owned()),
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn only_the_payload_is_needed_and_unknown_members_are_ignored() {
         let plain = of_line(r#" {"payload":null} "#).unwrap();
-        assert_eq!(plain, NewEvent::of(Payload::parse(&Bytes::from_static(b"null")).unwrap()));
+        assert_eq!(plain, NewEvent::of(Payload::parse(Bytes::from_static(b"null")).unwrap()));
         let more = r#"{"seq":"x","topic":7,"opts":{"ts":1},"other":[],"ts":null,"payload":null}"#;
         assert_eq!(of_line(more).unwrap(), plain);
     }

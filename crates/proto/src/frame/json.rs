@@ -68,6 +68,14 @@ impl<'a> Json<'a> {
     }
 }
 
+/// The one value in `text`, which may have white space around it.
+pub(crate) fn lone_value(text: &str) -> Option<&str> {
+    let mut cursor = Cursor::new(text);
+    let value = cursor.value().ok()?;
+    cursor.end().ok()?;
+    Some(value.raw())
+}
+
 impl<'a> Cursor<'a> {
     /// At the first thing that is not white space.
     pub(super) fn new(text: &'a str) -> Self {

@@ -51,7 +51,7 @@ fn event(topic: &Topic, number: u64) -> Result<Event, Failure> {
         topic: topic.clone(),
         key: None,
         headers: Headers::NONE,
-        payload: Payload::parse(&Bytes::from(payload))?,
+        payload: Payload::parse(Bytes::from(payload))?,
         caused_by: vec![],
         tags: vec![],
         sid: None,

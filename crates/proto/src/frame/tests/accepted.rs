@@ -18,7 +18,7 @@ fn id(text: &str) -> EventId {
 }
 
 fn event(payload: &'static str) -> NewEvent {
-    NewEvent::of(Payload::parse(&Bytes::from_static(payload.as_bytes())).unwrap())
+    NewEvent::of(Payload::parse(Bytes::from_static(payload.as_bytes())).unwrap())
 }
 
 fn membership() -> Membership {

@@ -47,7 +47,7 @@ fn event() -> impl Strategy<Value = NewEvent> {
     (json(), any::<bool>(), of(id()), of(any::<u64>().prop_map(Timestamp)), key, headers, labels)
         .prop_map(|(json, pretty, id, ts, key, headers, (tags, caused_by, sid))| {
             let to_vec = if pretty { serde_json::to_vec_pretty } else { serde_json::to_vec };
-            let payload = Payload::parse(&to_vec(&json).unwrap().into()).unwrap();
+            let payload = Payload::parse(to_vec(&json).unwrap().into()).unwrap();
             NewEvent { payload, id, ts, key, headers, caused_by, tags, sid }
         })
 }

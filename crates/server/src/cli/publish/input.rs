@@ -92,7 +92,7 @@ impl Input {
             if events {
                 return whole_event(&text);
             }
-            let payload = Payload::parse(&text).map_err(|error| error.to_string())?;
+            let payload = Payload::parse(text).map_err(|error| error.to_string())?;
             let (id, key, headers, tags) = (id.clone(), key.clone(), headers.clone(), tag.clone());
             Ok(NewEvent { id, ts, key, headers, tags, ..NewEvent::of(payload) })
         };
