@@ -1,19 +1,30 @@
-//! The one task that commits: it gathers all that waits into one batch, and answers everybody.
+//! The one task that commits what is handed to it, in that order, and answers everybody.
+//!
+//! An engine that gathers commits by itself gets each as soon as it is there, and is never without one
+//! while any waits. For any other, all that waits is gathered into one batch while the last is under way.
 
+mod gathered;
+mod runs;
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use prombus_engine::{
-    Batch, CommitError, Durability, Engine, Position, StateOp, Unavailable, Version,
+    CommitError, Committed, Durability, Engine, Position, StateOp, Unavailable, Version,
 };
 use prombus_proto::EncodedEvent;
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_BATCH_EVENTS};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use self::gathered::Gathered;
 use crate::metrics::CommitMeter;
 use crate::moments::Moments;
-use crate::topics::{TopicInUse, Topics};
+use crate::topics::Topics;
 
 /// What is to be committed together.
 #[derive(Debug)]
@@ -98,21 +109,6 @@ impl Submission {
         let state: usize = self.state.iter().map(StateOp::size).sum();
         events + state
     }
-
-    fn into_batch(self) -> Batch {
-        Batch {
-            events: self.events,
-            expected_last: Vec::new(),
-            state: self.state,
-            durability: self.durability,
-        }
-    }
-
-    fn merge(&mut self, other: &mut Submission) {
-        self.events.append(&mut other.events);
-        self.state.append(&mut other.state);
-        self.durability = self.durability.max(other.durability);
-    }
 }
 
 async fn run(
@@ -121,196 +117,100 @@ async fn run(
     mut meter: CommitMeter,
     mut queue: mpsc::UnboundedReceiver<Waiting>,
 ) {
+    let engine = engine.as_ref();
+    let engine_gathers = engine.capabilities().gathers_commits;
+    let most_under_way = if engine_gathers { usize::MAX } else { 1 };
+    // In the order they were begun, which is the order they are settled in.
+    let mut under_way: VecDeque<UnderWay<'_>> = VecDeque::new();
     let mut too_much = None;
-    loop {
-        let first = match too_much.take() {
-            Some(left_over) => left_over,
-            None => match queue.recv().await {
-                Some(first) => first,
-                None => return,
-            },
-        };
-        let (mut bytes, mut events) = (first.bytes, first.submission.events.len());
-        let mut gathered = vec![first];
-        while let Ok(next) = queue.try_recv() {
-            bytes += next.bytes;
-            events += next.submission.events.len();
-            if bytes > GATHERED_BYTES || events > GATHERED_EVENTS {
-                too_much = Some(next);
-                break;
+    let mut is_over = false;
+    while !is_over || !under_way.is_empty() {
+        let next = poll_fn(|context| {
+            if let Some(first) = under_way.front_mut()
+                && let Poll::Ready(outcome) = first.poll_outcome(context)
+            {
+                return Poll::Ready(Next::Settle(outcome));
             }
-            gathered.push(next);
-        }
-        commit(engine.as_ref(), &topics, &mut meter, gathered).await;
-    }
-}
-
-/// Commits all of `gathered` at once. Where one of them makes that impossible, each is tried by
-/// itself: nobody is refused for what another asked.
-async fn commit(
-    engine: &dyn Engine,
-    topics: &Topics,
-    meter: &mut CommitMeter,
-    gathered: Vec<Waiting>,
-) {
-    let mut whole = Submission::of_state(vec![], Durability::Buffered);
-    let mut parts = Vec::with_capacity(gathered.len());
-    for Waiting { mut submission, answer, _room, .. } in gathered {
-        let (events, state) = (submission.events.len(), submission.state.len());
-        let taken = std::mem::take(&mut submission.taken);
-        let durability = submission.durability;
-        parts.push((Part { events, taken, state, durability }, answer, _room));
-        whole.merge(&mut submission);
-    }
-    let runs = Runs::of(&whole.events, topics);
-    // One copy serves both: who follows, and another try.
-    let is_alone = parts.len() == 1;
-    let kept = (!is_alone || runs.are_followed()).then(|| whole.events.clone());
-    let kept_state = if is_alone { Vec::new() } else { whole.state.clone() };
-    match engine.commit(whole.into_batch()).await {
-        Ok(committed) => {
-            let positions = committed.positions;
-            let taken = parts.iter().map(|(part, ..)| &part.taken);
-            meter.committed(positions.len(), taken, committed.sync_time, now());
-            if is_final(engine, committed.durability) {
-                let each = parts.iter().flat_map(|(part, ..)| part.taken.each(part.events));
-                runs.tell(kept, each, &positions);
-            } else {
-                runs.count(&positions);
+            if is_over || under_way.len() >= most_under_way {
+                return Poll::Pending;
             }
-            let mut positions = positions.into_iter();
-            for (part, answer, _room) in parts {
-                // Who is gone does not want the answer.
-                let positions = positions.by_ref().take(part.events).collect();
-                let _ = answer.send(Ok(Stored { positions, version: committed.version }));
+            let waiting = match too_much.take() {
+                Some(left_over) => Some(left_over),
+                None => ready!(queue.poll_recv(context)),
+            };
+            Poll::Ready(waiting.map_or(Next::Finish, Next::Begin))
+        });
+        match next.await {
+            Next::Settle(outcome) => {
+                let first = under_way.pop_front().expect("it has an outcome");
+                first.gathered.settle(outcome, engine, &topics, &mut meter).await;
             }
-        }
-        Err(error) => match kept {
-            Some(events) if !is_alone && is_about_one(&error) => {
-                let (mut events, mut state) = (events.into_iter(), kept_state.into_iter());
-                for (part, answer, _room) in parts {
-                    let single = Submission {
-                        events: events.by_ref().take(part.events).collect(),
-                        taken: part.taken,
-                        state: state.by_ref().take(part.state).collect(),
-                        durability: part.durability,
-                    };
-                    let _ = answer.send(commit_single(engine, topics, meter, single).await);
+            Next::Begin(first) => {
+                let mut waiting = vec![first];
+                if !engine_gathers {
+                    too_much = gather(&mut queue, &mut waiting);
                 }
+                let (batch, gathered) = Gathered::batch_of(waiting, &topics);
+                let commit = engine.commit(batch);
+                let mut begun = UnderWay { commit, outcome: None, gathered };
+                poll_fn(|context| Poll::Ready(begun.hand_over(context))).await;
+                under_way.push_back(begun);
             }
-            _ => {
-                for (_, answer, _room) in parts {
-                    let _ = answer.send(Err(error.clone()));
-                }
-            }
-        },
-    }
-}
-
-async fn commit_single(
-    engine: &dyn Engine,
-    topics: &Topics,
-    meter: &mut CommitMeter,
-    mut single: Submission,
-) -> Answer {
-    let runs = Runs::of(&single.events, topics);
-    let kept = runs.are_followed().then(|| single.events.clone());
-    let taken = std::mem::take(&mut single.taken);
-    let committed = engine.commit(single.into_batch()).await?;
-    let positions = committed.positions;
-    meter.committed(positions.len(), std::iter::once(&taken), committed.sync_time, now());
-    if is_final(engine, committed.durability) {
-        runs.tell(kept, taken.each(positions.len()), &positions);
-    } else {
-        runs.count(&positions);
-    }
-    Ok(Stored { positions, version: committed.version })
-}
-
-/// How much of a batch one submission is.
-struct Part {
-    events: usize,
-    taken: Moments,
-    state: usize,
-    durability: Durability,
-}
-
-/// Whether the others of a batch could be stored without the one that has this fault.
-fn is_about_one(error: &CommitError) -> bool {
-    matches!(
-        error,
-        CommitError::Conflict(_) | CommitError::TooLarge { .. } | CommitError::Damaged(_)
-    )
-}
-
-/// Whether what was stored so safely stays for as long as the process lives. Where it does not (an
-/// election takes it back, and other events get its places), the engine tells when it does.
-fn is_final(engine: &dyn Engine, durability: Durability) -> bool {
-    durability == Durability::Fsync || !engine.capabilities().several_gateways
-}
-
-/// The topics of a batch, and how many events in a row each has.
-struct Runs(Vec<(Arc<TopicInUse>, usize)>);
-
-impl Runs {
-    fn of(events: &[EncodedEvent], topics: &Topics) -> Self {
-        let mut runs: Vec<(Arc<TopicInUse>, usize)> = Vec::new();
-        let now = now();
-        for event in events {
-            match runs.last_mut() {
-                Some((run, count)) if run.topic == *event.topic() => *count += 1,
-                _ => runs.push((topics.get(event.topic(), now), 1)),
-            }
+            Next::Finish => is_over = true,
         }
-        Self(runs)
     }
+}
 
-    /// Counts what is stored now.
-    fn count(self, positions: &[Position]) {
-        let mut positions = positions;
-        for (topic, count) in self.0 {
-            let (stored, others) = positions.split_at(count);
-            positions = others;
-            topic.series().committed(stored);
+/// What the committer does next.
+enum Next {
+    /// The oldest commit that is under way has come to its end.
+    Settle(Result<Committed, CommitError>),
+    Begin(Waiting),
+    /// Nothing will come any more.
+    Finish,
+}
+
+/// A commit that the engine has.
+struct UnderWay<'a> {
+    commit: Pin<Box<dyn Future<Output = Result<Committed, CommitError>> + Send + 'a>>,
+    /// Where the engine answered at once.
+    outcome: Option<Result<Committed, CommitError>>,
+    gathered: Gathered,
+}
+
+impl UnderWay<'_> {
+    /// The engine takes it when it is first asked for the outcome. That is now, so that it gets commits
+    /// in their order.
+    fn hand_over(&mut self, context: &mut Context<'_>) {
+        if let Poll::Ready(outcome) = self.commit.as_mut().poll(context) {
+            self.outcome = Some(outcome);
         }
     }
 
-    fn are_followed(&self) -> bool {
-        self.0.iter().any(|(topic, _)| topic.feed.has_followers())
-    }
-
-    /// Tells followers what is stored now, and counts it. Those who came since the events were not
-    /// kept for them read them from the engine.
-    fn tell(
-        self,
-        kept: Option<Vec<EncodedEvent>>,
-        taken: impl Iterator<Item = Option<Instant>>,
-        positions: &[Position],
-    ) {
-        let mut events = kept.map(|kept| kept.into_iter().zip(taken));
-        let mut positions = positions;
-        for (topic, count) in self.0 {
-            let (stored, others) = positions.split_at(count);
-            positions = others;
-            topic.series().committed(stored);
-            let is_followed = topic.feed.has_followers();
-            match events.as_mut().map(|events| events.take(count)) {
-                Some(run) if is_followed => {
-                    let new = stored.iter().zip(run).filter(|(position, _)| !position.duplicate);
-                    topic
-                        .feed
-                        .append(new.map(|(position, (event, taken))| (position.seq, event, taken)));
-                }
-                Some(run) => run.for_each(drop),
-                None => {
-                    let last = stored.iter().rfind(|position| !position.duplicate);
-                    if let Some(last) = last.filter(|_| is_followed) {
-                        topic.feed.wake(last.seq);
-                    }
-                }
-            }
+    fn poll_outcome(&mut self, context: &mut Context<'_>) -> Poll<Result<Committed, CommitError>> {
+        match self.outcome.take() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => self.commit.as_mut().poll(context),
         }
     }
+}
+
+/// Adds all that waits by now. Answers what does not fit any more.
+fn gather(
+    queue: &mut mpsc::UnboundedReceiver<Waiting>,
+    gathered: &mut Vec<Waiting>,
+) -> Option<Waiting> {
+    let size = |waiting: &Waiting| (waiting.bytes, waiting.submission.events.len());
+    let (mut bytes, mut events) = gathered.first().map_or((0, 0), size);
+    while let Ok(next) = queue.try_recv() {
+        bytes += next.bytes;
+        events += next.submission.events.len();
+        if bytes > GATHERED_BYTES || events > GATHERED_EVENTS {
+            return Some(next);
+        }
+        gathered.push(next);
+    }
+    None
 }
 
 /// Through the runtime, so that a test can move the time.

@@ -9,7 +9,9 @@ use mongodb::error::{
     Error, RETRYABLE_WRITE_ERROR, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT,
 };
 use mongodb::options::ReadConcern;
-use prombus_engine::{Batch, CommitError, Committed, Conflict, Durability, StateKey, Version};
+use prombus_engine::{
+    Batch, CommitError, Committed, Conflict, Durability, StateKey, Version, Write,
+};
 
 use crate::MongoError;
 use crate::abandoned::Abandoned;
@@ -140,11 +142,12 @@ impl Store {
                 self.growth.tell(topic, end.last());
             }
         }
+        let sync_time = is_synced.then(|| began.elapsed());
         Ok(Committed {
+            write: Some(Write { events: plan.positions.len(), sync_time }),
             positions: plan.positions,
             version,
             durability: if is_synced { Durability::Fsync } else { Durability::Buffered },
-            sync_time: is_synced.then(|| began.elapsed()),
         })
     }
 

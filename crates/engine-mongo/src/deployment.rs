@@ -70,6 +70,7 @@ impl Deployment {
         Capabilities {
             atomic_across_topics: self.has_transactions(),
             several_gateways: self.has_transactions(),
+            gathers_commits: false,
             survives_restart: true,
             max_durability: Durability::Fsync,
         }

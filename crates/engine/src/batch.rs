@@ -66,8 +66,16 @@ pub struct Committed {
     pub version: Version,
     /// How safe all of it is now.
     pub durability: Durability,
-    /// How long the sync took that made it so; nothing where none was needed. Commits that are
-    /// answered together share one.
+    /// The write that it was stored by. Of commits that were stored together, the first tells it.
+    pub write: Option<Write>,
+}
+
+/// One write to the store, by which one or more commits were stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// How many events the commits have.
+    pub events: usize,
+    /// How long the sync took that made them durable; nothing where none was needed.
     pub sync_time: Option<Duration>,
 }
 

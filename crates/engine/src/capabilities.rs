@@ -12,6 +12,10 @@ pub struct Capabilities {
     pub several_gateways: bool,
     /// What was committed is there after a restart.
     pub survives_restart: bool,
+    /// Commits may be handed over while others are under way: they are stored in the order in which
+    /// their futures were first polled, and those that wait together by one write. Without it, one
+    /// commit at a time is best, with all that waits in it.
+    pub gathers_commits: bool,
     /// The most that a commit can be answered with.
     pub max_durability: Durability,
 }

@@ -183,6 +183,7 @@ impl Engine for DiskEngine {
         Capabilities {
             atomic_across_topics: true,
             several_gateways: false,
+            gathers_commits: true,
             survives_restart: true,
             max_durability: Durability::Fsync,
         }

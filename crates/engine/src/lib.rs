@@ -24,7 +24,7 @@ pub mod page;
 pub mod retention;
 pub mod state;
 
-pub use batch::{Batch, Committed, Durability, Position, StateOp};
+pub use batch::{Batch, Committed, Durability, Position, StateOp, Write};
 pub use capabilities::Capabilities;
 pub use contract::Engine;
 pub use disk::{DiskEngine, DiskOptions};

@@ -1,7 +1,8 @@
 //! What the committer counts.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use prombus_engine::Write;
 use prometheus::Histogram;
 use prometheus::local::LocalHistogram;
 
@@ -24,12 +25,11 @@ impl CommitMeter {
         }
     }
 
-    /// So many events are stored at `now`, and were taken at these moments.
+    /// Events that were taken at these moments are stored at `now`, by a write that nobody told of before.
     pub(crate) fn committed<'a>(
         &mut self,
-        events: usize,
         taken: impl Iterator<Item = &'a Moments>,
-        sync_time: Option<Duration>,
+        write: Option<Write>,
         now: Instant,
     ) {
         for (at, count) in taken.flat_map(Moments::runs) {
@@ -39,6 +39,7 @@ impl CommitMeter {
             }
         }
         self.publish_to_commit.flush();
+        let Some(Write { events, sync_time }) = write else { return };
         if events > 0 {
             #[expect(clippy::cast_precision_loss, reason = "a batch is far smaller than that")]
             self.batch.observe(events as f64);

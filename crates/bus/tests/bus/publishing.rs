@@ -87,7 +87,12 @@ async fn a_batch_with_one_bad_event_stores_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_larger_than_a_commit_is_refused_and_others_are_not() {
-    let scene = Scene::new();
+    for engine in [WatchedEngine::over(memory()), WatchedEngine::for_one_commit(memory())] {
+        only_what_is_too_large_is_refused(&Scene::over(engine, unlimited())).await;
+    }
+}
+
+async fn only_what_is_too_large_is_refused(scene: &Scene) {
     let connection = scene.bus.connect();
     let too_much = (0..3).map(|_| large_event(12 << 20)).collect();
     let too_much = scene.bus.prepare(&connection, &orders(), too_much).unwrap();
@@ -100,8 +105,21 @@ async fn a_batch_larger_than_a_commit_is_refused_and_others_are_not() {
 
 #[tokio::test(start_paused = true)]
 async fn all_that_waits_is_one_commit_and_each_gets_its_own_places() {
+    let engine = WatchedEngine::for_one_commit(memory());
+    each_gets_its_own_places(&Scene::over(engine.clone(), unlimited())).await;
+    assert_eq!(engine.take_commits().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_gathers_commits_gets_each_by_itself_and_in_order() {
     let engine = WatchedEngine::over(memory());
-    let scene = Scene::over(engine.clone(), unlimited());
+    each_gets_its_own_places(&Scene::over(engine.clone(), unlimited())).await;
+    let topics: Vec<_> = engine.take_commits().into_iter().map(|commit| commit.topics).collect();
+    let (orders, payments) = (orders(), named("payments"));
+    assert_eq!(topics, [vec![orders.clone(); 2], vec![payments], vec![orders; 3]]);
+}
+
+async fn each_gets_its_own_places(scene: &Scene) {
     let connection = scene.bus.connect();
     let mut submitted = Vec::new();
     for (topic, count) in [("orders", 2), ("payments", 1), ("orders", 3)] {
@@ -115,14 +133,13 @@ async fn all_that_waits_is_one_commit_and_each_gets_its_own_places() {
         answers.push(positions.into_iter().map(|position| position.seq.0).collect::<Vec<_>>());
     }
     assert_eq!(answers, [vec![1, 2], vec![1], vec![3, 4, 5]]);
-    assert_eq!(engine.take_commits().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_is_as_durable_as_the_most_careful_topic_in_it() {
     let buffered =
         TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
-    let engine = WatchedEngine::over(memory());
+    let engine = WatchedEngine::for_one_commit(memory());
     let topics = HashMap::from([(orders(), buffered)]);
     let scene = Scene::over(engine.clone(), prombus_bus::Settings { topics, ..unlimited() });
     let mut seen = Vec::new();

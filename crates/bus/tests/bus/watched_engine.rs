@@ -15,6 +15,7 @@ pub(crate) struct WatchedEngine {
     commits: Mutex<Vec<SeenCommit>>,
     damaged: Mutex<Option<(Topic, Seq, Seq)>>,
     several_gateways: bool,
+    gathers_commits: bool,
 }
 
 /// What was seen of a commit.
@@ -28,16 +29,24 @@ pub(crate) struct SeenCommit {
 
 impl WatchedEngine {
     pub(crate) fn over(inner: Arc<dyn Engine>) -> Arc<Self> {
-        Arc::new(Self::of(inner, false))
+        Arc::new(Self::of(inner))
     }
 
-    /// One that several gateways may use at a time, whatever `inner` says.
+    /// One that wants one commit at a time, whatever `inner` says.
+    pub(crate) fn for_one_commit(inner: Arc<dyn Engine>) -> Arc<Self> {
+        Arc::new(Self { gathers_commits: false, ..Self::of(inner) })
+    }
+
+    /// One that several gateways may use at a time, whatever `inner` says; as those do, it wants one
+    /// commit at a time.
     pub(crate) fn for_several(inner: Arc<dyn Engine>) -> Arc<Self> {
-        Arc::new(Self::of(inner, true))
+        Arc::new(Self { several_gateways: true, gathers_commits: false, ..Self::of(inner) })
     }
 
-    fn of(inner: Arc<dyn Engine>, several_gateways: bool) -> Self {
-        Self { inner, commits: Mutex::default(), damaged: Mutex::default(), several_gateways }
+    fn of(inner: Arc<dyn Engine>) -> Self {
+        let Capabilities { several_gateways, gathers_commits, .. } = inner.capabilities();
+        let (commits, damaged) = (Mutex::default(), Mutex::default());
+        Self { inner, commits, damaged, several_gateways, gathers_commits }
     }
 
     /// What was committed since this was asked last.
@@ -54,9 +63,8 @@ impl WatchedEngine {
 #[async_trait]
 impl Engine for WatchedEngine {
     fn capabilities(&self) -> Capabilities {
-        let inner = self.inner.capabilities();
-        let several_gateways = inner.several_gateways || self.several_gateways;
-        Capabilities { several_gateways, ..inner }
+        let Self { several_gateways, gathers_commits, .. } = *self;
+        Capabilities { several_gateways, gathers_commits, ..self.inner.capabilities() }
     }
 
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {

@@ -14,6 +14,7 @@ use prombus_test_mongod::{Kind, new_database, shared};
 pub(crate) const ON_A_REPLICA_SET: Capabilities = Capabilities {
     atomic_across_topics: true,
     several_gateways: true,
+    gathers_commits: false,
     survives_restart: true,
     max_durability: Durability::Fsync,
 };

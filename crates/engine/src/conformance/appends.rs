@@ -70,7 +70,9 @@ async fn an_answer_is_as_durable_as_asked_or_as_the_engine_can(store: Store) {
         let answered = committed.durability;
         assert!(answered >= asked.min(most), "{asked:?}: {answered:?}");
         assert!(answered <= most, "{asked:?}: {answered:?}");
-        let is_synced = committed.sync_time.is_some();
+        let write = committed.write.expect("nobody else told of it");
+        assert_eq!(write.events, 1);
+        let is_synced = write.sync_time.is_some();
         assert!(!is_synced || answered == Durability::Fsync, "{asked:?}: {committed:?}");
     }
     assert_eq!(store.read_all("a").await.len(), 2);

@@ -10,9 +10,10 @@ use tokio::task::JoinSet;
 
 use super::case::{Case, cases};
 use super::store::{
-    EVERYTHING, Store, as_stored, key, of_events, of_state, put, put_if, put_until, seqs_of, topic,
+    EVERYTHING, Store, all_as_stored, as_stored, key, of_events, of_state, put, put_if, put_until,
+    seqs_of, topic,
 };
-use crate::{Batch, CommitError, Committed, Conflict, Engine, Expect};
+use crate::{Batch, CommitError, Committed, Conflict, Engine, Expect, Version};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -32,6 +33,11 @@ pub(super) fn cases() -> Vec<Case> {
 /// Cases that hold where a commit over several topics and state is one thing.
 pub(super) fn cases_across_topics() -> Vec<Case> {
     cases![readers_see_topics_and_state_move_together]
+}
+
+/// Cases that hold where commits may be handed over while others are under way.
+pub(super) fn cases_under_way() -> Vec<Case> {
+    cases![commits_under_way_keep_their_order_and_fail_alone]
 }
 
 const WRITERS: usize = 8;
@@ -363,6 +369,51 @@ async fn an_abandoned_commit_leaves_the_store_whole(store: Store) {
         assert_eq!(store.value("round").await.unwrap(), round.to_string());
     }
     assert_eq!(store.read_all("a").await.len(), 60);
+}
+
+async fn commits_under_way_keep_their_order_and_fail_alone(store: Store) {
+    const COMMITS: usize = 300;
+    let has_conflict = |number: usize| number % 7 == 3;
+    let batches: Vec<_> = (0..COMMITS).map(|number| store.events("a", 1 + number % 3)).collect();
+    let mut under_way = Vec::new();
+    for (number, events) in batches.iter().enumerate() {
+        let mut batch = of_events(events);
+        if has_conflict(number) {
+            batch.state = vec![put_if("never there", "x", Expect::Version(Version(1)))];
+        }
+        let mut commit = store.engine().commit(batch);
+        let at_once = std::future::poll_fn(|context| {
+            Poll::Ready(match commit.as_mut().poll(context) {
+                Poll::Ready(outcome) => Some(outcome),
+                Poll::Pending => None,
+            })
+        });
+        let at_once = at_once.await;
+        under_way.push((commit, at_once));
+    }
+    let (mut last, mut told) = (0, 0);
+    for (number, (commit, at_once)) in under_way.into_iter().enumerate() {
+        let outcome = match at_once {
+            Some(outcome) => outcome,
+            None => commit.await,
+        };
+        if has_conflict(number) {
+            let refused = matches!(outcome, Err(CommitError::Conflict(_)));
+            assert!(refused, "{number}: {outcome:?}");
+            continue;
+        }
+        let committed = outcome.unwrap();
+        for position in &committed.positions {
+            last += 1;
+            assert_eq!(position.seq, Seq(last), "{number}");
+        }
+        told += committed.write.map_or(0, |write| write.events);
+    }
+    // Each write is told once, however many commits it was for.
+    assert_eq!(told as u64, last);
+    let expected = batches.iter().enumerate().filter(|(number, _)| !has_conflict(*number));
+    let expected: Vec<_> = expected.flat_map(|(_, events)| events.clone()).collect();
+    assert_eq!(store.read_all("a").await, all_as_stored(&expected, 1));
 }
 
 async fn readers_see_topics_and_state_move_together(store: Store) {

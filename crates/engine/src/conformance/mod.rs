@@ -96,6 +96,9 @@ pub fn trials<S: Subject + 'static>(
     if expected.atomic_across_topics {
         cases.push(concurrency::cases_across_topics());
     }
+    if expected.gathers_commits {
+        cases.push(concurrency::cases_under_way());
+    }
     if expected.several_gateways {
         cases.push(gateways::cases());
     }

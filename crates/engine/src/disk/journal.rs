@@ -22,7 +22,7 @@ use super::storage_faults::means_full;
 use super::wal_file::WalFile;
 use crate::{
     Batch, Bounds, CommitError, Committed, Condition, Durability, Position, Retention, Unavailable,
-    Version,
+    Version, Write,
 };
 
 /// What the journal is asked to do, in order.
@@ -126,6 +126,15 @@ enum Outcome {
     Refused(CommitError),
 }
 
+impl Outcome {
+    fn events(&self) -> usize {
+        match self {
+            Outcome::Committed { positions, .. } => positions.len(),
+            Outcome::Trimmed(_) | Outcome::Refused(_) => 0,
+        }
+    }
+}
+
 /// How safe a group is, and how long the sync for it took.
 #[derive(Clone, Copy)]
 struct Kept {
@@ -205,7 +214,7 @@ impl Journal {
                         self.gathering.arrived(&mut patience);
                     }
                 }
-                Err(_) if self.gathering.expects_more(group.waiting.len(), &patience) => {
+                Err(_) if self.gathering.expects_more(&group, &patience) => {
                     waited = true;
                     thread::yield_now();
                 }
@@ -249,8 +258,10 @@ impl Journal {
         match self.store(staging, wants_sync) {
             Ok(kept) => {
                 self.gathering.answered(waiting.len(), wants_sync);
+                let events = waiting.iter().map(|(_, outcome)| outcome.events()).sum();
+                let mut write = Some(Write { events, sync_time: kept.sync_time });
                 for (request, outcome) in waiting {
-                    request.answer(&self.shared, outcome, kept);
+                    request.answer(&self.shared, outcome, kept.durability, &mut write);
                 }
                 if wants_sync {
                     self.clear_ahead();
@@ -534,6 +545,9 @@ impl GatherPace {
     /// How long after one arrival the next has to come, as a part of a sync.
     const ARRIVALS_PER_SYNC: u32 = 3;
     const LONGEST: Duration = Duration::from_millis(2);
+    /// With so many bytes a group goes by itself: whoever sends as much at a time is not kept from
+    /// doing so by the sync of others.
+    const WORTH_A_SYNC: usize = 32 << 10;
     /// For fewer the processor's time is better spent elsewhere.
     const WORTH_STAYING_AWAKE: usize = 8;
 
@@ -548,8 +562,10 @@ impl GatherPace {
         patience.next_arrival = now() + longest / Self::ARRIVALS_PER_SYNC;
     }
 
-    fn expects_more(&self, gathered: usize, patience: &Patience) -> bool {
-        gathered < self.last_group && now() < patience.end.min(patience.next_arrival)
+    fn expects_more(&self, group: &Group, patience: &Patience) -> bool {
+        group.waiting.len() < self.last_group
+            && group.bytes < Self::WORTH_A_SYNC
+            && now() < patience.end.min(patience.next_arrival)
     }
 
     fn looks_out(&self, patience: &Patience) -> bool {
@@ -595,11 +611,18 @@ impl Request {
         }
     }
 
-    fn answer(self, shared: &Shared, outcome: Outcome, kept: Kept) {
+    /// Answers what it asked for, and with the first commit what all of them were stored by.
+    fn answer(
+        self,
+        shared: &Shared,
+        outcome: Outcome,
+        durability: Durability,
+        write: &mut Option<Write>,
+    ) {
         match (self, outcome) {
             (Request::Commit { reply, batch, .. }, Outcome::Committed { positions, version }) => {
-                let Kept { durability, sync_time } = kept;
-                let committed = Committed { positions, version, durability, sync_time };
+                let write = write.take();
+                let committed = Committed { positions, version, durability, write };
                 answer(reply, (Ok(committed), batch));
             }
             (

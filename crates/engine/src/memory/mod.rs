@@ -64,6 +64,7 @@ impl Engine for MemoryEngine {
         Capabilities {
             atomic_across_topics: true,
             several_gateways: false,
+            gathers_commits: true,
             survives_restart: false,
             max_durability: Durability::Memory,
         }

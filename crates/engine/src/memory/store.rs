@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::topic_log::TopicLog;
 use crate::{
     Batch, Bounds, CommitError, Committed, Conflict, Durability, Position, Retention, StateEntry,
-    StateKey, StateOp, Version,
+    StateKey, StateOp, Version, Write,
 };
 
 #[derive(Default)]
@@ -67,7 +67,8 @@ impl Store {
                 self.tell_watchers(&topic, *last);
             }
         }
-        Ok(Committed { positions, version, durability: Durability::Memory, sync_time: None })
+        let write = Some(Write { events: positions.len(), sync_time: None });
+        Ok(Committed { positions, version, durability: Durability::Memory, write })
     }
 
     fn check_last_positions(&self, batch: &Batch) -> Result<(), Conflict> {

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     atomic_across_topics: true,
     several_gateways: false,
+    gathers_commits: true,
     survives_restart: true,
     max_durability: Durability::Fsync,
 };

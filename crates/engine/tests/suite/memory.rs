@@ -11,6 +11,7 @@ use prombus_proto::ManualClock;
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     atomic_across_topics: true,
     several_gateways: false,
+    gathers_commits: true,
     survives_restart: false,
     max_durability: Durability::Memory,
 };
