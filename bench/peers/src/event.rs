@@ -33,7 +33,7 @@ pub(crate) fn write(number: u64, text: &mut String) {
         rest /= 10;
     }
     text.push_str(HEAD);
-    text.extend(digits.map(char::from));
+    text.push_str(std::str::from_utf8(&digits).unwrap_or_default());
     text.push_str(MIDDLE);
     text.push_str(FILLER);
     text.push_str(TAIL);

@@ -6,8 +6,9 @@ use std::ops::Range;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use memchr::memmem;
 use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Bytes, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 use super::{GROUP, TOPIC};
 use crate::event;
@@ -15,14 +16,15 @@ use crate::session::{Publisher, Result, Subscriber};
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
+const READ_BYTES: usize = 32 << 10;
 const OK: &[u8] = br#"{"op":"OK""#;
 const EVENT: &[u8] = br#"{"op":"EVENT""#;
 
 async fn connected(address: SocketAddr) -> Result<Socket> {
-    let (socket, _) = connect_async(format!("ws://{address}/")).await?;
-    if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
-        stream.set_nodelay(true)?;
-    }
+    // What is read at a time is cleared each time: enough for what comes at once, not ten times as much.
+    let config = WebSocketConfig::default().read_buffer_size(READ_BYTES);
+    let url = format!("ws://{address}/");
+    let (socket, _) = connect_async_with_config(url, Some(config), true).await?;
     Ok(socket)
 }
 
@@ -62,15 +64,16 @@ impl Publishing {
 impl Publisher for Publishing {
     async fn publish(&mut self, numbers: Range<u64>) -> Result<()> {
         self.batch = numbers.end - numbers.start;
-        let mut frame = format!(r#"{{"op":"PUBLISH","topic":"{TOPIC}","#);
+        let mut frame =
+            String::with_capacity(usize::try_from(self.batch)? * (event::BYTES + 16) + 64);
+        frame.push_str(r#"{"op":"PUBLISH","topic":""#);
+        frame.push_str(TOPIC);
         if self.batch == 1 {
-            frame.reserve(event::BYTES + 16);
-            frame.push_str(r#""payload":"#);
+            frame.push_str(r#"","payload":"#);
             event::write(numbers.start, &mut frame);
             frame.push('}');
         } else {
-            frame.reserve(usize::try_from(self.batch)? * (event::BYTES + 16) + 16);
-            frame.push_str(r#""events":["#);
+            frame.push_str(r#"","events":["#);
             for number in numbers.clone() {
                 let comma = if number == numbers.start { "" } else { "," };
                 frame.push_str(comma);
@@ -101,8 +104,8 @@ impl Publisher for Publishing {
 /// Consumes on one connection.
 pub(crate) struct Subscribing {
     socket: Socket,
-    /// Ids of events that are delivered and not acknowledged.
-    ids: Vec<String>,
+    /// Frames of events that are delivered and not acknowledged, and where their ids are.
+    events: Vec<(Bytes, Range<usize>)>,
     /// Acknowledgements that are not answered.
     unanswered: u64,
 }
@@ -116,45 +119,47 @@ impl Subscribing {
         );
         socket.send(Message::text(subscribe)).await?;
         expect_ok(&next_text(&mut socket).await?)?;
-        Ok(Self { socket, ids: Vec::new(), unanswered: 0 })
+        Ok(Self { socket, events: Vec::new(), unanswered: 0 })
     }
 
-    fn take(&mut self, frame: &[u8], numbers: &mut Vec<u64>) -> Result<()> {
+    fn take(&mut self, frame: Bytes, numbers: &mut Vec<u64>) -> Result<()> {
         if !frame.starts_with(EVENT) {
             self.unanswered -= 1;
-            return expect_ok(frame);
+            return expect_ok(&frame);
         }
-        let (id, number) = id_and_number(frame)
-            .ok_or_else(|| format!("not an event: {}", String::from_utf8_lossy(frame)))?;
-        self.ids.push(id.to_owned());
+        let (id, number) = id_and_number(&frame)
+            .ok_or_else(|| format!("not an event: {}", String::from_utf8_lossy(&frame)))?;
+        self.events.push((frame, id));
         numbers.push(number);
         Ok(())
     }
 }
 
-fn id_and_number(frame: &[u8]) -> Option<(&str, u64)> {
+/// Where the id of an event is in its frame, and the number of the event.
+fn id_and_number(frame: &[u8]) -> Option<(Range<usize>, u64)> {
     const ID: &[u8] = br#""id":""#;
-    let id = frame.get(memmem::find(frame, ID)? + ID.len()..)?;
-    let id = std::str::from_utf8(id.get(..memchr::memchr(b'"', id)?)?).ok()?;
-    Some((id, event::number_in(frame)?))
+    let start = memmem::find(frame, ID)? + ID.len();
+    let end = start + memchr::memchr(b'"', &frame[start..])?;
+    Some((start..end, event::number_in(frame)?))
 }
 
 impl Subscriber for Subscribing {
     async fn delivered(&mut self, numbers: &mut Vec<u64>) -> Result<()> {
-        while self.ids.is_empty() {
+        while self.events.is_empty() {
             let frame = next_text(&mut self.socket).await?;
-            self.take(&frame, numbers)?;
+            self.take(frame, numbers)?;
         }
         while let Some(frame) = next_text(&mut self.socket).now_or_never() {
-            self.take(&frame?, numbers)?;
+            self.take(frame?, numbers)?;
         }
         Ok(())
     }
 
     async fn acknowledge(&mut self) -> Result<()> {
-        for id in self.ids.drain(..) {
-            let ack = format!(r#"{{"op":"ACK","topic":"{TOPIC}","group":"{GROUP}","id":"{id}"}}"#);
-            self.socket.feed(Message::text(ack)).await?;
+        let ack = format!(r#"{{"op":"ACK","topic":"{TOPIC}","group":"{GROUP}","id":""#);
+        for (event, id) in self.events.drain(..) {
+            let id = std::str::from_utf8(&event[id])?;
+            self.socket.feed(Message::text([&ack, id, "\"}"].concat())).await?;
             self.unanswered += 1;
         }
         Ok(self.socket.flush().await?)
@@ -164,7 +169,7 @@ impl Subscriber for Subscribing {
         let mut too_late = Vec::new();
         while self.unanswered > 0 {
             let frame = next_text(&mut self.socket).await?;
-            self.take(&frame, &mut too_late)?;
+            self.take(frame, &mut too_late)?;
         }
         Ok(())
     }
