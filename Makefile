@@ -11,7 +11,7 @@ MONGO_ROUNDS ?= 10
 # The binary and all tests at once: with -p, dependencies would be built once more, with fewer features.
 BUILD = cargo test --locked --workspace --no-run
 
-.PHONY: help test test-long foreign http-api sdk mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo bench-curves bench-peers crash
+.PHONY: help test test-long foreign http-api sdk peers-report mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo bench-curves flamegraph bench-peers crash
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -22,6 +22,7 @@ test: lint docs-check ## everything that has to pass, lints included
 	$(MAKE) foreign
 	$(MAKE) http-api
 	$(MAKE) sdk
+	$(MAKE) peers-report
 
 foreign: ## the built binary, driven by npm's ws and Python's websockets (needs node 20, npm, python 3.11)
 	$(BUILD)
@@ -34,6 +35,9 @@ http-api: ## the built binary's HTTP, held to its description and its documentat
 sdk: ## the TypeScript client: checked, built, and tested with the built binary in Node and Chromium (needs node 20, npm)
 	$(BUILD)
 	sdk/js/test/run.sh $(or $(CARGO_TARGET_DIR),target)/debug/prombus
+
+peers-report: ## what bench-peers makes of its measurements
+	cargo test --locked --manifest-path bench/peers/report/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)/peers-client
 
 mongo: ## the server's suites once more, on a real MongoDB (needs python 3.11 with pip; installs it under target)
 	PROMBUS_TEST_ENGINE=mongodb PROMBUS_EXACTLY_ONCE_ROUNDS=$(MONGO_ROUNDS) PROMBUS_KILL_ROUNDS=$(MONGO_ROUNDS) \
@@ -79,7 +83,10 @@ bench-curves: ## publishing with more connections, topics and bytes, and deliver
 	cargo build --locked --release -p prombus-server
 	scripts/bench-curves.sh $(or $(CARGO_TARGET_DIR),target)/release/prombus
 
-bench-peers: ## us and NATS, Redis and MongoDB on the same work; writes docs/benchmarks-peers.md (PEERS=options of bench/peers/run.sh; needs pip, apt)
+flamegraph: ## where the server's time goes, as two flame graphs in docs/benchmarks (needs perf)
+	scripts/flamegraph.sh
+
+bench-peers: ## us and NATS, Redis and MongoDB on the same work; writes its section of docs/benchmarks.md (PEERS=options of bench/peers/run.sh; needs pip, apt)
 	bench/peers/run.sh $(PEERS)
 
 crash: ## the crash test, long: killed ROUNDS times

@@ -42,7 +42,7 @@ struct Arguments {
     /// The file for what was measured, as JSON
     #[arg(long)]
     results: PathBuf,
-    /// The folder for benchmarks-peers.md and its charts; left alone if absent
+    /// The folder with benchmarks.md, whose section and charts are written; left alone if absent
     #[arg(long)]
     docs: Option<PathBuf>,
     /// The day of the run, for the page
@@ -133,7 +133,7 @@ fn main() -> Result<()> {
     }
     if let Some(docs) = &arguments.docs {
         write_docs(&results, docs)?;
-        eprintln!("written: {}", docs.join("benchmarks-peers.md").display());
+        eprintln!("written: {}", docs.join("benchmarks.md").display());
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use prombus_peers_report::{Outcome, Plan, Work};
 
-use crate::disk::measure_syncs;
+use crate::disk::{measure_on_time, measure_syncs};
 use crate::patience;
 use crate::server::Server;
 use crate::session::{Publisher, Result, Subscriber};
@@ -16,6 +16,8 @@ use crate::work::{self, Amount};
 
 /// How long the disk is measured, before and after.
 const SYNCS: Duration = Duration::from_millis(500);
+/// How long a plain file is, which has to see as many slow syncs as a server does.
+const ON_TIME: Duration = Duration::from_millis(1500);
 
 /// Measures one work on a server of its own. The client has one thread.
 pub(crate) fn measure(
@@ -26,8 +28,13 @@ pub(crate) fn measure(
     plan: &Plan,
 ) -> Result<Outcome> {
     let mut syncs = Histogram::<u64>::new_with_bounds(1, 60_000_000, 3)?;
-    if work == Work::Steady {
+    let mut on_time = syncs.clone();
+    let mut measure_disk = || {
         measure_syncs(scratch, SYNCS, &mut syncs)?;
+        measure_on_time(scratch, ON_TIME, plan.per_second, &mut on_time)
+    };
+    if work == Work::Steady {
+        measure_disk()?;
     }
     let server = Server::start(system, program, scratch)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -39,9 +46,10 @@ pub(crate) fn measure(
     })?;
     drop(runtime);
     drop(server);
-    if let Outcome::Latency { disk_p99_us, .. } = &mut outcome {
-        measure_syncs(scratch, SYNCS, &mut syncs)?;
+    if let Outcome::Latency { disk_p99_us, file_p99_us, .. } = &mut outcome {
+        measure_disk()?;
         *disk_p99_us = syncs.value_at_quantile(0.99);
+        *file_p99_us = on_time.value_at_quantile(0.99);
     }
     Ok(outcome)
 }

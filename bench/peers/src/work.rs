@@ -164,6 +164,7 @@ pub(crate) async fn steady(
         p999_us: latencies.value_at_quantile(0.999),
         max_us: latencies.max(),
         disk_p99_us: 0,
+        file_p99_us: 0,
     })
 }
 

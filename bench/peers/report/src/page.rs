@@ -22,11 +22,15 @@ const STEADY_GOAL: f64 = 4.0;
 const RATES: [Work; 4] =
     [Work::PublishEach, Work::PublishBatches, Work::PublishAndConsume, Work::Backlog];
 
-/// Writes `benchmarks-peers.md` into a folder, and its charts into `benchmarks-peers` there.
+/// Where the section of `benchmarks.md` begins that is written here, and where it ends.
+pub(crate) const BEGIN: &str = "<!-- Written by `make bench-peers` from here on. -->\n";
+pub(crate) const END: &str = "<!-- Written by `make bench-peers` up to here. -->\n";
+
+/// Writes the section of `benchmarks.md` in a folder anew, and its charts into `benchmarks-peers` there.
 ///
 /// # Errors
 ///
-/// When a file cannot be written.
+/// When a file cannot be written, or the section is not there.
 pub fn write_docs(results: &Results, docs: &Path) -> io::Result<()> {
     let charts = docs.join("benchmarks-peers");
     fs::create_dir_all(&charts)?;
@@ -34,11 +38,16 @@ pub fn write_docs(results: &Results, docs: &Path) -> io::Result<()> {
         let chart = bars(title(work), "/s", &bars_of(results, work));
         fs::write(charts.join(chart_name(work)), chart)?;
     }
-    fs::write(docs.join("benchmarks-peers.md"), page(results))
+    let path = docs.join("benchmarks.md");
+    let before = fs::read_to_string(&path)?;
+    let missing = || io::Error::other(format!("{} has no section of ours", path.display()));
+    let start = before.find(BEGIN).ok_or_else(missing)? + BEGIN.len();
+    let end = start + before[start..].find(END).ok_or_else(missing)?;
+    fs::write(&path, format!("{}\n{}\n{}", &before[..start], section(results), &before[end..]))
 }
 
-/// The page as text.
-pub(crate) fn page(results: &Results) -> String {
+/// The section as text.
+pub(crate) fn section(results: &Results) -> String {
     let mut page = String::new();
     head(results, &mut page);
     rates(results, &mut page);
@@ -82,9 +91,7 @@ fn head(results: &Results, page: &mut String) {
     let Results { today, revision, machine, plan, .. } = results;
     let _ = writeln!(
         page,
-        "# Prombus and its peers on the same work
-
-Written by `make bench-peers`; do not edit. Seen on {today} at revision {revision}, on {} cores of \"{}\" with \
+        "Seen on {today} at revision {revision}, on {} cores of \"{}\" with \
 {} GiB, {}.
 
 One client process with one thread, one server process, both on this machine; events of {} bytes of JSON, the same \
@@ -127,7 +134,7 @@ fn table_head(page: &mut String, first: &str) {
 }
 
 fn rates(results: &Results, page: &mut String) {
-    let _ = write!(page, "\n## Events a second\n");
+    let _ = write!(page, "\n### Events a second\n");
     table_head(page, "");
     for facts in &results.systems {
         let synced = if facts.fsynced { "fsynced" } else { "not fsynced" };
@@ -141,7 +148,7 @@ fn rates(results: &Results, page: &mut String) {
 }
 
 fn ratios(results: &Results, page: &mut String) {
-    let _ = write!(page, "\n## How many times as fast Prombus is\n");
+    let _ = write!(page, "\n### How many times as fast Prombus is\n");
     table_head(page, "as");
     for facts in results.systems.iter().filter(|facts| facts.name != US) {
         let _ = write!(page, "| {} |", facts.label);
@@ -155,7 +162,7 @@ fn ratios(results: &Results, page: &mut String) {
 fn goals(results: &Results, page: &mut String) {
     let _ = write!(
         page,
-        "\n## Beside the goals\n\n| Prombus | as | seen | goal |\n|---|---|---:|---:|\n"
+        "\n### Beside the goals\n\n| Prombus | as | seen | goal |\n|---|---|---:|---:|\n"
     );
     for (ours, system, theirs, goal) in GOALS {
         let Some(facts) = results.systems.iter().find(|facts| facts.name == system) else {
@@ -179,12 +186,16 @@ fn goals(results: &Results, page: &mut String) {
 fn steady(results: &Results, page: &mut String) {
     let _ = write!(
         page,
-        "\n## (e) At a steady {} events a second\n\nFrom the time an event was to be published to the time it was \
-         delivered, in milliseconds, whatever was late before it; each event is acknowledged. Beside it the p99 of \
-         `fdatasync` by a program that writes the same events to a file by itself, right before and after. A system with \
-         undelivered events did not keep up; its times are of those that came. Medians of the rounds; the goal is at most {STEADY_GOAL} times the disk's p99 for Prombus.\n\n\
-         | | p50 | p99 | p99.9 | longest | disk p99 | p99 / disk p99 | undelivered |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|\n",
+        "\n### (e) At a steady {} events a second\n\nFrom the time an event was to be published to the time it was \
+         delivered, in milliseconds, whatever was late before it; each event is acknowledged. Beside it, measured right \
+         before and after: *disk p99*, of `fdatasync` by a program that writes one event after the other to a file; and \
+         *plain file p99*, from the time an event was to be written to the time it was synced, by a program that \
+         at the same steady rate does nothing but write all that is due to a file and sync it. A slow sync is one of \
+         thousands for the first, and makes all wait that come meanwhile for the second, as for every system here. A system \
+         with undelivered events did not keep up; its times are of those that came. Medians of the rounds; the goal \
+         is at most {STEADY_GOAL} times the disk's p99 for Prombus.\n\n\
+         | | p50 | p99 | p99.9 | longest | disk p99 | p99 / disk p99 | plain file p99 | p99 / plain file p99 | undelivered |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         results.plan.per_second
     );
     for facts in &results.systems {
@@ -193,7 +204,7 @@ fn steady(results: &Results, page: &mut String) {
         };
         let _ = writeln!(
             page,
-            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             facts.label,
             milliseconds(middle(|o| latency(o).map(|l| l[0]))),
             milliseconds(middle(|o| latency(o).map(|l| l[1]))),
@@ -201,28 +212,38 @@ fn steady(results: &Results, page: &mut String) {
             milliseconds(middle(|o| latency(o).map(|l| l[3]))),
             milliseconds(middle(|o| latency(o).map(|l| l[4]))),
             times(middle(|o| latency(o).map(|l| l[1] / l[4].max(1.0)))),
-            middle(|o| latency(o).map(|l| l[5])).map_or("–".to_owned(), grouped),
+            milliseconds(middle(|o| latency(o).map(|l| l[5]))),
+            times(middle(|o| latency(o).map(|l| l[1] / l[5].max(1.0)))),
+            middle(|o| latency(o).map(|l| l[6])).map_or("–".to_owned(), grouped),
         );
     }
     page.push('\n');
 }
 
-/// p50, p99, p99.9, longest, the disk's p99, undelivered.
+/// p50, p99, p99.9, longest, the disk's p99, that of a plain file, undelivered.
 #[allow(clippy::cast_precision_loss, reason = "microseconds of a measurement are no large numbers")]
-fn latency(outcome: &Outcome) -> Option<[f64; 6]> {
-    match outcome {
-        Outcome::Latency { undelivered, p50_us, p99_us, p999_us, max_us, disk_p99_us, .. } => Some(
-            [p50_us, p99_us, p999_us, max_us, disk_p99_us, undelivered]
-                .map(|number| *number as f64),
-        ),
-        _ => None,
-    }
+fn latency(outcome: &Outcome) -> Option<[f64; 7]> {
+    let Outcome::Latency {
+        undelivered,
+        p50_us,
+        p99_us,
+        p999_us,
+        max_us,
+        disk_p99_us,
+        file_p99_us,
+        ..
+    } = outcome
+    else {
+        return None;
+    };
+    let numbers = [p50_us, p99_us, p999_us, max_us, disk_p99_us, file_p99_us, undelivered];
+    Some(numbers.map(|number| *number as f64))
 }
 
 fn systems(results: &Results, page: &mut String) {
     let _ = write!(
         page,
-        "## What each of them is\n\n| | server | client | settings | how it is used |\n|---|---|---|---|---|\n"
+        "### What each of them is\n\n| | server | client | settings | how it is used |\n|---|---|---|---|---|\n"
     );
     for facts in &results.systems {
         let Facts { label, version, client, settings, usage, .. } = facts;
@@ -230,7 +251,7 @@ fn systems(results: &Results, page: &mut String) {
     }
     let _ = write!(
         page,
-        "\n## What their answers promise\n\n| | an answered publish is | an acknowledgement is |\n|---|---|---|\n"
+        "\n### What their answers promise\n\n| | an answered publish is | an acknowledgement is |\n|---|---|---|\n"
     );
     for facts in &results.systems {
         let Facts { label, publish_promise, ack_promise, .. } = facts;

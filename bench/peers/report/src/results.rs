@@ -171,6 +171,8 @@ pub enum Outcome {
         max_us: u64,
         /// All but one in a hundred `fdatasync` took less, right before and after.
         disk_p99_us: u64,
+        /// All but one in a hundred events at the same rate took less into a plain file, right before and after.
+        file_p99_us: u64,
     },
     /// It did not work.
     Failed {
@@ -198,9 +200,10 @@ impl fmt::Display for Outcome {
                 let rate = self.rate().unwrap_or(0.0);
                 write!(f, "{rate:.0}/s ({events} events in {seconds:.2} s)")
             }
-            Self::Latency { undelivered, p50_us, p99_us, disk_p99_us, .. } => write!(
+            Self::Latency { undelivered, p50_us, p99_us, disk_p99_us, file_p99_us, .. } => write!(
                 f,
-                "p50 {p50_us} µs, p99 {p99_us} µs, {undelivered} undelivered; fdatasync p99 {disk_p99_us} µs"
+                "p50 {p50_us} µs, p99 {p99_us} µs, {undelivered} undelivered; fdatasync p99 {disk_p99_us} µs, \
+                 plain file p99 {file_p99_us} µs"
             ),
             Self::Failed { why } => write!(f, "failed: {why}"),
         }

@@ -1,7 +1,7 @@
 //! The page and the charts, on fixed measurements.
 
 use crate::chart::{Bar, bars};
-use crate::page::{grouped, page};
+use crate::page::{BEGIN, END, grouped, section};
 use crate::{
     Facts, Machine, Measurement, Missing, Outcome, Plan, Results, Work, median, write_docs,
 };
@@ -34,6 +34,7 @@ fn results() -> Results {
         p999_us: 2000,
         max_us: 2500,
         disk_p99_us: 500,
+        file_p99_us: 1000,
     };
     let steady = Measurement {
         system: "prombus".to_owned(),
@@ -103,13 +104,13 @@ fn a_ratio_is_of_the_same_round() {
 
 #[test]
 fn the_page_names_rates_ratios_failures_and_who_is_missing() {
-    let page = page(&results());
+    let page = section(&results());
     for line in [
         "| Prombus (fsynced) | 200,000 | 900,000 | – | – |",
         "| NATS <default> (not fsynced) | 100,000 | – | – | – |",
         "| NATS <default> | 3.00 | – | – | – |",
         "| (a) publish one at a time | NATS <default>, (a) publish one at a time | 3.00 | ≥ 2 |",
-        "| Prombus | 0.40 | 1.50 | 2.00 | 2.50 | 0.50 | 3.00 | 0 |",
+        "| Prombus | 0.40 | 1.50 | 2.00 | 2.50 | 0.50 | 3.00 | 1.00 | 1.50 | 0 |",
         "**Not measured: Redis: not installed.**",
         "**Failed: nats, (d), round 2: took too long.**",
         "**a short run**",
@@ -141,13 +142,21 @@ fn numbers_have_commas() {
 fn results_survive_their_file_and_become_files() {
     let json = serde_json::to_string(&results()).unwrap();
     let read: Results = serde_json::from_str(&json).unwrap();
-    assert_eq!(page(&read), page(&results()));
+    assert_eq!(section(&read), section(&results()));
 
     let folder = std::env::temp_dir().join(format!("prombus-peers-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let page = folder.join("benchmarks.md");
+    std::fs::write(&page, "# Before\n").unwrap();
+    assert!(write_docs(&read, &folder).unwrap_err().to_string().contains("no section"));
+    std::fs::write(&page, format!("# Before\n\n{BEGIN}what was seen then\n{END}\n## After\n"))
+        .unwrap();
     write_docs(&read, &folder).unwrap();
-    let written = std::fs::read_to_string(folder.join("benchmarks-peers.md")).unwrap();
+    // Twice: nothing but the section changes.
+    write_docs(&read, &folder).unwrap();
+    let written = std::fs::read_to_string(page).unwrap();
     let chart = std::fs::read_to_string(folder.join("benchmarks-peers/a.svg")).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(written, page(&read));
+    assert_eq!(written, format!("# Before\n\n{BEGIN}\n{}\n{END}\n## After\n", section(&read)));
     assert!(chart.contains("NATS &lt;default&gt;"));
 }
