@@ -153,7 +153,7 @@ async fn run(
                 let (batch, gathered) = Gathered::batch_of(waiting, &topics);
                 let commit = engine.commit(batch);
                 let mut begun = UnderWay { commit, outcome: None, gathered };
-                poll_fn(|context| Poll::Ready(begun.hand_over(context))).await;
+                poll_fn(|context| begun.hand_over(context)).await;
                 under_way.push_back(begun);
             }
             Next::Finish => is_over = true,
@@ -181,10 +181,11 @@ struct UnderWay<'a> {
 impl UnderWay<'_> {
     /// The engine takes it when it is first asked for the outcome. That is now, so that it gets commits
     /// in their order.
-    fn hand_over(&mut self, context: &mut Context<'_>) {
+    fn hand_over(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Poll::Ready(outcome) = self.commit.as_mut().poll(context) {
             self.outcome = Some(outcome);
         }
+        Poll::Ready(())
     }
 
     fn poll_outcome(&mut self, context: &mut Context<'_>) -> Poll<Result<Committed, CommitError>> {
