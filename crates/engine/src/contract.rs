@@ -30,8 +30,9 @@ pub trait Engine: Send + Sync + 'static {
     /// each one's expectation is checked against what the ones before it left. The batch's expected
     /// last positions and the expectations are checked before anything is stored.
     ///
-    /// The answer comes when the batch is as durable as it asked for, or more; it says which, and
-    /// how long the sync for it took, if there was one. Only what is on stable storage was synced.
+    /// The answer comes when the batch is as durable as it asked for, or more; it says which. The first
+    /// of those that were stored by one write tells how long the sync for it took, if there was one.
+    /// Only what is on stable storage was synced.
     /// Commits are answered as if they happened one after the other.
     ///
     /// Twice: the same batch again stores no event (same ids) and repeats its state operations,

@@ -36,16 +36,17 @@ impl Gathered {
         let mut parts = Vec::with_capacity(waiting.len());
         for Waiting { submission, answer, _room, .. } in waiting {
             let Submission { mut events, taken, mut state, durability } = submission;
-            let (event_count, state_count) = (events.len(), state.len());
+            let part =
+                Part { events: events.len(), taken, state: state.len(), durability, answer, _room };
+            parts.push(part);
+            whole.durability = whole.durability.max(durability);
+            whole.state.append(&mut state);
+            // Mostly there is one, and nothing to move.
             if whole.events.is_empty() {
                 whole.events = events;
             } else {
                 whole.events.append(&mut events);
             }
-            whole.state.append(&mut state);
-            whole.durability = whole.durability.max(durability);
-            let (events, state) = (event_count, state_count);
-            parts.push(Part { events, taken, state, durability, answer, _room });
         }
         let runs = Runs::of(&whole.events, topics);
         let is_alone = parts.len() == 1;
