@@ -22,7 +22,7 @@ CARGO_TARGET_DIR=$built RUSTFLAGS="-C force-frame-pointers=yes" cargo build --lo
 prombus=$built/release/prombus
 work=$(mktemp -d)
 server=
-trap 'kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap '[ -z "$server" ] || kill "$server"; rm -rf "$work"' EXIT
 mkdir -p docs/benchmarks
 
 graph() { # name, title, bench and options
@@ -31,7 +31,10 @@ graph() { # name, title, bench and options
     "$prombus" --data "$work/$name" --set limits.enabled=false --set log.level=warn \
         --set server.ws=127.0.0.1:17801 --set server.http=127.0.0.1:17802 >/dev/null &
     server=$!
-    until "$prombus" topics --url http://127.0.0.1:17802 >/dev/null 2>&1; do sleep 0.1; done
+    until "$prombus" topics --url http://127.0.0.1:17802 >/dev/null 2>&1; do
+        kill -0 "$server" || exit 1
+        sleep 0.1
+    done
     "$prombus" bench "$@" --url ws://127.0.0.1:17801 --json >"$work/report" &
     local bench=$!
     sleep 1
@@ -39,6 +42,7 @@ graph() { # name, title, bench and options
     wait "$bench"
     kill "$server"
     wait "$server" || true
+    server=
     # A graph of what is at least half a per cent: the rest makes it ten times as large.
     perf script -i "$work/perf.data" --no-inline 2>/dev/null |
         "$tools/bin/inferno-collapse-perf" 2>/dev/null |

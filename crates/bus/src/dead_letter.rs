@@ -31,7 +31,7 @@ impl DeadLetter<'_> {
     pub(crate) fn encode(&self, dead_letters: Topic, id: EventId) -> EncodedEvent {
         let mut event = NewEvent::of(self.payload());
         event.caused_by = self.original.map(|original| original.id.clone()).into_iter().collect();
-        event.complete(dead_letters, || id, self.ts).encode()
+        event.complete(dead_letters, || id, self.ts).into_encoded()
     }
 
     fn payload(&self) -> Payload {

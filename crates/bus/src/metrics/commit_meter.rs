@@ -25,7 +25,8 @@ impl CommitMeter {
         }
     }
 
-    /// Events that were taken at these moments are stored at `now`, by a write that nobody told of before.
+    /// Events that were taken at these moments are stored at `now`. The write that stored them counts once,
+    /// with the first commit of it.
     pub(crate) fn committed<'a>(
         &mut self,
         taken: impl Iterator<Item = &'a Moments>,

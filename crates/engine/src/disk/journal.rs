@@ -545,8 +545,8 @@ impl GatherPace {
     /// How long after one arrival the next has to come, as a part of a sync.
     const ARRIVALS_PER_SYNC: u32 = 3;
     const LONGEST: Duration = Duration::from_millis(2);
-    /// With so many bytes a group goes by itself: whoever sends as much at a time is not kept from
-    /// doing so by the sync of others.
+    /// A group of so many bytes is worth a sync of its own and waits for nobody: who sends that much has
+    /// gathered before, and yielding for others cost a tenth of a commit.
     const WORTH_A_SYNC: usize = 32 << 10;
     /// For fewer the processor's time is better spent elsewhere.
     const WORTH_STAYING_AWAKE: usize = 8;
