@@ -4,6 +4,7 @@
 //! call does all it does under the lock and never waits inside it, so calls are one after the other
 //! by construction, and a commit is seen whole or not at all.
 
+mod chunks;
 mod places;
 mod store;
 mod topic_log;

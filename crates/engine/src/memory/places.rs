@@ -1,15 +1,17 @@
 //! Which ids a topic has, and where.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use prombus_proto::{EventId, Seq};
+
+use super::chunks::Chunks;
 
 /// The places of ids.
 #[derive(Default)]
 pub(super) struct Places {
     /// UUIDs of version 7 that were newer than all before them, as most ids are: in order as they come,
     /// so that they need no table, which would be moved again and again as it grows.
-    rising: VecDeque<(u128, Seq)>,
+    rising: Chunks<(u128, Seq)>,
     /// The newest that ever was there.
     newest: u128,
     /// All other ids.
@@ -33,8 +35,7 @@ impl Places {
 
     pub(super) fn find(&self, id: &EventId) -> Option<Seq> {
         let rising = id.time_ordered().and_then(|id| {
-            let place = self.rising.binary_search_by_key(&id, |(rising, _)| *rising).ok()?;
-            Some(self.rising[place].1)
+            self.rising.find_by_key(&id, |(rising, _)| *rising).map(|(_, seq)| *seq)
         });
         rising.or_else(|| self.others.get(id).copied())
     }

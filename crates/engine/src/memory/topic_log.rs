@@ -1,16 +1,15 @@
 //! The events of one topic.
 
-use std::collections::VecDeque;
-
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp};
 
+use super::chunks::Chunks;
 use super::places::Places;
 use crate::{Bounds, Page, Position, ReadBudget, Retention, StoredEvent};
 
 pub(super) struct TopicLog {
     /// Without gaps; the first one has the place `first`. Each is made into JSON when it is read: most
     /// are delivered from the bus's own memory.
-    events: VecDeque<EncodedEvent>,
+    events: Chunks<EncodedEvent>,
     places: Places,
     first: Seq,
     json_bytes: usize,
@@ -18,7 +17,7 @@ pub(super) struct TopicLog {
 
 impl Default for TopicLog {
     fn default() -> Self {
-        let (events, places) = (VecDeque::new(), Places::default());
+        let (events, places) = (Chunks::default(), Places::default());
         Self { events, places, first: Seq::FIRST, json_bytes: 0 }
     }
 }
@@ -36,7 +35,7 @@ impl TopicLog {
     fn from(&self, from: Seq) -> impl Iterator<Item = (Seq, &EncodedEvent)> {
         let skipped = from.0.saturating_sub(self.first.0).min(self.events.len() as u64);
         let start = usize::try_from(skipped).unwrap_or(usize::MAX);
-        (self.first.0 + skipped..).map(Seq).zip(self.events.range(start..))
+        (self.first.0 + skipped..).map(Seq).zip(self.events.from(start))
     }
 
     pub(super) fn append(&mut self, event: EncodedEvent) -> Position {
