@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # How fast the binary is over the wire with more connections, topics and bytes, as a table; and what a delivery costs
-# where many groups get every event. Some four minutes. Needs python 3.11.
+# where many groups get every event; and whether many connections at a steady rate are answered as soon as one. Some six
+# minutes. Needs python 3.11.
 #
 #   scripts/bench-curves.sh target/release/prombus
 #
@@ -42,3 +43,27 @@ echo '|---|---|---|---|'
 for groups in 1 5 50; do
     row "$groups" subscribe --n $((500000 / groups)) --groups $groups --batch 100
 done
+echo
+echo 'At a steady 10,000 events a second, from when each was to be sent to its answer, in milliseconds:'
+echo
+for _ in $(seq "$rounds"); do
+    for connections in 1 100 1000; do
+        "$prombus" bench publish --serve --json --rate 10000 --n 100000 --connections $connections
+    done
+done | python3 -c '
+import json, statistics, sys
+runs = [json.loads(line) for line in sys.stdin]
+seen = {}
+for run in runs:
+    seen.setdefault(run["settings"]["connections"], []).append(run)
+alone = seen[1]
+print("| connections | p50 | p99 | p99 / of 1 in the same round | late | p99 by run |")
+print("|---|---|---|---|---|---|")
+for connections, runs in seen.items():
+    middle = lambda name: statistics.median(run[name] for run in runs)
+    ratio = statistics.median(run["p99"] / one["p99"] for run, one in zip(runs, alone))
+    late = 100 * middle("late") / runs[0]["published"]
+    each = " ".join(format(run["p99"], ".1f") for run in runs)
+    p50, p99 = middle("p50"), middle("p99")
+    print(f"| {connections:,} | {p50:.2f} | {p99:.1f} | {ratio:.2f} | {late:.1f} % | {each} |")
+'
