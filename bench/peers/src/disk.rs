@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,27 @@ pub(crate) fn measure_syncs(
     let text = event::text(0);
     let began = Instant::now();
     while began.elapsed() < time {
+        file.write_all(text.as_bytes())?;
+        let before = Instant::now();
+        file.sync_data()?;
+        took.saturating_record(u64::try_from(before.elapsed().as_micros()).unwrap_or(u64::MAX));
+    }
+    std::fs::remove_file(path)
+}
+
+/// Writes an event to the end of a file and syncs it `every` so often, until it `is_over`. Adds how many
+/// microseconds each `fdatasync` took.
+pub(crate) fn measure_syncs_meanwhile(
+    folder: &Path,
+    every: Duration,
+    is_over: &AtomicBool,
+    took: &mut Histogram<u64>,
+) -> io::Result<()> {
+    let path = folder.join("meanwhile");
+    let mut file = File::create(&path)?;
+    let text = event::text(0);
+    while !is_over.load(Ordering::Relaxed) {
+        thread::sleep(every);
         file.write_all(text.as_bytes())?;
         let before = Instant::now();
         file.sync_data()?;

@@ -101,6 +101,9 @@ impl Arguments {
             window: 1000,
             batch: 100,
             per_second: 5000,
+            // In less, one stall of the disk is the p99.
+            steady_seconds: 3 * self.seconds,
+            sync_every_ms: 2,
             event_bytes: event::BYTES as u64,
         }
     }
@@ -163,5 +166,5 @@ fn empty_results(arguments: &Arguments) -> Results {
 
 /// Longer than any measurement may take: what hangs is named as failed.
 fn patience(plan: &Plan) -> Duration {
-    Duration::from_secs(4 * plan.seconds + 60)
+    Duration::from_secs(4 * plan.seconds.max(plan.steady_seconds) + 60)
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use prombus_peers_report::Outcome;
+use prombus_peers_report::{Disk, Outcome};
 use tokio::sync::{Notify, mpsc};
 
 use crate::session::{Publisher, Result, Subscriber};
@@ -163,8 +163,7 @@ pub(crate) async fn steady(
         p99_us: latencies.value_at_quantile(0.99),
         p999_us: latencies.value_at_quantile(0.999),
         max_us: latencies.max(),
-        disk_p99_us: 0,
-        file_p99_us: 0,
+        disk: Disk::default(),
     })
 }
 

@@ -5,7 +5,9 @@ mod page;
 mod results;
 
 pub use page::write_docs;
-pub use results::{Facts, Machine, Measurement, Missing, Outcome, Plan, Results, US, Work, median};
+pub use results::{
+    Disk, Facts, Machine, Measurement, Missing, Outcome, Plan, Results, US, Work, median,
+};
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ const GOALS: [(Work, &str, Work, f64); 6] = [
     (Work::PublishAndConsume, "nats", Work::PublishAndConsume, 2.5),
     (Work::Backlog, "nats", Work::Backlog, 2.0),
 ];
-/// Our p99 at the steady rate is at most so many times that of the disk.
+/// Our p99 at the steady rate is at most so many times that of `fdatasync` meanwhile.
 const STEADY_GOAL: f64 = 4.0;
 
 const RATES: [Work; 4] =
@@ -187,57 +187,88 @@ fn steady(results: &Results, page: &mut String) {
     let _ = write!(
         page,
         "\n### (e) At a steady {} events a second\n\nFrom the time an event was to be published to the time it was \
-         delivered, in milliseconds, whatever was late before it; each event is acknowledged. Beside it, measured right \
-         before and after: *disk p99*, of `fdatasync` by a program that writes one event after the other to a file; and \
-         *plain file p99*, from the time an event was to be written to the time it was synced, by a program that \
-         at the same steady rate does nothing but write all that is due to a file and sync it. A slow sync is one of \
-         thousands for the first, and makes all wait that come meanwhile for the second, as for every system here. A system \
-         with undelivered events did not keep up; its times are of those that came. Medians of the rounds; the goal \
-         is at most {STEADY_GOAL} times the disk's p99 for Prombus.\n\n\
-         | | p50 | p99 | p99.9 | longest | disk p99 | p99 / disk p99 | plain file p99 | p99 / plain file p99 | undelivered |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
-        results.plan.per_second
+         delivered, in milliseconds, whatever was late before it; each event is acknowledged; for {} s, of which the first \
+         tenth does not count. A system with undelivered \
+         events did not keep up; its times are of those that came. Medians of the rounds.\n\n\
+         | | p50 | p99 | p99.9 | longest | undelivered |\n\
+         |---|---:|---:|---:|---:|---:|\n",
+        results.plan.per_second, results.plan.steady_seconds
+    );
+    let middle = |facts: &Facts, of: fn(&Steady) -> f64| {
+        let seen =
+            results.of(&facts.name, Work::Steady).filter_map(|seen| Steady::of(&seen.outcome));
+        median(seen.map(|seen| of(&seen)).collect())
+    };
+    for facts in &results.systems {
+        let times: [fn(&Steady) -> f64; 4] = [|s| s.p50, |s| s.p99, |s| s.p999, |s| s.longest];
+        let times = times.map(|of| milliseconds(middle(facts, of)));
+        let undelivered = middle(facts, |s| s.undelivered).map_or("–".to_owned(), grouped);
+        let _ = writeln!(page, "| {} | {} | {undelivered} |", facts.label, times.join(" | "));
+    }
+    let _ = write!(
+        page,
+        "\nWhat of that is the disk's, each a p99: *meanwhile*, of `fdatasync` by another program that writes an event to \
+         a file of its own and syncs it every {} ms while the system is measured; *plain file*, right before and after, from the \
+         time an event was to be written to the time it was synced, by a program that at the same steady rate does nothing \
+         but write all that is due to a file and sync it; *flat out*, right before and after, of `fdatasync` by a program \
+         that writes one event after the other. Where a disk stalls now and then, that is one of thousands for the last, and all \
+         that come meanwhile wait for the others, as for every system here. The goal for Prombus is at most {STEADY_GOAL} \
+         times what `fdatasync` takes meanwhile.\n\n\
+         | | meanwhile | p99 / meanwhile | plain file | p99 / plain file | flat out | p99 / flat out |\n\
+         |---|---:|---:|---:|---:|---:|---:|\n",
+        results.plan.sync_every_ms
     );
     for facts in &results.systems {
-        let middle = |of: fn(&Outcome) -> Option<f64>| {
-            median(results.of(&facts.name, Work::Steady).filter_map(|s| of(&s.outcome)).collect())
-        };
         let _ = writeln!(
             page,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} |",
             facts.label,
-            milliseconds(middle(|o| latency(o).map(|l| l[0]))),
-            milliseconds(middle(|o| latency(o).map(|l| l[1]))),
-            milliseconds(middle(|o| latency(o).map(|l| l[2]))),
-            milliseconds(middle(|o| latency(o).map(|l| l[3]))),
-            milliseconds(middle(|o| latency(o).map(|l| l[4]))),
-            times(middle(|o| latency(o).map(|l| l[1] / l[4].max(1.0)))),
-            milliseconds(middle(|o| latency(o).map(|l| l[5]))),
-            times(middle(|o| latency(o).map(|l| l[1] / l[5].max(1.0)))),
-            middle(|o| latency(o).map(|l| l[6])).map_or("–".to_owned(), grouped),
+            milliseconds(middle(facts, |s| s.meanwhile)),
+            times(middle(facts, |s| s.p99 / s.meanwhile)),
+            milliseconds(middle(facts, |s| s.file)),
+            times(middle(facts, |s| s.p99 / s.file)),
+            milliseconds(middle(facts, |s| s.flat_out)),
+            times(middle(facts, |s| s.p99 / s.flat_out)),
         );
     }
     page.push('\n');
 }
 
-/// p50, p99, p99.9, longest, the disk's p99, that of a plain file, undelivered.
-#[allow(clippy::cast_precision_loss, reason = "microseconds of a measurement are no large numbers")]
-fn latency(outcome: &Outcome) -> Option<[f64; 7]> {
-    let Outcome::Latency {
-        undelivered,
-        p50_us,
-        p99_us,
-        p999_us,
-        max_us,
-        disk_p99_us,
-        file_p99_us,
-        ..
-    } = outcome
-    else {
-        return None;
-    };
-    let numbers = [p50_us, p99_us, p999_us, max_us, disk_p99_us, file_p99_us, undelivered];
-    Some(numbers.map(|number| *number as f64))
+/// What was seen at a steady rate; times in microseconds.
+struct Steady {
+    p50: f64,
+    p99: f64,
+    p999: f64,
+    longest: f64,
+    undelivered: f64,
+    /// The p99s of the disk, not less than a microsecond.
+    meanwhile: f64,
+    file: f64,
+    flat_out: f64,
+}
+
+impl Steady {
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "microseconds of a measurement are no large numbers"
+    )]
+    fn of(outcome: &Outcome) -> Option<Self> {
+        let Outcome::Latency { undelivered, p50_us, p99_us, p999_us, max_us, disk, .. } = outcome
+        else {
+            return None;
+        };
+        let number = |number: &u64| *number as f64;
+        Some(Self {
+            p50: number(p50_us),
+            p99: number(p99_us),
+            p999: number(p999_us),
+            longest: number(max_us),
+            undelivered: number(undelivered),
+            meanwhile: number(&disk.meanwhile_p99_us).max(1.0),
+            file: number(&disk.file_p99_us).max(1.0),
+            flat_out: number(&disk.flat_out_p99_us).max(1.0),
+        })
+    }
 }
 
 fn systems(results: &Results, page: &mut String) {

@@ -56,6 +56,10 @@ pub struct Plan {
     pub batch: u64,
     /// Events a second of the steady work.
     pub per_second: u32,
+    /// For how long.
+    pub steady_seconds: u64,
+    /// How often the disk is measured while that goes on.
+    pub sync_every_ms: u64,
     /// Bytes of an event.
     pub event_bytes: u64,
 }
@@ -169,16 +173,25 @@ pub enum Outcome {
         p999_us: u64,
         /// The longest.
         max_us: u64,
-        /// All but one in a hundred `fdatasync` took less, right before and after.
-        disk_p99_us: u64,
-        /// All but one in a hundred events at the same rate took less into a plain file, right before and after.
-        file_p99_us: u64,
+        /// What the disk takes by itself.
+        disk: Disk,
     },
     /// It did not work.
     Failed {
         /// Why.
         why: String,
     },
+}
+
+/// What the disk takes by itself, in microseconds, each the p99.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Disk {
+    /// Of `fdatasync` at regular times while the system is measured.
+    pub meanwhile_p99_us: u64,
+    /// Of `fdatasync`, one after the other, right before and after.
+    pub flat_out_p99_us: u64,
+    /// Of events at the same rate until they are safe in a plain file, right before and after.
+    pub file_p99_us: u64,
 }
 
 impl Outcome {
@@ -200,11 +213,14 @@ impl fmt::Display for Outcome {
                 let rate = self.rate().unwrap_or(0.0);
                 write!(f, "{rate:.0}/s ({events} events in {seconds:.2} s)")
             }
-            Self::Latency { undelivered, p50_us, p99_us, disk_p99_us, file_p99_us, .. } => write!(
-                f,
-                "p50 {p50_us} µs, p99 {p99_us} µs, {undelivered} undelivered; fdatasync p99 {disk_p99_us} µs, \
-                 plain file p99 {file_p99_us} µs"
-            ),
+            Self::Latency { undelivered, p50_us, p99_us, disk, .. } => {
+                let Disk { meanwhile_p99_us, flat_out_p99_us, file_p99_us } = disk;
+                write!(
+                    f,
+                    "p50 {p50_us} µs, p99 {p99_us} µs, {undelivered} undelivered; fdatasync p99 {meanwhile_p99_us} µs \
+                     meanwhile, {flat_out_p99_us} µs flat out, plain file p99 {file_p99_us} µs"
+                )
+            }
             Self::Failed { why } => write!(f, "failed: {why}"),
         }
     }
