@@ -2,22 +2,61 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use prombus_peers_report::{Disk, Outcome, Plan};
 
 use crate::event;
+use crate::session::Result;
+
+/// How long syncs are measured flat out, before and after.
+const FLAT_OUT: Duration = Duration::from_millis(500);
+/// How long a plain file is, which has to see as many slow syncs as a server does.
+const ON_TIME: Duration = Duration::from_millis(1500);
+
+/// What `measured` comes to, with what the disk takes meanwhile, and right before and after.
+pub(crate) fn with_disk_beside(
+    folder: &Path,
+    plan: &Plan,
+    measured: impl FnOnce() -> Result<Outcome>,
+) -> Result<Outcome> {
+    let mut flat_out = Histogram::<u64>::new_with_bounds(1, 60_000_000, 3)?;
+    let (mut on_time, mut meanwhile) = (flat_out.clone(), flat_out.clone());
+    let mut measure_alone = || {
+        measure_syncs(folder, FLAT_OUT, &mut flat_out)?;
+        measure_on_time(folder, ON_TIME, plan.per_second, &mut on_time)
+    };
+    measure_alone()?;
+    let is_over = AtomicBool::new(false);
+    let pause = Duration::from_millis(plan.sync_every_ms);
+    let (outcome, syncs) = thread::scope(|scope| {
+        let syncs =
+            scope.spawn(|| measure_syncs_meanwhile(folder, pause, &is_over, &mut meanwhile));
+        let outcome = measured();
+        is_over.store(true, Ordering::Relaxed);
+        (outcome, syncs.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    syncs?;
+    let mut outcome = outcome?;
+    measure_alone()?;
+    if let Outcome::Latency { disk, .. } = &mut outcome {
+        *disk = Disk {
+            meanwhile_p99_us: meanwhile.value_at_quantile(0.99),
+            flat_out_p99_us: flat_out.value_at_quantile(0.99),
+            file_p99_us: on_time.value_at_quantile(0.99),
+        };
+    }
+    Ok(outcome)
+}
 
 /// Writes events to the end of a file, each with an `fdatasync`, one after the other for that long, and adds
 /// how many microseconds each `fdatasync` took.
-pub(crate) fn measure_syncs(
-    folder: &Path,
-    time: Duration,
-    took: &mut Histogram<u64>,
-) -> io::Result<()> {
+fn measure_syncs(folder: &Path, time: Duration, took: &mut Histogram<u64>) -> io::Result<()> {
     let path = folder.join("fdatasync");
     let mut file = File::create(&path)?;
     let text = event::text(0);
@@ -31,11 +70,11 @@ pub(crate) fn measure_syncs(
     std::fs::remove_file(path)
 }
 
-/// Writes an event to the end of a file and syncs it `every` so often, until it `is_over`. Adds how many
+/// Writes an event to the end of a file and syncs it, with a `pause` between, until it `is_over`. Adds how many
 /// microseconds each `fdatasync` took.
-pub(crate) fn measure_syncs_meanwhile(
+fn measure_syncs_meanwhile(
     folder: &Path,
-    every: Duration,
+    pause: Duration,
     is_over: &AtomicBool,
     took: &mut Histogram<u64>,
 ) -> io::Result<()> {
@@ -43,7 +82,7 @@ pub(crate) fn measure_syncs_meanwhile(
     let mut file = File::create(&path)?;
     let text = event::text(0);
     while !is_over.load(Ordering::Relaxed) {
-        thread::sleep(every);
+        thread::sleep(pause);
         file.write_all(text.as_bytes())?;
         let before = Instant::now();
         file.sync_data()?;
@@ -54,7 +93,7 @@ pub(crate) fn measure_syncs_meanwhile(
 
 /// Writes events to the end of a file at a fixed rate for that long, and nothing else: all that is due, then one
 /// `fdatasync`. Adds how many microseconds each took from when it was due.
-pub(crate) fn measure_on_time(
+fn measure_on_time(
     folder: &Path,
     time: Duration,
     per_second: u32,

@@ -188,8 +188,7 @@ fn steady(results: &Results, page: &mut String) {
         page,
         "\n### (e) At a steady {} events a second\n\nFrom the time an event was to be published to the time it was \
          delivered, in milliseconds, whatever was late before it; each event is acknowledged; for {} s, of which the first \
-         tenth does not count. A system with undelivered \
-         events did not keep up; its times are of those that came. Medians of the rounds.\n\n\
+         tenth does not count. A system with undelivered events did not keep up; its times are of those that came. Medians of the rounds.\n\n\
          | | p50 | p99 | p99.9 | longest | undelivered |\n\
          |---|---:|---:|---:|---:|---:|\n",
         results.plan.per_second, results.plan.steady_seconds
@@ -207,8 +206,8 @@ fn steady(results: &Results, page: &mut String) {
     }
     let _ = write!(
         page,
-        "\nWhat of that is the disk's, each a p99: *meanwhile*, of `fdatasync` by another program that writes an event to \
-         a file of its own and syncs it every {} ms while the system is measured; *plain file*, right before and after, from the \
+        "\nWhat of that is the disk's, each a p99: *meanwhile*, of `fdatasync` by a thread of the client's process that \
+         does nothing but write an event to a file of its own and sync it, with {} ms between, while the system is measured; *plain file*, right before and after, from the \
          time an event was to be written to the time it was synced, by a program that at the same steady rate does nothing \
          but write all that is due to a file and sync it; *flat out*, right before and after, of `fdatasync` by a program \
          that writes one event after the other. Where a disk stalls now and then, that is one of thousands for the last, and all \

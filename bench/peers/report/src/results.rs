@@ -58,7 +58,7 @@ pub struct Plan {
     pub per_second: u32,
     /// For how long.
     pub steady_seconds: u64,
-    /// How often the disk is measured while that goes on.
+    /// The pause between two syncs that are measured while that goes on.
     pub sync_every_ms: u64,
     /// Bytes of an event.
     pub event_bytes: u64,
