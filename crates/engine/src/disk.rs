@@ -21,6 +21,7 @@ mod file_header;
 mod frame;
 mod ids;
 mod journal;
+mod kept_log;
 mod keyed;
 mod layout;
 mod open_files;

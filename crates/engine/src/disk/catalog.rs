@@ -19,7 +19,7 @@ use super::ids::recent::IdKinds;
 use super::ids::run::IdRunInfo;
 use super::keyed::run::StateRunInfo;
 use super::layout::{Layout, sync_folder};
-use super::topic_view::Segment;
+use super::topic_view::{Content, Segment};
 use super::wal_file::keep_copy;
 use crate::{Incident, OpenError};
 
@@ -188,6 +188,12 @@ impl Catalog {
                 out.put_u128_le(segment.newest_id);
                 out.put_u32_le(segment.index_entries);
                 out.put_u64_le(segment.begun.0);
+                let (first_record, record_bytes) = match segment.content {
+                    Content::Records => (0, 0),
+                    Content::Frames { first_record, record_bytes } => (first_record, record_bytes),
+                };
+                out.put_u64_le(first_record);
+                out.put_u64_le(record_bytes);
             }
         }
         let sum = checksum(&out[HEADER_BYTES..]);
@@ -228,7 +234,7 @@ impl Catalog {
             catalog.state_runs.push(state_run(fields, version)?);
         }
         for _ in 0..fields.try_get_u32_le().ok()? {
-            let (name, topic) = catalog_topic(fields)?;
+            let (name, topic) = catalog_topic(fields, version)?;
             catalog.topics.insert(name, topic);
         }
         fields.is_empty().then_some(catalog)
@@ -269,7 +275,7 @@ fn expiry(fields: &mut &[u8]) -> Option<Option<Timestamp>> {
     Some((at != u64::MAX).then_some(Timestamp(at)))
 }
 
-fn catalog_topic(fields: &mut &[u8]) -> Option<(Topic, CatalogTopic)> {
+fn catalog_topic(fields: &mut &[u8], version: u16) -> Option<(Topic, CatalogTopic)> {
     let length = usize::from(fields.try_get_u8().ok()?);
     let (name, rest) = fields.split_at_checked(length)?;
     let name = Topic::new(std::str::from_utf8(name).ok()?).ok()?;
@@ -291,9 +297,20 @@ fn catalog_topic(fields: &mut &[u8]) -> Option<(Topic, CatalogTopic)> {
             newest_id: fields.try_get_u128_le().ok()?,
             index_entries: fields.try_get_u32_le().ok()?,
             begun: Timestamp(fields.try_get_u64_le().ok()?),
+            // Before, no log file was kept as it is.
+            content: if version >= 3 { content(fields)? } else { Content::Records },
         });
     }
     Some((name, topic))
+}
+
+fn content(fields: &mut &[u8]) -> Option<Content> {
+    let (first_record, record_bytes) =
+        (fields.try_get_u64_le().ok()?, fields.try_get_u64_le().ok()?);
+    Some(match first_record {
+        0 => Content::Records,
+        _ => Content::Frames { first_record, record_bytes },
+    })
 }
 
 /// Whether the folder holds anything that a catalog would have to tell about.
@@ -320,14 +337,17 @@ mod tests {
             newest_id: 5,
             index_entries: 1,
             begun: Timestamp(70),
+            content: Content::Records,
         };
+        let content = Content::Frames { first_record: 120, record_bytes: 3000 };
+        let kept = Segment { first: Seq(10), last: Seq(19), content, ..segment };
         let topic = CatalogTopic {
             ordinal: Ordinal(5),
             first: Seq(3),
-            next: Seq(10),
+            next: Seq(20),
             newest_time_ordered: u128::MAX - 1,
             rule: 6,
-            segments: vec![segment],
+            segments: vec![segment, kept],
         };
         Catalog {
             checkpoint: 8,

@@ -21,9 +21,10 @@ use super::ids::merge as merge_ids;
 use super::ids::recent::{IdKinds, RecentIds};
 use super::ids::run::{IdRun, write_run as write_id_run};
 use super::ids::{IdPlace, IdSeed};
+use super::kept_log;
 use super::keyed::merge as merge_state;
 use super::keyed::run::{StateRun, write_run as write_state_run};
-use super::layout::sync_folder;
+use super::layout::{ignore_missing, sync_folder};
 use super::reading;
 use super::record::RecordSeed;
 use super::segment_writer::SegmentWriter;
@@ -41,6 +42,8 @@ pub(super) struct SealedWal {
     /// What it left of the topics it touched.
     pub(super) touched: BTreeMap<Topic, TouchedTopic>,
     pub(super) ids: Arc<RecentIds>,
+    /// Behind this there is no frame.
+    pub(super) end: u64,
     /// The frame that follows it.
     pub(super) next_frame: u64,
     pub(super) last_version: u64,
@@ -180,6 +183,16 @@ impl Checkpointer {
             row.next = touched.next;
             row.newest_time_ordered = touched.newest_time_ordered;
             row.rule = touched.rule;
+            if kept_log::is_worth_keeping(sealed, &pieces, &shared.options) {
+                let (layout, now) = (&shared.layout, shared.options.clock.now());
+                let newest_id = touched.newest_time_ordered;
+                let kept = kept_log::keep(layout, topic, sealed, &pieces, newest_id, now)?;
+                if let Some((segment, mut written)) = kept {
+                    row.segments.push(segment);
+                    dirty.append(&mut written);
+                    continue;
+                }
+            }
             let seed = RecordSeed::of(topic);
             let (layout, options) = (&shared.layout, &shared.options);
             let mut writer = SegmentWriter::new(layout, options, topic, seed, &mut row.segments);
@@ -512,11 +525,4 @@ fn drop_trimmed<'a>(
         });
     }
     files
-}
-
-fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }

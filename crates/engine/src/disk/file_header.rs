@@ -28,7 +28,7 @@ pub(super) const SEGMENT: FileKind = FileKind { tag: *b"seg ", version: 1 };
 pub(super) const SPARSE_INDEX: FileKind = FileKind { tag: *b"idx ", version: 1 };
 pub(super) const ID_RUN: FileKind = FileKind { tag: *b"ids ", version: 1 };
 pub(super) const STATE_RUN: FileKind = FileKind { tag: *b"kv  ", version: 1 };
-pub(super) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 2 };
+pub(super) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 3 };
 
 #[cfg(test)]
 impl FileKind {

@@ -426,6 +426,7 @@ impl Journal {
             file: wal.file,
             touched: touched.collect(),
             ids,
+            end: wal.end,
             next_frame: self.next_frame,
             last_version: self.last_version,
             damaged: false,

@@ -22,6 +22,10 @@ pub struct DiskOptions {
     pub wal_files_waiting: usize,
     /// How large a segment becomes before the next is begun. Retention drops whole segments.
     pub segment_bytes: u64,
+    /// A full file of the write-ahead log becomes a segment as it is where at least half of it are events
+    /// of one topic, and so many bytes of them lie in a row on average. Others are between the rows, and
+    /// to find the way over them takes time.
+    pub kept_row_bytes: u64,
     /// How old a segment becomes before the next is begun, so that a quiet topic's events go, too.
     pub segment_age_ms: u64,
     /// How many segment and index files are kept open.
@@ -40,6 +44,7 @@ impl DiskOptions {
             wal_file_bytes: 64 << 20,
             wal_files_waiting: 3,
             segment_bytes: 64 << 20,
+            kept_row_bytes: 4 << 10,
             segment_age_ms: 24 * 60 * 60 * 1000,
             open_files: 256,
             faults: Arc::default(),

@@ -211,18 +211,17 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// Goes through `walk` from `from` on and gathers what it finds.
-fn gather<R: super::record_walk::ReadAt>(
+/// Gathers what comes `next`, from `from` on.
+fn gather(
     shared: &Shared,
     topic: &Topic,
     file: &Path,
-    mut walk: RecordWalk<R>,
-    resume: impl Fn(u64) -> Option<(u64, Seq)>,
+    mut next: impl FnMut() -> io::Result<Option<Walked>>,
     from: Seq,
     gathering: &mut Gathering,
 ) -> Result<Gathered, Fault> {
     while !gathering.is_full() {
-        match walk.next(&resume)? {
+        match next()? {
             None => return Ok(Gathered::More),
             Some(Walked::Event(event)) if event.seq < from => {}
             Some(Walked::Event(event)) => {
@@ -266,9 +265,8 @@ fn gather_segment(
     let chunk = reader.chunk_for(ReadBudget { bytes: gathering.bytes_left(), ..gathering.budget });
     // A guess, so that the list does not grow step by step; the segment's events may differ in size.
     gathering.events.reserve((chunk / reader.average_bytes()).min(gathering.budget.events));
-    let walk = reader.walk(start, chunk);
-    let resume = |offset| reader.resume_behind(offset);
-    gather(shared, topic, &reader.path, walk, resume, from, gathering)
+    let mut walk = reader.walk(start, chunk);
+    gather(shared, topic, &reader.path, || walk.next(), from, gathering)
 }
 
 fn gather_pieces(
@@ -287,7 +285,7 @@ fn gather_pieces(
             let range = RecordRange {
                 seed,
                 start: piece.offset,
-                end: piece.offset + u64::from(piece.bytes),
+                end: piece.end(),
                 first: piece.first,
                 last: piece.last(),
             };
@@ -296,9 +294,9 @@ fn gather_pieces(
                 let at = usize::try_from(offset - piece.offset).map_err(io::Error::other)?;
                 Ok(bytes.slice(at..at + length))
             };
-            let walk = RecordWalk::new(range, piece.bytes as usize, read_at);
+            let mut walk = RecordWalk::new(range, piece.bytes as usize, read_at);
             let file = &piece.file.path;
-            let gathered = gather(shared, topic, file, walk, |_| None, from, gathering)
+            let gathered = gather(shared, topic, file, || walk.next(|_| None), from, gathering)
                 .map_err(|fault| fault.into_read_error(file))?;
             if matches!(gathered, Gathered::Enough) {
                 return Ok(Gathered::Enough);

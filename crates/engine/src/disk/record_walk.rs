@@ -24,6 +24,8 @@ pub(super) struct RecordWalk<R> {
     read_at: R,
     /// How much to read at a time.
     chunk_bytes: usize,
+    /// To where the file may be read ahead; not before the range ends.
+    read_to: u64,
     buffer: Bytes,
     /// Where in the file the buffer begins.
     buffer_start: u64,
@@ -54,11 +56,29 @@ impl<R: ReadAt> RecordWalk<R> {
             range,
             read_at,
             chunk_bytes,
+            read_to: range.end,
             buffer: Bytes::new(),
             buffer_start: range.start,
             offset: range.start,
             expected: range.first,
         }
+    }
+
+    /// Lets it read ahead to `end`, for the ranges that follow.
+    pub(super) fn reading_ahead_to(self, end: u64) -> Self {
+        Self { read_to: end.max(self.range.end), ..self }
+    }
+
+    /// The position that comes next.
+    pub(super) fn expected(&self) -> Seq {
+        self.expected
+    }
+
+    /// Goes on with `range`, which lies behind the one that it has gone through. Positions between the two
+    /// are damage.
+    pub(super) fn go_on_with(&mut self, range: RecordRange) {
+        self.offset = range.start;
+        self.range = range;
     }
 
     /// The next event or damage; nothing behind the last. `resume` tells where to go on behind
@@ -122,6 +142,8 @@ impl<R: ReadAt> RecordWalk<R> {
             let skip =
                 offset.checked_sub(self.buffer_start).and_then(|skip| usize::try_from(skip).ok());
             let rest = skip.and_then(|skip| self.buffer.get(skip..)).unwrap_or_default();
+            let left = self.range.end.saturating_sub(offset);
+            let rest = &rest[..rest.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
             match record::decode(self.range.seed, rest) {
                 Ok(found) => {
                     let bytes = found.total_bytes() as u64;
@@ -136,11 +158,11 @@ impl<R: ReadAt> RecordWalk<R> {
                 Err(RecordFault::CutOff { needed })
                     if !file_ends
                         && rest.len() < wanted.max(needed)
-                        && (rest.len() as u64) < self.range.end.saturating_sub(offset) =>
+                        && (rest.len() as u64) < left =>
                 {
                     wanted = wanted.max(needed);
-                    let left = self.range.end.saturating_sub(offset);
-                    let bytes = usize::try_from(left).unwrap_or(usize::MAX).min(wanted);
+                    let ahead = self.read_to.saturating_sub(offset);
+                    let bytes = usize::try_from(ahead).unwrap_or(usize::MAX).min(wanted);
                     self.buffer = match (self.read_at)(offset, bytes) {
                         Ok(buffer) => buffer,
                         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {

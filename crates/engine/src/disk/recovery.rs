@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::catalog::Catalog;
 use super::checkpoint::{SealedWal, TouchedTopic};
-use super::file_header::{self, FileKind, HeaderFault, SEGMENT, SPARSE_INDEX, WAL};
+use super::file_header::{self, FileKind, HeaderFault, SPARSE_INDEX, WAL};
 use super::ids::IdPlace;
 use super::ids::recent::{RecentIds, RisingId};
 use super::ids::run::IdRun;
@@ -170,7 +170,7 @@ fn check_segments(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
     for (topic, row) in &catalog.topics {
         for segment in row.segments.iter().filter(|segment| segment.last >= row.first) {
             let file = shared.layout.segment(topic, segment.first);
-            let found = length_of(shared, &file, SEGMENT)?;
+            let found = length_of(shared, &file, segment.file_kind())?;
             if found < segment.end {
                 shared.report(Incident::DamagedEvents {
                     topic: topic.clone(),
@@ -248,6 +248,8 @@ impl Recovery<'_> {
         self.scan_the_rest(&file, from..end, is_newest, &mut found)?;
         // What the last process only handed to the operating system is acknowledged from now on.
         file.sync().map_err(failed(&path))?;
+        // Again: what was torn is cut off.
+        let end = file.end_of_data().map_err(failed(&path))?;
         let view = self.shared.view();
         let touched = found.touched.into_iter().map(|topic| {
             let touched = TouchedTopic::of(&view.topics[&topic]);
@@ -258,6 +260,7 @@ impl Recovery<'_> {
             file,
             touched: touched.collect(),
             ids: Arc::clone(&ids),
+            end,
             next_frame: self.next_frame,
             last_version: self.last_version,
             damaged: found.damaged,

@@ -18,7 +18,7 @@ fn kept_of(view: &TopicView, rule: &Retention, shared: &Shared) -> Seq {
     let oldest = rule.max_age_ms.map(|age| shared.options.clock.now().minus_ms(age));
     let mut bytes_left = view.bounds().bytes;
     let mut kept = view.first;
-    let segments = view.segments.iter().map(|s| (s.last, s.latest_ts, s.end));
+    let segments = view.segments.iter().map(|s| (s.last, s.latest_ts, s.bytes()));
     let pieces = view.wal.iter().map(|p| (p.last(), p.latest_ts, u64::from(p.bytes)));
     for (last, latest_ts, bytes) in segments.chain(pieces) {
         bytes_left -= bytes;

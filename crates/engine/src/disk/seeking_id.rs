@@ -101,7 +101,7 @@ fn find_in_segment(
     let reader = SegmentReader::open(shared, topic, seed, segment)?;
     let start = reader.last_entry_before(|entry| entry.newest_id_before < id);
     let mut walk = reader.walk(start, 2 * LEAD_BYTES);
-    while let Some(walked) = walk.next(|offset| reader.resume_behind(offset))? {
+    while let Some(walked) = walk.next()? {
         // One that cannot be read back may be it; but what nobody can read, may be stored again.
         if let Walked::Event(event) = walked
             && let Some(found) = event.id.time_ordered().filter(|found| *found >= id)

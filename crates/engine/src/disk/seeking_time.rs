@@ -72,7 +72,7 @@ fn seek_in_segments(
             let by_first = reader.last_entry_before(|entry| entry.seq <= first);
             let start = if by_time.seq >= by_first.seq { by_time } else { by_first };
             let mut walk = reader.walk(start, 16 << 10);
-            while let Some(walked) = walk.next(|offset| reader.resume_behind(offset))? {
+            while let Some(walked) = walk.next()? {
                 match walked {
                     Walked::Event(event) if event.seq >= first && event.ts >= ts => {
                         return Ok(Some(event.seq));

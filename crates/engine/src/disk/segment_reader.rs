@@ -3,24 +3,26 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use prombus_proto::{Seq, Timestamp, Topic};
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, pread};
 
-use super::file_header::{HEADER_BYTES, SEGMENT, SPARSE_INDEX};
+use super::file_header::SPARSE_INDEX;
+use super::kept_log;
 use super::record::RecordSeed;
-use super::record_walk::{RecordRange, RecordWalk};
+use super::record_walk::{ReadAt, RecordRange, RecordWalk, Walked};
 use super::shared::Shared;
 use super::sparse_index::{self, IndexEntry};
-use super::topic_view::Segment;
+use super::topic_view::{Content, Segment};
+use super::wal_scan::PIECE_BYTES;
 use crate::ReadBudget;
 
 /// The most that is read from a file at a time.
 pub(super) const MAX_CHUNK_BYTES: usize = 1 << 20;
-/// What lies before the wanted event since the last entry of the index.
+/// What lies before the wanted event since the last entry of the index of records.
 pub(super) const LEAD_BYTES: usize = 4096;
 const _: () = assert!(LEAD_BYTES as u64 >= sparse_index::INTERVAL_BYTES);
 
@@ -32,21 +34,24 @@ pub(super) struct SegmentReader<'a> {
     file: Arc<File>,
     /// Nothing where the segment is too small for one, or where it cannot be opened.
     index: Option<Arc<File>>,
+    topic: &'a Topic,
     seed: RecordSeed,
     segment: &'a Segment,
+    /// Where the topic's rows are in the frames of a kept log, by their heads: for when the index cannot tell.
+    rows_by_heads: OnceLock<Vec<RecordRange>>,
 }
 
 impl<'a> SegmentReader<'a> {
     pub(super) fn open(
         shared: &'a Shared,
-        topic: &Topic,
+        topic: &'a Topic,
         seed: RecordSeed,
         segment: &'a Segment,
     ) -> io::Result<Self> {
         let path = shared.layout.segment(topic, segment.first);
         let index_path = shared.layout.sparse_index(topic, segment.first);
         let tell = |path: &Path, detail| shared.report_rebuilt(path, detail);
-        let file = shared.files.open(&path, SEGMENT, |detail| tell(&path, detail))?;
+        let file = shared.files.open(&path, segment.file_kind(), |detail| tell(&path, detail))?;
         let index = if segment.index_entries == 0 {
             None
         } else {
@@ -60,13 +65,14 @@ impl<'a> SegmentReader<'a> {
                 }
             }
         };
-        Ok(Self { shared, path, index_path, file, index, seed, segment })
+        let rows_by_heads = OnceLock::new();
+        Ok(Self { shared, path, index_path, file, index, topic, seed, segment, rows_by_heads })
     }
 
     fn beginning(&self) -> IndexEntry {
         IndexEntry {
             seq: self.segment.first,
-            offset: HEADER_BYTES as u64,
+            offset: self.segment.first_record(),
             latest_ts_before: Timestamp(0),
             newest_id_before: 0,
         }
@@ -88,7 +94,7 @@ impl<'a> SegmentReader<'a> {
     }
 
     /// Where to go on behind damage at `offset`.
-    pub(super) fn resume_behind(&self, offset: u64) -> Option<(u64, Seq)> {
+    fn resume_behind(&self, offset: u64) -> Option<(u64, Seq)> {
         let index = self.index.as_ref()?;
         match sparse_index::first_behind(index, self.segment.index_entries, offset) {
             Ok(entry) => entry.map(|entry| (entry.offset, entry.seq)),
@@ -99,32 +105,94 @@ impl<'a> SegmentReader<'a> {
         }
     }
 
-    pub(super) fn walk(
-        &self,
-        start: IndexEntry,
-        chunk: usize,
-    ) -> RecordWalk<impl super::record_walk::ReadAt + '_> {
-        let range = RecordRange {
+    /// Goes through the segment from `start` on, which reads `chunk` bytes at a time.
+    pub(super) fn walk(&self, start: IndexEntry, chunk: usize) -> SegmentWalk<'_, impl ReadAt> {
+        let all = RecordRange {
             seed: self.seed,
             start: start.offset,
             end: self.segment.end,
             first: start.seq,
             last: self.segment.last,
         };
-        RecordWalk::new(range, chunk, |offset, bytes| read_what_is_there(&self.file, offset, bytes))
+        let row = match self.segment.content {
+            Content::Records => all,
+            Content::Frames { .. } => self.row_from(start.seq).unwrap_or(all),
+        };
+        let read_at = |offset, bytes| read_what_is_there(&self.file, offset, bytes);
+        let walk = RecordWalk::new(row, chunk, read_at).reading_ahead_to(self.segment.end);
+        SegmentWalk { reader: self, walk }
+    }
+
+    /// The row of records that `seq` is in; one that is in none belongs to the next.
+    fn row_from(&self, seq: Seq) -> Option<RecordRange> {
+        if self.segment.content == Content::Records || seq > self.segment.last {
+            return None;
+        }
+        let by_index = self.index.as_ref().map(|index| {
+            sparse_index::row_of(index, self.segment.index_entries, seq).map(|row| {
+                let (this, next) = row?;
+                Some(RecordRange {
+                    seed: self.seed,
+                    start: this.offset,
+                    end: next.map_or(self.segment.end, |next| next.offset),
+                    first: this.seq,
+                    last: next.map_or(self.segment.last, |next| next.seq.previous()),
+                })
+            })
+        });
+        match by_index {
+            Some(Ok(row)) => row,
+            Some(Err(detail)) => {
+                self.shared.report_rebuilt(&self.index_path, detail);
+                self.row_by_heads(seq)
+            }
+            None => self.row_by_heads(seq),
+        }
+    }
+
+    fn row_by_heads(&self, seq: Seq) -> Option<RecordRange> {
+        let rows = self
+            .rows_by_heads
+            .get_or_init(|| kept_log::rows_of(&self.file, self.segment.end, self.topic, self.seed));
+        rows.get(rows.partition_point(|row| row.last < seq)).copied()
     }
 
     /// What an event of the segment takes; never nothing.
     pub(super) fn average_bytes(&self) -> usize {
         let events = self.segment.last.0 - self.segment.first.0 + 1;
-        let average = self.segment.end / events.max(1) + 1;
+        let average = self.segment.bytes() / events.max(1) + 1;
         usize::try_from(average).unwrap_or(MAX_CHUNK_BYTES)
     }
 
     /// How much to read at a time: about what the budget can use.
     pub(super) fn chunk_for(&self, budget: ReadBudget) -> usize {
         let by_events = budget.events.saturating_mul(self.average_bytes());
-        by_events.min(budget.bytes).saturating_add(LEAD_BYTES).min(MAX_CHUNK_BYTES)
+        let lead = match self.segment.content {
+            Content::Records => LEAD_BYTES,
+            Content::Frames { .. } => PIECE_BYTES,
+        };
+        by_events.min(budget.bytes).saturating_add(lead).min(MAX_CHUNK_BYTES)
+    }
+}
+
+/// Goes through the records of a segment, over all that lies between them.
+pub(super) struct SegmentWalk<'a, R> {
+    reader: &'a SegmentReader<'a>,
+    walk: RecordWalk<R>,
+}
+
+impl<R: ReadAt> SegmentWalk<'_, R> {
+    /// The next event or damage; nothing behind the last.
+    pub(super) fn next(&mut self) -> io::Result<Option<Walked>> {
+        loop {
+            if let Some(walked) = self.walk.next(|offset| self.reader.resume_behind(offset))? {
+                return Ok(Some(walked));
+            }
+            match self.reader.row_from(self.walk.expected()) {
+                Some(row) => self.walk.go_on_with(row),
+                None => return Ok(None),
+            }
+        }
     }
 }
 

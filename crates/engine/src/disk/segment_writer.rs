@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use prombus_proto::{Seq, Timestamp, Topic};
 
 use super::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
-use super::layout::Layout;
+use super::layout::{Layout, ignore_missing};
 use super::open_files::read_header;
 use super::options::DiskOptions;
 use super::record::{self, RecordFault, RecordSeed};
 use super::record_walk::{RecordRange, RecordWalk, Walked};
 use super::segment_reader::read_what_is_there;
 use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
-use super::topic_view::{Segment, WalPiece};
+use super::topic_view::{Content, Segment, WalPiece};
 
 /// How much is gathered before it is written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -100,7 +100,8 @@ impl<'a> SegmentWriter<'a> {
     ) -> io::Result<()> {
         let full = self.segments.last().is_none_or(|segment| {
             let age = self.now.0.saturating_sub(segment.begun.0);
-            segment.end + bytes.len() as u64 > self.options.segment_bytes
+            segment.content != Content::Records
+                || segment.end + bytes.len() as u64 > self.options.segment_bytes
                 || age > self.options.segment_age_ms
         });
         if full || self.open.is_none() && !self.last_is_sound()? {
@@ -115,6 +116,7 @@ impl<'a> SegmentWriter<'a> {
                 newest_id,
                 index_entries: 0,
                 begun: self.now,
+                content: Content::Records,
             });
         }
         if self.open.is_none() {
@@ -194,6 +196,8 @@ impl<'a> SegmentWriter<'a> {
             fs::create_dir_all(self.layout.topic(self.topic))?;
             self.dirty.push(self.layout.topic(self.topic));
             self.dirty.push(self.layout.topics());
+            // What an unfinished checkpoint left behind may be another name of the log file.
+            ignore_missing(fs::remove_file(&path))?;
         }
         let file =
             File::options().read(true).write(true).create(is_new).truncate(false).open(&path)?;

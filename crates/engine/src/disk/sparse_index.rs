@@ -97,6 +97,31 @@ pub(super) fn last_before(
     Ok(best)
 }
 
+/// The last of the first `entries` entries that begins at `seq` or before it, or else the first, and the one
+/// behind that.
+pub(super) fn row_of(
+    file: &File,
+    entries: u32,
+    seq: Seq,
+) -> Result<Option<(IndexEntry, Option<IndexEntry>)>, String> {
+    let (mut low, mut high) = (0, entries);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if entry(file, middle)?.seq <= seq {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if entries == 0 {
+        return Ok(None);
+    }
+    let this = entry(file, low.saturating_sub(1))?;
+    let behind = low.max(1);
+    let next = if behind < entries { Some(entry(file, behind)?) } else { None };
+    Ok(Some((this, next)))
+}
+
 /// The first of the first `entries` entries that lies behind `offset`.
 pub(super) fn first_behind(
     file: &File,

@@ -524,6 +524,7 @@ impl StagedTopic {
                 first: seq,
                 count: 1,
                 latest_ts: event.ts(),
+                newest_id_before: self.newest_time_ordered,
             }),
         }
         match event.id().time_ordered() {

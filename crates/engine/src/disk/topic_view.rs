@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use prombus_proto::{Seq, Timestamp, Topic};
 
+use super::file_header::{FileKind, HEADER_BYTES, SEGMENT, WAL};
 use super::ids::{IdSeed, Ordinal};
 use super::record::RecordSeed;
 use super::wal_file::WalFile;
@@ -42,6 +43,42 @@ pub(super) struct Segment {
     pub(super) index_entries: u32,
     /// When it was begun.
     pub(super) begun: Timestamp,
+    pub(super) content: Content,
+}
+
+/// What lies in the file of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Records of its topic, from the header on.
+    Records,
+    /// The frames of a log file that was kept as it is. Each entry of the index begins a row of records of
+    /// the topic, the first row begins at `first_record`, and all of them have `record_bytes`.
+    Frames { first_record: u64, record_bytes: u64 },
+}
+
+impl Segment {
+    /// How many bytes its events take.
+    pub(super) fn bytes(&self) -> u64 {
+        match self.content {
+            Content::Records => self.end,
+            Content::Frames { record_bytes, .. } => record_bytes,
+        }
+    }
+
+    /// Where its first record begins.
+    pub(super) fn first_record(&self) -> u64 {
+        match self.content {
+            Content::Records => HEADER_BYTES as u64,
+            Content::Frames { first_record, .. } => first_record,
+        }
+    }
+
+    pub(super) fn file_kind(&self) -> FileKind {
+        match self.content {
+            Content::Records => SEGMENT,
+            Content::Frames { .. } => WAL,
+        }
+    }
 }
 
 /// Some records in a row in a file of the write-ahead log.
@@ -53,11 +90,18 @@ pub(super) struct WalPiece {
     pub(super) first: Seq,
     pub(super) count: u32,
     pub(super) latest_ts: Timestamp,
+    /// The newest UUIDv7 of all events of the topic before these.
+    pub(super) newest_id_before: u128,
 }
 
 impl WalPiece {
     pub(super) fn last(&self) -> Seq {
         Seq(self.first.0 + u64::from(self.count) - 1)
+    }
+
+    /// Where it ends in its file.
+    pub(super) fn end(&self) -> u64 {
+        self.offset + u64::from(self.bytes)
     }
 }
 
@@ -79,7 +123,7 @@ impl TopicView {
     }
 
     pub(super) fn bounds(&self) -> Bounds {
-        let in_segments: u64 = self.segments.iter().map(|segment| segment.end).sum();
+        let in_segments: u64 = self.segments.iter().map(Segment::bytes).sum();
         Bounds { first: self.first, next: self.next, bytes: in_segments + self.wal_bytes }
     }
 

@@ -75,6 +75,7 @@ impl View {
                     first: piece.first,
                     count: piece.count,
                     latest_ts: piece.latest_ts,
+                    newest_id_before: piece.newest_id_before.max(view.newest_time_ordered),
                 });
             }
             view.next = run.first.plus(u64::from(run.count));

@@ -62,6 +62,8 @@ pub(super) struct Piece {
     pub(super) first: Seq,
     pub(super) count: u32,
     pub(super) latest_ts: Timestamp,
+    /// The newest UUIDv7 of the events before it, of the run at least.
+    pub(super) newest_id_before: u128,
 }
 
 /// The ids of a run.
@@ -98,7 +100,7 @@ const MOST_IDS_AHEAD: u32 = 100_000;
 
 /// How long a piece may become before the next is begun. A reader that starts within a piece
 /// passes over what lies before.
-pub(super) const PIECE_BYTES: usize = 32 << 10;
+pub(super) const PIECE_BYTES: usize = 16 << 10;
 
 impl<'a> WalScan<'a> {
     /// Goes through `bytes`, which begin with a frame and go on to the end of the file, unless only
@@ -274,6 +276,7 @@ impl ScannedFrame {
         let end = run.first.plus(u64::from(run.count));
         let mut at = 0;
         let mut expected = run.first;
+        let mut newest_id = 0;
         let mut piece: Option<Piece> = None;
         while expected < end {
             match decode(&records[at..]) {
@@ -286,6 +289,7 @@ impl ScannedFrame {
                         first: expected,
                         count: 0,
                         latest_ts: Timestamp(0),
+                        newest_id_before: newest_id,
                     });
                     grown.bytes += u32::try_from(bytes).unwrap_or(u32::MAX);
                     grown.count += 1;
@@ -293,6 +297,7 @@ impl ScannedFrame {
                     if grown.bytes as usize >= PIECE_BYTES {
                         self.pieces.extend(piece.take());
                     }
+                    newest_id = newest_id.max(record.time_ordered_id().unwrap_or(0));
                     ids.add(&record);
                     at += bytes;
                     expected = expected.next();

@@ -12,13 +12,16 @@ use crate::damage_check::{
     Checked, Findings, commit_again, ensure, in_time, open, read_back, reopen, trial,
 };
 use crate::damage_store::{
-    Copy, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Written, files_in, frames_of, topic,
+    Copy, KEPT_LOGS, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Sizes, Written, files_in, frames_of,
+    topic,
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("files::segment_deleted", segment_deleted),
+        trial("files::segment_deleted", || segment_deleted(MANY_FILES, 90)),
+        trial("files::kept_log_deleted", || segment_deleted(KEPT_LOGS, 30)),
         trial("files::segment_cut_short", segment_cut_short),
+        trial("files::kept_log_cut_short", kept_log_cut_short),
         trial("files::segment_of_another_topic", segment_of_another_topic),
         trial("files::segments_of_one_topic_swapped", segments_of_one_topic_swapped),
         trial("files::what_repeats_others_deleted", what_repeats_others_deleted),
@@ -95,8 +98,8 @@ fn lost_exactly(findings: &Findings, topic: &Topic, lost: &[Seq]) -> Checked<()>
     })
 }
 
-async fn segment_deleted() -> Checked<()> {
-    let store = Killed::after(MANY_FILES, 90).await;
+async fn segment_deleted(sizes: Sizes, batches: usize) -> Checked<()> {
+    let store = Killed::after(sizes, batches).await;
     let segments = store.files(Kind::Segment);
     ensure(segments.len() > 5, || format!("only {} segments", segments.len()))?;
     for segment in &segments {
@@ -126,6 +129,30 @@ async fn segment_cut_short() -> Checked<()> {
                 format!("{case}: {held:?} lost {:?}", findings.lost)
             })?;
             let most = whole - left + 600;
+            ensure(findings.lost_bytes(&store.written) <= most, || format!("{case}: {lost:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What lies before the cut is read; behind it there may be only what is about others.
+async fn kept_log_cut_short() -> Checked<()> {
+    let store = Killed::after(KEPT_LOGS, 30).await;
+    for segment in store.files(Kind::Segment) {
+        let bytes = fs::read(&segment).expect("a segment");
+        let frames = frames_of(&bytes);
+        let (topic, held) = events_of(&store, &segment);
+        for left in frames.iter().flat_map(|frame| [frame.start, frame.start + frame.len() / 2]) {
+            let copy = store.copy();
+            let file = fs::File::options().write(true).open(copy.place_of(&store, &segment));
+            file.and_then(|file| file.set_len(left as u64)).expect("cut");
+            let case = format!("{topic}, {left} of {} bytes", bytes.len());
+            let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+            let lost = findings.lost.get(&topic).cloned().unwrap_or_default();
+            ensure(findings.lost.len() == 1 && held.ends_with(&lost), || {
+                format!("{case}: {held:?} lost {:?}", findings.lost)
+            })?;
+            let most = bytes.len() - left + 600;
             ensure(findings.lost_bytes(&store.written) <= most, || format!("{case}: {lost:?}"))?;
         }
     }
@@ -174,11 +201,17 @@ async fn what_repeats_others_emptied() -> Checked<()> {
 }
 
 async fn without_what_repeats_others(harm: impl Fn(&Path)) -> Checked<()> {
-    let store = Killed::after(MANY_FILES, 90).await;
+    for store in [Killed::after(MANY_FILES, 90).await, Killed::after(KEPT_LOGS, 30).await] {
+        without_what_repeats_others_in(&store, &harm).await?;
+    }
+    Ok(())
+}
+
+async fn without_what_repeats_others_in(store: &Killed, harm: impl Fn(&Path)) -> Checked<()> {
     for kind in REPEATING {
         for file in store.files(kind) {
             let copy = store.copy();
-            let damaged = copy.place_of(&store, &file);
+            let damaged = copy.place_of(store, &file);
             harm(&damaged);
             let case = format!("{kind:?} {}", file.display());
             let findings = in_time(&case, live_on(&copy, &store.written)).await?;

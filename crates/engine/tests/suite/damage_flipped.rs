@@ -10,7 +10,7 @@ use prombus_engine::{Engine, Incident, OpenError};
 use crate::damage_check::{
     Checked, Findings, commit_again, ensure, in_time, open, read_back, reopen, trial,
 };
-use crate::damage_store::{Killed, Kind, MANY_FILES, ONE_LOG_FILE, Sizes, frames_of};
+use crate::damage_store::{KEPT_LOGS, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Sizes, frames_of};
 
 /// In a segment: what lies between two entries of its index, and the event that reaches over.
 const MOST_LOST_OF_A_SEGMENT: usize = 4096 + 600;
@@ -23,6 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("flipped::log_behind_many_files", || each_place(Kind::Wal, MANY_FILES, 60, 60)),
         trial("flipped::logs_before_any_checkpoint", logs_before_any_checkpoint),
         trial("flipped::segment", || each_place(Kind::Segment, MANY_FILES, 70, 250)),
+        trial("flipped::kept_log", || each_place(Kind::Segment, KEPT_LOGS, 30, 300)),
+        trial("flipped::index_of_a_kept_log", || each_place(Kind::SparseIndex, KEPT_LOGS, 30, 150)),
         trial("flipped::newest_segment", newest_segment),
         trial("flipped::sparse_index", || each_place(Kind::SparseIndex, MANY_FILES, 70, 150)),
         trial("flipped::ids", || each_place(Kind::Ids, MANY_FILES, 50, 150)),
@@ -72,8 +74,9 @@ async fn each_place(kind: Kind, sizes: Sizes, batches: usize, count: usize) -> C
     for place in &places {
         noticed += usize::from(flip(&store, kind, place).await?);
     }
-    // Not every byte of ids, state and indexes is looked at; most are.
+    // Not every byte of ids, state and indexes is looked at, nor what a kept log has about others; most are.
     let enough = match kind {
+        Kind::Segment if sizes.keeps_logs => places.len() / 2,
         Kind::Ids | Kind::State | Kind::SparseIndex => places.len() / 2,
         _ => places.len(),
     };

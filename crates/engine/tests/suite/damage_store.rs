@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 pub(crate) const TOPICS: [&str; 3] = ["audit.log", "orders", "payments"];
+const BUSY: &str = TOPICS[1];
 
 /// All that was committed, and so all that has to be there.
 #[derive(Clone, Default)]
@@ -153,12 +154,19 @@ pub(crate) fn temporary_folder() -> TempDir {
 pub(crate) struct Sizes {
     pub(crate) wal_file_bytes: u64,
     pub(crate) segment_bytes: u64,
+    /// Whether most events are of one topic, whose log files are kept as they are.
+    pub(crate) keeps_logs: bool,
 }
 
 /// Several segments per topic, each with a few entries in its index.
-pub(crate) const MANY_FILES: Sizes = Sizes { wal_file_bytes: 3 << 10, segment_bytes: 14 << 10 };
+pub(crate) const MANY_FILES: Sizes =
+    Sizes { wal_file_bytes: 3 << 10, segment_bytes: 14 << 10, keeps_logs: false };
 /// Nothing has left the log yet.
-pub(crate) const ONE_LOG_FILE: Sizes = Sizes { wal_file_bytes: 64 << 10, segment_bytes: 14 << 10 };
+pub(crate) const ONE_LOG_FILE: Sizes =
+    Sizes { wal_file_bytes: 64 << 10, segment_bytes: 14 << 10, keeps_logs: false };
+/// Segments that were log files, and others beside them.
+pub(crate) const KEPT_LOGS: Sizes =
+    Sizes { wal_file_bytes: 12 << 10, segment_bytes: 14 << 10, keeps_logs: true };
 
 impl Sizes {
     pub(crate) fn options(self, folder: &Path) -> DiskOptions {
@@ -166,6 +174,7 @@ impl Sizes {
         options.clock = Arc::new(ManualClock::at(NOW));
         options.wal_file_bytes = self.wal_file_bytes;
         options.segment_bytes = self.segment_bytes;
+        options.kept_row_bytes = if self.keeps_logs { 1 } else { u64::MAX };
         options.open_files = 3;
         options
     }
@@ -185,7 +194,7 @@ impl Killed {
     pub(crate) async fn after(sizes: Sizes, batches: usize) -> Self {
         let living = temporary_folder();
         let engine = DiskEngine::open(&sizes.options(living.path())).expect("a new store opens");
-        let (written, before_last) = commit_batches(&engine, batches, || ()).await;
+        let (written, before_last) = commit_batches(&engine, sizes, batches, || ()).await;
         settle(living.path()).await;
         let folder = temporary_folder();
         copy_folder(living.path(), folder.path());
@@ -209,7 +218,7 @@ impl Killed {
                 }
             }
         };
-        let (written, before_last) = commit_batches(&engine, batches, keep).await;
+        let (written, before_last) = commit_batches(&engine, sizes, batches, keep).await;
         engine.close().await.expect("it closes");
         Self { folder, sizes, written, before_last }
     }
@@ -258,12 +267,18 @@ impl Copy {
 
 async fn commit_batches(
     engine: &DiskEngine,
+    sizes: Sizes,
     batches: usize,
     after_each: impl Fn(),
 ) -> (Written, Written) {
     let mut written = Written::default();
     for _ in 0..batches {
-        written.commit(engine, written.next_batch(250)).await;
+        let mut batch = written.next_batch(250);
+        if sizes.keeps_logs {
+            let busy = (0..8).map(|i| event(BUSY, 500_000 + written.batches * 10 + i, 250));
+            batch.events.extend(busy);
+        }
+        written.commit(engine, batch).await;
         after_each();
     }
     let before_last = written.clone();

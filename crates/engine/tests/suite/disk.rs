@@ -26,6 +26,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         conformance::trials("disk_in_small_files", CAPABILITIES, || {
             DiskSubject::new(in_small_files)
         }),
+        conformance::trials("disk_with_kept_logs", CAPABILITIES, || {
+            DiskSubject::new(with_kept_logs)
+        }),
         conformance::trials("faulty_over_disk", CAPABILITIES, || {
             FaultyDisk(DiskSubject::new(in_small_files))
         }),
@@ -42,6 +45,12 @@ pub(crate) fn in_small_files(options: &mut DiskOptions) {
     options.wal_file_bytes = 2 << 10;
     options.segment_bytes = 4 << 10;
     options.open_files = 3;
+}
+
+/// As small, and a log file that is mostly about one topic becomes its segment as it is.
+pub(crate) fn with_kept_logs(options: &mut DiskOptions) {
+    in_small_files(options);
+    options.kept_row_bytes = 1;
 }
 
 struct DiskSubject {

@@ -2,7 +2,7 @@
 //!
 //! The folders below `tests/fixtures` were written by `PROMBUS_WRITE_FIXTURE=<folder>` when their
 //! versions were new, and are not written again: they are what users have. In the second the catalog
-//! says when half of a file of state has expired.
+//! says when half of a file of state has expired. In the third there are log files that were kept as segments.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,7 @@ use prombus_engine::{
     Batch, Condition, DiskEngine, DiskOptions, Durability, Engine, Expect, ReadBudget, StateKey,
     StateOp,
 };
-use prombus_proto::{
-    EncodedEvent, Event, EventId, Headers, Key, ManualClock, Payload, Seq, Timestamp, Topic,
-};
+use prombus_proto::{Event, EventId, Headers, Key, ManualClock, Payload, Seq, Timestamp, Topic};
 
 const WRITE: &str = "PROMBUS_WRITE_FIXTURE";
 const EVENTS: u64 = 120;
@@ -25,7 +23,7 @@ const TRIMMED_BELOW: Seq = Seq(11);
 
 pub(crate) fn trials() -> Vec<Trial> {
     let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    ["v1", "v2"]
+    ["v1", "v2", "v3"]
         .map(|version| {
             let fixture = fixtures.join(version);
             Trial::test(format!("disk::fixtures::{version}_is_read"), move || {
@@ -51,6 +49,7 @@ fn options(folder: &Path) -> DiskOptions {
     DiskOptions {
         wal_file_bytes: 8 << 10,
         segment_bytes: 12 << 10,
+        kept_row_bytes: 1,
         clock: Arc::new(ManualClock::at(Timestamp(1_700_000_000_000))),
         ..DiskOptions::at(folder)
     }
@@ -96,16 +95,17 @@ fn state_op(n: u64) -> StateOp {
 
 async fn write(folder: &Path) {
     let engine = DiskEngine::open(&options(folder)).unwrap();
-    for n in 1..=EVENTS {
-        let events: Vec<EncodedEvent> =
-            TOPICS.iter().map(|topic| event(topic, n).encode()).collect();
-        let batch =
-            Batch { state: vec![state_op(n)], ..Batch::of_events(events, Durability::Fsync) };
-        engine.commit(batch).await.unwrap();
-        if n == EVENTS / 2 {
-            engine.trim(&Topic::new(TOPICS[1]).unwrap(), TRIMMED_BELOW).await.unwrap();
+    // One topic after the other: their log files are kept as segments.
+    for name in TOPICS {
+        for first in (1..=EVENTS).step_by(6) {
+            let numbers = first..first + 6;
+            let events = numbers.clone().map(|n| event(name, n).encode()).collect();
+            let state = if name == TOPICS[0] { numbers.map(state_op).collect() } else { vec![] };
+            let batch = Batch { state, ..Batch::of_events(events, Durability::Fsync) };
+            engine.commit(batch).await.unwrap();
         }
     }
+    engine.trim(&Topic::new(TOPICS[1]).unwrap(), TRIMMED_BELOW).await.unwrap();
     // Checkpoints run behind; the rest stays in the log, as after a crash.
     while fs::read_dir(folder.join("wal")).unwrap().count() > 1 {
         tokio::task::yield_now().await;

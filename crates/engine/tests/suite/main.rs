@@ -18,6 +18,7 @@ mod disk;
 mod expired_state;
 mod faulty;
 mod fixtures;
+mod kept_logs;
 mod lasting;
 mod memory;
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         disk::trials(),
         expired_state::trials(),
         crash::trials(),
+        kept_logs::trials(),
         fixtures::trials(),
         damage_torn::trials(),
         damage_flipped::trials(),
