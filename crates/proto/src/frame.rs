@@ -144,7 +144,8 @@ impl ClientFrame {
     /// May panic where it is not.
     pub fn parse_text(text: &str, frame: &Bytes, limits: &FrameLimits) -> Result<Self, FrameError> {
         let mut cursor = cursor_at_object(text)?;
-        let members = Members::read(&mut cursor)?;
+        let mut members = Members::default();
+        members.read(&mut cursor)?;
         cursor.end()?;
         let corr = Corr::read(frame, members.corr)?;
         match ClientOp::read(&members, Source { frame, limits }) {

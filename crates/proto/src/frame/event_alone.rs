@@ -45,7 +45,8 @@ pub fn event_of_line(line: &Bytes, limits: &FrameLimits) -> Result<NewEvent, Fra
         cursor.end().map_err(malformed)?;
         return Err(FrameError::bad_frame("an event must be a JSON object with a payload"));
     }
-    let members = LineMembers::read(&mut cursor).map_err(malformed)?;
+    let mut members = LineMembers::default();
+    members.read(&mut cursor).map_err(malformed)?;
     cursor.end().map_err(malformed)?;
     let LineMembers { payload, id, ts, key, headers, tags, caused_by, sid } = members;
     let mut event = NewEvent::of(Source { frame: line, limits }.payload(payload)?);

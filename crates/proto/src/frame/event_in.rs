@@ -44,7 +44,9 @@ impl<'a> EventMembers<'a> {
             let msg = format_args!("{list}[{index}] must be an object with a payload");
             return Err(FrameError::bad_frame(msg));
         }
-        Ok(Self::read(cursor)?)
+        let mut members = Self::default();
+        members.read(cursor)?;
+        Ok(members)
     }
 }
 
@@ -60,7 +62,8 @@ impl Source<'_> {
             if !cursor.is_at_object() {
                 return Err(FrameError::bad_frame("opts must be an object"));
             }
-            let opts = OptMembers::read(&mut cursor)?;
+            let mut opts = OptMembers::default();
+            opts.read(&mut cursor)?;
             fill(&opts, &mut event).map_err(|error| error.within("opts"))?;
         }
         Ok(event)

@@ -6,13 +6,18 @@
 use std::borrow::Cow;
 
 pub(super) use super::json_scan::Malformed;
-use super::json_scan::{TOO_DEEP, past_colon, past_space, past_string, past_value, wrong};
-use crate::byte_search::any_byte;
+use super::json_scan::{
+    StringEnd, TOO_DEEP, past_colon, past_space, past_string, past_value, wrong,
+};
 use crate::limits::MAX_FRAME_NESTING;
 
 /// A JSON value that was found valid: its text, without white space around it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Json<'a>(&'a str);
+pub(super) struct Json<'a> {
+    text: &'a str,
+    /// Of a string: whether what stands between its quotes is not yet its text.
+    has_escapes: bool,
+}
 
 /// A place in a text.
 pub(super) struct Cursor<'a> {
@@ -23,48 +28,47 @@ pub(super) struct Cursor<'a> {
 
 impl<'a> Json<'a> {
     /// A value that is known to be valid.
-    pub(super) const fn of_valid(text: &'a str) -> Self {
-        Self(text)
+    pub(super) fn of_valid(text: &'a str) -> Self {
+        Self { text, has_escapes: text.contains('\\') }
     }
 
     /// The text of the value.
     pub(super) const fn raw(self) -> &'a str {
-        self.0
+        self.text
     }
 
     pub(super) fn is_null(self) -> bool {
-        self.0 == "null"
+        self.text == "null"
     }
 
     /// The string it is. None as well for escapes that are no Unicode.
     pub(super) fn text(self) -> Option<Cow<'a, str>> {
-        if !self.0.starts_with('"') {
+        if !self.text.starts_with('"') {
             return None;
         }
         match self.without_escapes() {
             Some(text) => Some(Cow::Borrowed(text)),
-            None => serde_json::from_str(self.0).ok().map(Cow::Owned),
+            None => serde_json::from_str(self.text).ok().map(Cow::Owned),
         }
     }
 
     /// Of a string: its text, if that is what stands between the quotes.
     #[inline]
     pub(super) fn without_escapes(self) -> Option<&'a str> {
-        let inner = &self.0[1..self.0.len() - 1];
-        (!any_byte(inner.as_bytes(), |byte| byte == b'\\')).then_some(inner)
+        if self.has_escapes { None } else { Some(&self.text[1..self.text.len() - 1]) }
     }
 
     /// The whole number it is, written without point or exponent.
     pub(super) fn whole_number(self) -> Option<u64> {
-        self.0.parse().ok()
+        self.text.parse().ok()
     }
 
     pub(super) fn is_array(self) -> bool {
-        self.0.starts_with('[')
+        self.text.starts_with('[')
     }
 
     pub(super) fn cursor(self) -> Cursor<'a> {
-        Cursor::new(self.0)
+        Cursor::new(self.text)
     }
 }
 
@@ -99,9 +103,7 @@ impl<'a> Cursor<'a> {
         let bytes = self.text.as_bytes();
         let mut more = self.open(b'{', b'}', "'{' expected")?;
         while more {
-            let name_at = self.at;
-            self.at = past_string(bytes, name_at)?;
-            let name = self.since(name_at);
+            let name = self.string()?;
             self.at = past_colon(bytes, self.at)?;
             let value = self.value()?;
             each(name, value);
@@ -125,9 +127,20 @@ impl<'a> Cursor<'a> {
 
     /// The value here; goes behind it.
     pub(super) fn value(&mut self) -> Result<Json<'a>, Malformed> {
+        if self.is_at(b'"') {
+            return self.string();
+        }
         let start = self.at;
         self.at = past_value(self.text.as_bytes(), start, MAX_FRAME_NESTING - self.nesting)?;
-        Ok(self.since(start))
+        Ok(Json { text: self.since(start), has_escapes: false })
+    }
+
+    #[inline(always)]
+    fn string(&mut self) -> Result<Json<'a>, Malformed> {
+        let start = self.at;
+        let StringEnd { at, has_escapes } = past_string(self.text.as_bytes(), start)?;
+        self.at = at;
+        Ok(Json { text: self.since(start), has_escapes })
     }
 
     /// Nothing but white space may be left.
@@ -172,8 +185,8 @@ impl<'a> Cursor<'a> {
         self.nesting -= 1;
     }
 
-    fn since(&self, start: usize) -> Json<'a> {
-        Json(&self.text[start..self.at])
+    fn since(&self, start: usize) -> &'a str {
+        &self.text[start..self.at]
     }
 
     fn is_at(&self, byte: u8) -> bool {
@@ -190,23 +203,23 @@ macro_rules! members {
         }
 
         impl<'a> $type<'a> {
-            /// Reads the object that `cursor` stands at.
+            /// Reads the object that `cursor` stands at. In place, for it is too large to be handed on.
             pub(in crate::frame) fn read(
+                &mut self,
                 cursor: &mut $crate::frame::json::Cursor<'a>,
-            ) -> Result<Self, $crate::frame::json::Malformed> {
-                let mut found = Self::default();
-                cursor.members(|name, value| {
-                    let mut set = |name: &str| match name {
-                        $($name => found.$field = Some(value),)*
-                        _ => {}
-                    };
-                    // A name with an escape in it is none of ours until it is decoded.
-                    match name.without_escapes() {
-                        Some(name) => set(name),
-                        None => set(&name.text().unwrap_or_default()),
-                    }
-                })?;
-                Ok(found)
+            ) -> Result<(), $crate::frame::json::Malformed> {
+                // A name with an escape in it is none of ours until it is decoded.
+                cursor.members(|name, value| match name.without_escapes() {
+                    Some(name) => self.set(name, value),
+                    None => self.set(&name.text().unwrap_or_default(), value),
+                })
+            }
+
+            fn set(&mut self, name: &str, value: $crate::frame::json::Json<'a>) {
+                match name {
+                    $($name => self.$field = Some(value),)*
+                    _ => {}
+                }
             }
         }
     };

@@ -25,11 +25,15 @@ pub(super) fn wrong<T>(at: usize, what: &'static str) -> Result<T, Malformed> {
 pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<usize, Malformed> {
     // What is open around this place, the innermost in the lowest bit: 1 is an object, 0 an array.
     let mut open_kinds = 0_u128;
+    let mut in_object = false;
     let mut depth = 0;
     let mut at = start;
     loop {
+        if in_object {
+            at = past_colon(text, past_string(text, at)?.at)?;
+        }
         match text.get(at) {
-            Some(b'"') => at = past_string(text, at)?,
+            Some(b'"') => at = past_string(text, at)?.at,
             Some(b'-' | b'0'..=b'9') => at = past_number(text, at)?,
             Some(&bracket @ (b'{' | b'[')) => {
                 if depth == room {
@@ -42,9 +46,7 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<usize, 
                 } else {
                     depth += 1;
                     open_kinds = open_kinds << 1 | u128::from(is_object);
-                    if is_object {
-                        at = past_name(text, at)?;
-                    }
+                    in_object = is_object;
                     continue;
                 }
             }
@@ -58,14 +60,10 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<usize, 
             if depth == 0 {
                 return Ok(at);
             }
-            let in_object = open_kinds & 1 == 1;
             at = past_space(text, at);
             match text.get(at) {
                 Some(b',') => {
                     at = past_space(text, at + 1);
-                    if in_object {
-                        at = past_name(text, at)?;
-                    }
                     break;
                 }
                 Some(b'}') if in_object => {}
@@ -76,18 +74,13 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<usize, 
             at += 1;
             depth -= 1;
             open_kinds >>= 1;
+            in_object = open_kinds & 1 == 1;
         }
     }
 }
 
-/// Behind the name of a member and its colon.
-#[inline]
-fn past_name(text: &[u8], at: usize) -> Result<usize, Malformed> {
-    past_colon(text, past_string(text, at)?)
-}
-
 /// Behind a colon and the white space around it.
-#[inline]
+#[inline(always)]
 pub(super) fn past_colon(text: &[u8], at: usize) -> Result<usize, Malformed> {
     let at = past_space(text, at);
     if text.get(at) != Some(&b':') {
@@ -96,25 +89,41 @@ pub(super) fn past_colon(text: &[u8], at: usize) -> Result<usize, Malformed> {
     Ok(past_space(text, at + 1))
 }
 
-#[inline]
-pub(super) fn past_space(text: &[u8], mut at: usize) -> usize {
+#[inline(always)]
+pub(super) fn past_space(text: &[u8], at: usize) -> usize {
+    // Mostly there is none, and what there is instead comes behind it in ASCII.
+    if matches!(text.get(at), Some(b'!'..)) { at } else { past_some_space(text, at) }
+}
+
+#[inline(never)]
+fn past_some_space(text: &[u8], mut at: usize) -> usize {
     while matches!(text.get(at), Some(b' ' | b'\n' | b'\r' | b'\t')) {
         at += 1;
     }
     at
 }
 
+/// Where a string ends, and what was seen on the way.
+pub(super) struct StringEnd {
+    pub(super) at: usize,
+    pub(super) has_escapes: bool,
+}
+
 #[inline(always)]
-pub(super) fn past_string(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
+pub(super) fn past_string(text: &[u8], mut at: usize) -> Result<StringEnd, Malformed> {
     if text.get(at) != Some(&b'"') {
         return wrong(at, "'\"' expected");
     }
     at += 1;
+    let mut has_escapes = false;
     loop {
-        at += plain_run(&text[at..]);
+        at = past_plain(text, at);
         match text.get(at) {
-            Some(b'"') => return Ok(at + 1),
-            Some(b'\\') => at = past_escape(text, at)?,
+            Some(b'"') => return Ok(StringEnd { at: at + 1, has_escapes }),
+            Some(b'\\') => {
+                at = past_escape(text, at)?;
+                has_escapes = true;
+            }
             Some(_) => return wrong(at, "control characters in a string are escaped"),
             None => return wrong(at, "a string does not end"),
         }
@@ -149,11 +158,27 @@ fn past_number(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
 
 #[inline]
 fn past_digits(text: &[u8], start: usize) -> Result<usize, Malformed> {
-    let mut at = start;
+    let at = past_any_digits(text, start);
+    if at == start { wrong(at, "a digit expected") } else { Ok(at) }
+}
+
+/// Behind the digits here, if there are any: eight at a time.
+#[inline(always)]
+pub(super) fn past_any_digits(text: &[u8], mut at: usize) -> usize {
+    while let Some(word) = word_at(text, at) {
+        // Digits become 0 to 9, and all else is more. Without its high bit no byte carries into the next.
+        let from_zero = word ^ (ONES * u64::from(b'0'));
+        let above_nine = (from_zero & !HIGH_BITS) + ONES * (0x80 - 10);
+        let others = (above_nine | from_zero) & HIGH_BITS;
+        if others != 0 {
+            return at + first_marked(others);
+        }
+        at += 8;
+    }
     while matches!(text.get(at), Some(b'0'..=b'9')) {
         at += 1;
     }
-    if at == start { wrong(at, "a digit expected") } else { Ok(at) }
+    at
 }
 
 fn past_word(text: &[u8], at: usize, word: &[u8]) -> Result<usize, Malformed> {
@@ -163,25 +188,38 @@ fn past_word(text: &[u8], at: usize, word: &[u8]) -> Result<usize, Malformed> {
     }
 }
 
-/// How many bytes come before the first quote, backslash or control character: eight at a time.
+/// At the first quote, backslash or control character: eight bytes at a time.
 #[inline(always)]
-pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGH_BITS: u64 = ONES << 7;
-    // Marks the zero bytes of a word. What it marks wrongly lies above a byte it marks rightly.
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word;
-
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let controls = word.wrapping_sub(ONES * 0x20) & !word;
-        let quotes = zeros(word ^ (ONES * u64::from(b'"')));
-        let backslashes = zeros(word ^ (ONES * u64::from(b'\\')));
-        let stops = (controls | quotes | backslashes) & HIGH_BITS;
+pub(super) fn past_plain(text: &[u8], mut at: usize) -> usize {
+    while let Some(word) = word_at(text, at) {
+        // The high bit of a byte of `(word ^ a) - b` is set where the byte with the bits of `a` turned over
+        // is less than `b`. What is set wrongly is not ASCII, or lies above what is set rightly. Turning
+        // over 0x02 puts the quote right behind the control characters, which stay among themselves.
+        let quotes_and_controls = (word ^ (ONES * 0x02)).wrapping_sub(ONES * 0x21);
+        let backslashes = (word ^ (ONES * u64::from(b'\\'))).wrapping_sub(ONES);
+        let stops = (quotes_and_controls | backslashes) & !word & HIGH_BITS;
         if stops != 0 {
-            return index * 8 + stops.trailing_zeros() as usize / 8;
+            return at + first_marked(stops);
         }
+        at += 8;
     }
-    let stops = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-    words.len() * 8 + rest.iter().position(stops).unwrap_or(rest.len())
+    while !matches!(text.get(at), Some(b'"' | b'\\' | 0..0x20) | None) {
+        at += 1;
+    }
+    at
+}
+
+const ONES: u64 = u64::MAX / 255;
+const HIGH_BITS: u64 = ONES << 7;
+
+/// The eight bytes here, the first in the lowest bits, if there are so many.
+#[inline(always)]
+fn word_at(text: &[u8], at: usize) -> Option<u64> {
+    text.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+}
+
+/// Which byte of a word is the first whose high bit is set.
+#[inline(always)]
+const fn first_marked(high_bits: u64) -> usize {
+    high_bits.trailing_zeros() as usize / 8
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
-use super::super::json_scan::plain_run;
+use super::super::json_scan::{past_any_digits, past_plain};
 use super::*;
 
 fn read(text: &str) -> Result<&str, Malformed> {
@@ -100,7 +100,7 @@ fn deep_nesting_is_refused_before_it_hurts() {
 
 #[test]
 fn strings_are_borrowed_where_they_can_be() {
-    let text = |raw| Json(raw).text();
+    let text = |raw| Json::of_valid(raw).text();
     assert!(matches!(text("\"é\""), Some(Cow::Borrowed("é"))));
     assert_eq!(text("\"\\u00e9\\n\\ud834\\udd1e\"").as_deref(), Some("é\n𝄞"));
     assert_eq!(text("\"\\ud834\""), None, "half a pair is no Unicode");
@@ -109,18 +109,25 @@ fn strings_are_borrowed_where_they_can_be() {
 
 #[test]
 fn whole_numbers_are_written_plainly() {
-    assert_eq!(Json("0").whole_number(), Some(0));
-    assert_eq!(Json("18446744073709551615").whole_number(), Some(u64::MAX));
+    assert_eq!(Json::of_valid("0").whole_number(), Some(0));
+    assert_eq!(Json::of_valid("18446744073709551615").whole_number(), Some(u64::MAX));
     for other in ["18446744073709551616", "-1", "1.0", "1e3", "\"1\"", "null"] {
-        assert_eq!(Json(other).whole_number(), None, "{other}");
+        assert_eq!(Json::of_valid(other).whole_number(), None, "{other}");
     }
 }
 
 proptest! {
     #[test]
-    fn a_plain_run_ends_where_a_slow_search_says(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn plain_text_ends_where_a_slow_search_says(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
         let stops = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-        prop_assert_eq!(plain_run(&bytes), bytes.iter().position(stops).unwrap_or(bytes.len()));
+        prop_assert_eq!(past_plain(&bytes, 0), bytes.iter().position(stops).unwrap_or(bytes.len()));
+    }
+
+    #[test]
+    fn digits_end_where_a_slow_search_says(digits in "[0-9]{0,20}", others in prop::collection::vec(any::<u8>(), 0..20)) {
+        let bytes = [digits.as_bytes(), &others].concat();
+        let end = bytes.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(bytes.len());
+        prop_assert_eq!(past_any_digits(&bytes, 0), end);
     }
 
     #[test]

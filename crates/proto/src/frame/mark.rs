@@ -59,7 +59,8 @@ impl AckMark {
             "true" => Ok(Some(Self { ttl_ms: None })),
             "false" => Ok(None),
             _ if mark.cursor().is_at_object() => {
-                let members = AckMarkMembers::read(&mut mark.cursor())?;
+                let mut members = AckMarkMembers::default();
+                members.read(&mut mark.cursor())?;
                 Ok(Some(Self { ttl_ms: read_ttl("mark.ttl_ms", members.ttl_ms)? }))
             }
             _ => Err(FrameError::bad_frame("mark must be true, false or an object")),

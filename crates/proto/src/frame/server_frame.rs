@@ -105,7 +105,8 @@ impl ServerFrame {
     /// Reads a frame. An event stays a slice of it.
     pub fn parse(frame: &Bytes) -> Result<Self, FrameError> {
         let mut cursor = cursor_at_object(text_of(frame).map_err(FrameError::bad_json)?)?;
-        let members = ServerMembers::read(&mut cursor)?;
+        let mut members = ServerMembers::default();
+        members.read(&mut cursor)?;
         cursor.end()?;
         let corr = Corr::read(frame, members.corr)?;
         match &*field::required_text("op", members.op)? {
@@ -156,7 +157,8 @@ impl ServerFrame {
         object("ctx", members.ctx)?;
         let event = members.event.map_or("", Json::raw);
         let mut cursor = Cursor::new(members.ctx.map_or("", Json::raw));
-        let ctx = ContextMembers::read(&mut cursor)?;
+        let mut ctx = ContextMembers::default();
+        ctx.read(&mut cursor)?;
         let attempt = field::count("ctx.attempt", ctx.attempt, u32::MAX)?;
         let missing = || FrameError::bad_frame("ctx.attempt is missing");
         let left = ctx.ack_deadline_ms;
@@ -178,7 +180,8 @@ impl Outcome {
                     let msg = format_args!("results[{index}] must be an object");
                     return Err(FrameError::bad_frame(msg));
                 }
-                let place = PlaceMembers::read(cursor)?;
+                let mut place = PlaceMembers::default();
+                place.read(cursor)?;
                 Published::read(&place)
                     .map_err(|error| error.within(format_args!("results[{index}]")))
             };

@@ -79,7 +79,8 @@ impl SubscribeOptions {
         if !cursor.is_at_object() {
             return Err(FrameError::bad_frame("opts must be an object"));
         }
-        let members = OptMembers::read(&mut cursor)?;
+        let mut members = OptMembers::default();
+        members.read(&mut cursor)?;
         Self::of_members(&members).map_err(|error| error.within("opts"))
     }
 
