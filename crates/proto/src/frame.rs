@@ -45,7 +45,7 @@ pub use corr::Corr;
 pub use error::FrameError;
 pub use event_alone::{event_of_line, payload_alone};
 pub use ids::Ids;
-pub(crate) use json::lone_value;
+pub(crate) use json::{Json, lone_value};
 pub use mark::{AckMark, Mark};
 pub use membership::Membership;
 pub use modack::ModAck;

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::byte_search::any_byte;
-use crate::frame::lone_value;
+use crate::frame::{Json, lone_value};
 
 /// Why bytes are no payload.
 #[derive(Debug, Error)]
@@ -26,15 +26,16 @@ pub struct Payload(Bytes);
 impl Payload {
     /// Validates `json`. Copies only where a line break has to go.
     pub fn parse(json: Bytes) -> Result<Self, InvalidPayload> {
-        let value = match std::str::from_utf8(&json).ok().and_then(lone_value) {
-            Some(value) => value,
+        let (value, has_space) = match std::str::from_utf8(&json).ok().and_then(lone_value) {
+            Some(value) => (value.raw(), value.has_space()),
             // It says what is wrong with it, and takes what is nested more deeply.
-            None => serde_json::from_slice::<&RawValue>(&json)?.get(),
+            None => (serde_json::from_slice::<&RawValue>(&json)?.get(), true),
         };
         let value = value.as_bytes();
         // A part shares the whole with others, which takes an allocation: mostly it is the whole.
         let part = (value.len() < json.len()).then(|| json.slice_ref(value));
-        Ok(Self(on_one_line(part.unwrap_or(json))))
+        let json = part.unwrap_or(json);
+        Ok(Self(if has_space { on_one_line(json) } else { json }))
     }
 
     /// Takes a value that a JSON parser has already found valid.
@@ -51,8 +52,9 @@ impl Payload {
 
     /// Takes a value within `text` that was already found valid. Copies only where a line break
     /// has to go.
-    pub(crate) fn within(text: &Bytes, value: &str) -> Self {
-        Self(on_one_line(text.slice_ref(value.as_bytes())))
+    pub(crate) fn within(text: &Bytes, value: Json<'_>) -> Self {
+        let json = text.slice_ref(value.raw().as_bytes());
+        Self(if value.has_space() { on_one_line(json) } else { json })
     }
 
     /// The JSON text.
@@ -96,6 +98,19 @@ mod tests {
     #[test]
     fn is_always_one_line() {
         assert_eq!(parse(" {\r\n \"a\":\n1}\n").unwrap().as_bytes(), b"{   \"a\": 1}");
+    }
+
+    #[test]
+    fn line_breaks_go_wherever_they_are() {
+        let in_arrays = ["[_]", "[_1]", "[1_]", "[1_,2]", "[1,_2]", "[[]_]"];
+        let in_objects = ["{_}", r#"{_"a":1}"#, r#"{"a"_:1}"#, r#"{"a":_1}"#, r#"{"a":1_}"#];
+        let between_members = [r#"{"a":1_,"b":2}"#, r#"{"a":1,_"b":2}"#];
+        for json in in_arrays.iter().chain(&in_objects).chain(&between_members) {
+            for line_break in ["\n", "\r"] {
+                let payload = parse(&json.replace('_', line_break)).unwrap();
+                assert_eq!(payload.as_bytes(), json.replace('_', " ").as_bytes());
+            }
+        }
     }
 
     #[test]

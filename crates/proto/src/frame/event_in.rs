@@ -78,7 +78,7 @@ impl Source<'_> {
             let msg = format_args!("payload has {size} bytes, more than the {most} allowed");
             return Err(FrameError::new(ErrorCode::PayloadTooLarge, msg));
         }
-        Ok(Payload::within(self.frame, payload.raw()))
+        Ok(Payload::within(self.frame, payload))
     }
 }
 

@@ -7,16 +7,18 @@ use std::borrow::Cow;
 
 pub(super) use super::json_scan::Malformed;
 use super::json_scan::{
-    StringEnd, TOO_DEEP, past_colon, past_space, past_string, past_value, wrong,
+    StringEnd, TOO_DEEP, ValueEnd, past_colon, past_space, past_string, past_value, wrong,
 };
 use crate::limits::MAX_FRAME_NESTING;
 
 /// A JSON value that was found valid: its text, without white space around it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Json<'a> {
+pub(crate) struct Json<'a> {
     text: &'a str,
     /// Of a string: whether what stands between its quotes is not yet its text.
     has_escapes: bool,
+    /// Whether there is white space within it, outside of strings.
+    has_space: bool,
 }
 
 /// A place in a text.
@@ -29,12 +31,17 @@ pub(super) struct Cursor<'a> {
 impl<'a> Json<'a> {
     /// A value that is known to be valid.
     pub(super) fn of_valid(text: &'a str) -> Self {
-        Self { text, has_escapes: text.contains('\\') }
+        Self { text, has_escapes: text.contains('\\'), has_space: true }
     }
 
     /// The text of the value.
-    pub(super) const fn raw(self) -> &'a str {
+    pub(crate) const fn raw(self) -> &'a str {
         self.text
+    }
+
+    /// Whether it may be of several lines.
+    pub(crate) const fn has_space(self) -> bool {
+        self.has_space
     }
 
     pub(super) fn is_null(self) -> bool {
@@ -73,17 +80,17 @@ impl<'a> Json<'a> {
 }
 
 /// The one value in `text`, which may have white space around it.
-pub(crate) fn lone_value(text: &str) -> Option<&str> {
+pub(crate) fn lone_value(text: &str) -> Option<Json<'_>> {
     let mut cursor = Cursor::new(text);
     let value = cursor.value().ok()?;
     cursor.end().ok()?;
-    Some(value.raw())
+    Some(value)
 }
 
 impl<'a> Cursor<'a> {
     /// At the first thing that is not white space.
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: past_space(text.as_bytes(), 0), nesting: 0 }
+        Self { text, at: past_space(text.as_bytes(), 0, &mut false), nesting: 0 }
     }
 
     /// The same for a value that will be a member of something: one object is around it already.
@@ -104,7 +111,7 @@ impl<'a> Cursor<'a> {
         let mut more = self.open(b'{', b'}', "'{' expected")?;
         while more {
             let name = self.string()?;
-            self.at = past_colon(bytes, self.at)?;
+            self.at = past_colon(bytes, self.at, &mut false)?;
             let value = self.value()?;
             each(name, value);
             more = self.comma_or(b'}', "',' or '}' expected behind a member")?;
@@ -131,8 +138,10 @@ impl<'a> Cursor<'a> {
             return self.string();
         }
         let start = self.at;
-        self.at = past_value(self.text.as_bytes(), start, MAX_FRAME_NESTING - self.nesting)?;
-        Ok(Json { text: self.since(start), has_escapes: false })
+        let room = MAX_FRAME_NESTING - self.nesting;
+        let ValueEnd { at, has_space } = past_value(self.text.as_bytes(), start, room)?;
+        self.at = at;
+        Ok(Json { text: self.since(start), has_escapes: false, has_space })
     }
 
     #[inline(always)]
@@ -140,12 +149,12 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let StringEnd { at, has_escapes } = past_string(self.text.as_bytes(), start)?;
         self.at = at;
-        Ok(Json { text: self.since(start), has_escapes })
+        Ok(Json { text: self.since(start), has_escapes, has_space: false })
     }
 
     /// Nothing but white space may be left.
     pub(super) fn end(self) -> Result<(), Malformed> {
-        let at = past_space(self.text.as_bytes(), self.at);
+        let at = past_space(self.text.as_bytes(), self.at, &mut false);
         if at == self.text.len() { Ok(()) } else { wrong(at, "nothing expected behind the value") }
     }
 
@@ -158,7 +167,7 @@ impl<'a> Cursor<'a> {
         if self.nesting > MAX_FRAME_NESTING {
             return wrong(self.at, TOO_DEEP);
         }
-        self.at = past_space(self.text.as_bytes(), self.at + 1);
+        self.at = past_space(self.text.as_bytes(), self.at + 1, &mut false);
         let empty = self.is_at(close);
         if empty {
             self.close();
@@ -168,9 +177,9 @@ impl<'a> Cursor<'a> {
 
     /// Goes to what follows a member or element; whether anything does.
     fn comma_or(&mut self, close: u8, what: &'static str) -> Result<bool, Malformed> {
-        self.at = past_space(self.text.as_bytes(), self.at);
+        self.at = past_space(self.text.as_bytes(), self.at, &mut false);
         if self.is_at(b',') {
-            self.at = past_space(self.text.as_bytes(), self.at + 1);
+            self.at = past_space(self.text.as_bytes(), self.at + 1, &mut false);
             return Ok(true);
         }
         if !self.is_at(close) {

@@ -21,8 +21,16 @@ pub(super) fn wrong<T>(at: usize, what: &'static str) -> Result<T, Malformed> {
     Err(Malformed { at, what })
 }
 
+/// Where a value ends, and what was seen on the way.
+pub(super) struct ValueEnd {
+    pub(super) at: usize,
+    /// Whether there is white space within it, outside of strings.
+    pub(super) has_space: bool,
+}
+
 /// Behind the value here, in which `room` objects and arrays may be within each other, at most 128.
-pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<usize, Malformed> {
+pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<ValueEnd, Malformed> {
+    let mut has_space = false;
     // What is open around this place, the innermost in the lowest bit: 1 is an object, 0 an array.
     let mut open_kinds = 0_u128;
     let mut in_object = false;
@@ -30,7 +38,7 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<usize, 
     let mut at = start;
     loop {
         if in_object {
-            at = past_colon(text, past_string(text, at)?.at)?;
+            at = past_colon(text, past_string(text, at)?.at, &mut has_space)?;
         }
         match text.get(at) {
             Some(b'"') => at = past_string(text, at)?.at,
@@ -40,7 +48,7 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<usize, 
                     return wrong(at, TOO_DEEP);
                 }
                 let is_object = bracket == b'{';
-                at = past_space(text, at + 1);
+                at = past_space(text, at + 1, &mut has_space);
                 if text.get(at) == Some(if is_object { &b'}' } else { &b']' }) {
                     at += 1;
                 } else {
@@ -58,12 +66,12 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<usize, 
         // A value lies behind: on to the next one, out of as much as ends here.
         loop {
             if depth == 0 {
-                return Ok(at);
+                return Ok(ValueEnd { at, has_space });
             }
-            at = past_space(text, at);
+            at = past_space(text, at, &mut has_space);
             match text.get(at) {
                 Some(b',') => {
-                    at = past_space(text, at + 1);
+                    at = past_space(text, at + 1, &mut has_space);
                     break;
                 }
                 Some(b'}') if in_object => {}
@@ -79,20 +87,25 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<usize, 
     }
 }
 
-/// Behind a colon and the white space around it.
+/// Behind a colon and the white space around it. Notes whether there is any.
 #[inline(always)]
-pub(super) fn past_colon(text: &[u8], at: usize) -> Result<usize, Malformed> {
-    let at = past_space(text, at);
+pub(super) fn past_colon(text: &[u8], at: usize, has_space: &mut bool) -> Result<usize, Malformed> {
+    let at = past_space(text, at, has_space);
     if text.get(at) != Some(&b':') {
         return wrong(at, "':' expected behind a member's name");
     }
-    Ok(past_space(text, at + 1))
+    Ok(past_space(text, at + 1, has_space))
 }
 
+/// Behind the white space here. Notes whether there is any.
 #[inline(always)]
-pub(super) fn past_space(text: &[u8], at: usize) -> usize {
+pub(super) fn past_space(text: &[u8], at: usize, has_space: &mut bool) -> usize {
     // Mostly there is none, and what there is instead comes behind it in ASCII.
-    if matches!(text.get(at), Some(b'!'..)) { at } else { past_some_space(text, at) }
+    if matches!(text.get(at), Some(b'!'..)) {
+        return at;
+    }
+    *has_space = true;
+    past_some_space(text, at)
 }
 
 #[inline(never)]
