@@ -78,11 +78,11 @@ impl Event {
 
     /// Appends all members but `seq`, and the end of the object.
     fn append_members(&self, json: &mut Vec<u8>) {
-        write::member(json, "id");
+        write::known_member!(json, "id");
         write::event_id(json, &self.id);
-        write::member(json, "ts");
+        write::known_member!(json, "ts");
         write::number(json, self.ts.0);
-        write::member(json, "topic");
+        write::known_member!(json, "topic");
         write::name(json, self.topic.as_str());
         if let Some(key) = &self.key {
             append_member(json, "key", key);
@@ -90,7 +90,7 @@ impl Event {
         if !self.headers.is_empty() {
             append_member(json, "headers", &self.headers);
         }
-        write::member(json, "payload");
+        write::known_member!(json, "payload");
         json.extend_from_slice(self.payload.as_bytes());
         if !self.caused_by.is_empty() {
             append_member(json, "caused_by", &self.caused_by);

@@ -32,9 +32,8 @@ pub fn write_published(
     duplicate: bool,
 ) {
     open_ok(out, corr);
-    out.push(b',');
+    write::known_member!(out, "id");
     write_place(out, id, seq, duplicate);
-    out.push(b'}');
 }
 
 /// Several stored, each with its id, its place, and whether it was there already.
@@ -47,9 +46,8 @@ pub fn write_results<'a>(
     write::raw(out, ",\"results\":[");
     for (index, (id, seq, duplicate)) in results.into_iter().enumerate() {
         write::comma(out, index);
-        out.push(b'{');
+        write::raw(out, "{\"id\":");
         write_place(out, id, seq, duplicate);
-        out.push(b'}');
     }
     write::raw(out, "]}");
 }
@@ -63,7 +61,7 @@ pub fn write_stale(out: &mut Vec<u8>, corr: Option<&Corr>) {
 /// Those of the ids asked for that are marked.
 pub fn write_seen(out: &mut Vec<u8>, corr: Option<&Corr>, seen: &[EventId]) {
     open_ok(out, corr);
-    write::member(out, "seen");
+    write::known_member!(out, "seen");
     write::event_ids(out, seen);
     out.push(b'}');
 }
@@ -78,12 +76,12 @@ pub fn write_err(
 ) {
     write::raw(out, "{\"op\":\"ERR\"");
     write::corr(out, corr);
-    write::member(out, "code");
+    write::known_member!(out, "code");
     write::name(out, code.as_str());
-    write::member(out, "msg");
+    write::known_member!(out, "msg");
     write::text(out, msg);
     if let Some(retry_after_ms) = retry_after_ms {
-        write::member(out, "retry_after_ms");
+        write::known_member!(out, "retry_after_ms");
         write::number(out, retry_after_ms);
     }
     out.push(b'}');
@@ -111,12 +109,10 @@ pub fn write_event(
     write::raw(out, "}}");
 }
 
+/// The value of `id`, the other members, and the end of the object.
 fn write_place(out: &mut Vec<u8>, id: &EventId, seq: Seq, duplicate: bool) {
-    write::raw(out, "\"id\":");
     write::event_id(out, id);
-    write::raw(out, ",\"seq\":");
+    write::known_member!(out, "seq");
     write::number(out, seq.0);
-    if duplicate {
-        write::raw(out, ",\"duplicate\":true");
-    }
+    write::raw(out, if duplicate { ",\"duplicate\":true}" } else { "}" });
 }

@@ -30,9 +30,32 @@ pub(crate) fn name(out: &mut Vec<u8>, name: &str) {
 
 pub(crate) fn event_id(out: &mut Vec<u8>, id: &EventId) {
     match id.as_uuid() {
-        Some(uuid) => name(out, uuid.as_hyphenated().encode_lower(&mut Uuid::encode_buffer())),
+        Some(uuid) => out.extend_from_slice(&quoted(uuid)),
         None => value(out, id),
     }
+}
+
+/// A UUID in its usual form, quotes included.
+fn quoted(uuid: Uuid) -> [u8; 38] {
+    const DIGITS: [[u8; 2]; 256] = digits_of_bytes();
+    // Where the two digits of each byte stand: hyphens come behind the fourth, sixth, eighth and tenth.
+    const PLACES: [usize; 16] = [1, 3, 5, 7, 10, 12, 15, 17, 20, 22, 25, 27, 29, 31, 33, 35];
+    let mut text = *b"\"00000000-0000-0000-0000-000000000000\"";
+    for (place, byte) in PLACES.into_iter().zip(*uuid.as_bytes()) {
+        [text[place], text[place + 1]] = DIGITS[usize::from(byte)];
+    }
+    text
+}
+
+const fn digits_of_bytes() -> [[u8; 2]; 256] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut digits = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        digits[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    digits
 }
 
 pub(crate) fn event_ids(out: &mut Vec<u8>, ids: &[EventId]) {
@@ -44,7 +67,15 @@ pub(crate) fn event_ids(out: &mut Vec<u8>, ids: &[EventId]) {
     out.push(b']');
 }
 
-/// `,"name":` before the value that follows.
+/// `,"name":` before the value that follows, in one piece: each piece looks for room of its own.
+macro_rules! known_member {
+    ($out:expr, $name:literal) => {
+        $crate::frame::write::raw($out, concat!(",\"", $name, "\":"))
+    };
+}
+pub(crate) use known_member;
+
+/// The same for a name that is not known beforehand.
 pub(crate) fn member(out: &mut Vec<u8>, name: &str) {
     raw(out, ",\"");
     raw(out, name);
@@ -54,7 +85,7 @@ pub(crate) fn member(out: &mut Vec<u8>, name: &str) {
 /// `,"corr":…`, where there is one.
 pub(crate) fn corr(out: &mut Vec<u8>, corr: Option<&Corr>) {
     if let Some(corr) = corr {
-        member(out, "corr");
+        known_member!(out, "corr");
         out.extend_from_slice(corr.as_json());
     }
 }
@@ -82,5 +113,20 @@ pub(crate) fn object_unless_empty(
         // The first member's comma becomes the bracket.
         out[opening] = b'{';
         out.push(b'}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_uuid_is_written_in_its_usual_form(bits in any::<u128>()) {
+            let uuid = Uuid::from_u128(bits);
+            prop_assert_eq!(std::str::from_utf8(&quoted(uuid)).unwrap().to_owned(), format!("\"{uuid}\""));
+        }
     }
 }
