@@ -36,6 +36,8 @@ impl PublishEvents {
 }
 
 impl Publish {
+    /// A part of its only caller: it is too large to be handed on.
+    #[inline]
     pub(super) fn read(members: &Members<'_>, source: Source<'_>) -> Result<Self, FrameError> {
         let topic = field::topic(members.topic)?;
         let events = match (members.payload, field::present(members.events)) {

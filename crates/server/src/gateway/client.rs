@@ -52,6 +52,13 @@ pub(super) enum Together {
     },
 }
 
+/// How far a frame came without waiting.
+enum AtOnce {
+    Done,
+    Refused(Option<Corr>, Refusal),
+    NotYet(ClientFrame),
+}
+
 /// How many bytes of events are held back to be submitted together.
 const TOGETHER_BYTES: usize = 1 << 20;
 /// How many ids are held back to be asked together.
@@ -64,6 +71,10 @@ impl Together {
             Self::Publishing { prepared, .. } => prepared.bytes() > TOGETHER_BYTES,
             Self::Acking { ids, .. } => ids.len() >= TOGETHER_IDS,
         }
+    }
+
+    fn takes_publishes(&self) -> bool {
+        matches!(self, Self::Publishing { .. }) && !self.is_full()
     }
 
     /// Whether `op` can be asked together with what is held back. An ACK that can is of a subscription
@@ -100,19 +111,36 @@ impl Client {
     /// [`Client::ask_together`].
     pub(super) async fn serve(&mut self, text: &Utf8Bytes) {
         self.answers.owe(text.len());
-        let limits = FrameLimits { max_payload_bytes: self.gateway.settings.max_frame_bytes };
-        match ClientFrame::parse_text(text, text.as_ref(), &limits) {
-            Ok(ClientFrame { corr, op }) => {
+        let (corr, refusal) = match self.serve_at_once(text) {
+            AtOnce::Done => return,
+            AtOnce::Refused(corr, refusal) => (corr, refusal),
+            AtOnce::NotYet(ClientFrame { corr, op }) => {
                 let corr_of_refusal = corr.clone();
-                if let Err(refusal) = self.apply(op, corr).await {
-                    self.ask_together().await;
-                    self.answers.refuse(corr_of_refusal.as_ref(), &refusal);
+                match self.apply(op, corr).await {
+                    Ok(()) => return,
+                    Err(refusal) => (corr_of_refusal, refusal),
                 }
             }
-            Err(FrameError { code, msg, corr }) => {
-                self.ask_together().await;
-                self.answers.refuse(corr.as_ref(), &Refusal::new(code, msg));
+        };
+        self.ask_together().await;
+        self.answers.refuse(corr.as_ref(), &refusal);
+    }
+
+    /// Serves a PUBLISH that joins others. Most frames are one, and nothing has to be waited for: what
+    /// they ask for is not copied to where it would outlast that.
+    fn serve_at_once(&mut self, text: &Utf8Bytes) -> AtOnce {
+        let limits = FrameLimits { max_payload_bytes: self.gateway.settings.max_frame_bytes };
+        match ClientFrame::parse_text(text, text.as_ref(), &limits) {
+            Ok(ClientFrame { mut corr, op: ClientOp::Publish(publish) })
+                if self.together.takes_publishes() =>
+            {
+                match self.publish(publish, &mut corr) {
+                    Ok(()) => AtOnce::Done,
+                    Err(refusal) => AtOnce::Refused(corr, refusal),
+                }
             }
+            Ok(frame) => AtOnce::NotYet(frame),
+            Err(FrameError { code, msg, corr }) => AtOnce::Refused(corr, Refusal::new(code, msg)),
         }
     }
 
@@ -122,7 +150,7 @@ impl Client {
         }
         match op {
             ClientOp::Auth(auth) => self.authenticate(&auth, corr.as_ref()),
-            ClientOp::Publish(publish) => self.publish(publish, corr),
+            ClientOp::Publish(publish) => self.publish(publish, &mut { corr }),
             ClientOp::Subscribe(subscribe) => self.subscribe(subscribe, corr.as_ref()).await,
             ClientOp::Unsubscribe(which) => self.unsubscribe(which, corr),
             ClientOp::Ack(ack) => self.ack(ack, corr),

@@ -10,10 +10,11 @@ use crate::gateway::answers::{PublishedFrame, PublishedIds};
 use crate::gateway::client::{Client, Together};
 
 impl Client {
+    /// Takes `corr` if it is not refused.
     pub(in crate::gateway) fn publish(
         &mut self,
         publish: Publish,
-        corr: Option<Corr>,
+        corr: &mut Option<Corr>,
     ) -> Result<(), Refusal> {
         let Publish { topic, events } = publish;
         self.check(Action::Publish(&topic))?;
@@ -33,7 +34,7 @@ impl Client {
                     PublishedIds::Many(prepared.ids().skip(before).cloned().collect())
                 }
             };
-            frames.push(PublishedFrame { corr, ids });
+            frames.push(PublishedFrame { corr: corr.take(), ids });
         }
         Ok(())
     }
