@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use bytes::BufMut;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -206,10 +207,10 @@ impl EncodedEvent {
     }
 
     /// Appends the whole JSON to `out`: these bytes are what every reader gets.
-    pub fn write_json(&self, seq: Seq, out: &mut Vec<u8>) {
-        out.extend_from_slice(JSON_BEFORE_SEQ);
-        out.extend_from_slice(itoa::Buffer::new().format(seq.0).as_bytes());
-        out.extend_from_slice(&self.json_behind_seq);
+    pub fn write_json(&self, seq: Seq, out: &mut impl BufMut) {
+        out.put_slice(JSON_BEFORE_SEQ);
+        out.put_slice(itoa::Buffer::new().format(seq.0).as_bytes());
+        out.put_slice(&self.json_behind_seq);
     }
 }
 

@@ -5,6 +5,7 @@
 //! by construction, and a commit is seen whole or not at all.
 
 mod chunks;
+mod json_pages;
 mod places;
 mod store;
 mod topic_log;
