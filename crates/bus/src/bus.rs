@@ -135,7 +135,10 @@ impl Bus {
         let topic = prepared.joining_topic(topic, || self.topics.get(topic, moment.at));
         let wanted = [(topic, events.len() as u64)];
         let placed = events.map(|event| (0, event));
-        self.admit_and_build(prepared, connection, &wanted, placed, moment)
+        let built = self.admit_and_build(prepared, connection, &wanted, placed, moment);
+        let [(topic, _)] = wanted;
+        prepared.joined(topic);
+        built
     }
 
     /// As [`Bus::prepare`], for as many events as one commit takes: where the limits would refuse

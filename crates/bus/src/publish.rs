@@ -58,14 +58,28 @@ impl Prepared {
         *self.joining_at.get_or_insert_with(now)
     }
 
+    /// The topic of those that join. It is given back by [`Prepared::joined`]: a clone for each of them would
+    /// be counted where the committer counts, too.
     pub(crate) fn joining_topic(
         &mut self,
         topic: &Topic,
         find: impl FnOnce() -> Arc<TopicInUse>,
     ) -> Arc<TopicInUse> {
-        match &self.topic {
-            Some(last) if last.topic == *topic => Arc::clone(last),
-            _ => Arc::clone(self.topic.insert(find())),
+        self.topic.take().filter(|last| last.topic == *topic).unwrap_or_else(find)
+    }
+
+    pub(crate) fn joined(&mut self, topic: Arc<TopicInUse>) {
+        self.topic = Some(topic);
+    }
+
+    /// The name of a topic, for the next event. The committer drops it while others are built, so that all of
+    /// one name would wait for each other's counts: those that are committed together mostly have one of
+    /// their own.
+    fn name_of(&self, topic: &TopicInUse) -> Topic {
+        match self.events.last() {
+            None => topic.topic.unshared(),
+            Some(last) if *last.topic() == topic.topic => last.topic().clone(),
+            Some(_) => topic.topic.clone(),
         }
     }
 
@@ -170,7 +184,8 @@ pub(crate) fn build<'a>(
         (prepared.events.len(), prepared.bytes, prepared.durability);
     for (topic, event) in events {
         let new_id = || ids.next_id_at(moment.ts);
-        let event = event.complete(topic.topic.clone(), new_id, moment.ts).into_encoded();
+        let name = prepared.name_of(topic);
+        let event = event.complete(name, new_id, moment.ts).into_encoded();
         let event_bytes = event.max_json_bytes();
         if event_bytes > MAX_EVENT_BYTES {
             prepared.events.truncate(before);

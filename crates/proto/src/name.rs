@@ -88,6 +88,12 @@ macro_rules! name_type {
                 })
             }
 
+            /// The same name, which counts its own clones.
+            #[must_use]
+            pub fn unshared(&self) -> Self {
+                Self(Arc::from(self.as_str()))
+            }
+
             /// The name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
