@@ -79,6 +79,8 @@ async fn a_worker_that_was_held_up_stores_nothing_twice_when_it_goes_on() {
     let slow = ["--name", "slow", "--lease-ms", "1000"];
     let slow = WorkerProcess::start(&database, &server, &slow);
     database.wait_for(doc! { "lease_owner": "slow" }, 6).await;
+    // One that has published nothing yet has nothing to mark when it goes on and is told to stop.
+    wait_for_an_event(&server).await;
     slow.signal(Signal::STOP);
     // This one waits for the lease to end.
     assert_eq!(once(&database, &server, &["--name", "quick"]).lines()[0]["sent"], 6);
