@@ -183,7 +183,7 @@ impl Checkpointer {
             row.next = touched.next;
             row.newest_time_ordered = touched.newest_time_ordered;
             row.rule = touched.rule;
-            if kept_log::is_worth_keeping(sealed, &pieces, &shared.options) {
+            if kept_log::is_worth_keeping(sealed, &pieces, &row.segments, &shared.options) {
                 let (layout, now) = (&shared.layout, shared.options.clock.now());
                 let newest_id = touched.newest_time_ordered;
                 let kept = kept_log::keep(layout, topic, sealed, &pieces, newest_id, now)?;

@@ -23,21 +23,25 @@ use super::sparse_index::IndexEntry;
 use super::topic_view::{Content, Segment, WalPiece};
 use super::wal_file::WalFile;
 
-/// Whether `pieces`, which are all of a topic in the log file `sealed`, are worth keeping it as it is.
+/// Whether `pieces`, which are all of a topic in the log file `sealed`, are worth keeping it as it is, behind
+/// the `segments` that the topic has.
 pub(super) fn is_worth_keeping(
     sealed: &SealedWal,
     pieces: &[WalPiece],
+    segments: &[Segment],
     options: &DiskOptions,
 ) -> bool {
-    let record_bytes: u64 = pieces.iter().map(|piece| u64::from(piece.bytes)).sum();
-    let rows = pieces.len() as u64;
+    let Some(first) = pieces.first() else { return false };
+    let (rows, record_bytes) = (pieces.len() as u64, record_bytes(pieces));
     let in_a_row = pieces.windows(2).all(|two| two[0].last().next() == two[1].first);
     let here = pieces.iter().all(|piece| piece.file.number == sealed.file.number);
+    // What segments have already is passed over when it is moved, and their files are not to be replaced.
+    let is_new = segments.last().is_none_or(|segment| segment.last < first.first);
     // Of a damaged file only what is sound is moved.
     !sealed.damaged
         && here
         && in_a_row
-        && rows > 0
+        && is_new
         && record_bytes / rows >= options.kept_row_bytes
         && record_bytes >= sealed.end / 2
         && (options.segment_bytes / 4..=options.segment_bytes).contains(&sealed.end)
@@ -87,12 +91,13 @@ pub(super) fn keep(
         newest_id,
         index_entries: u32::try_from(pieces.len()).expect("a log file has few pieces"),
         begun: now,
-        content: Content::Frames {
-            first_record: first.offset,
-            record_bytes: pieces.iter().map(|piece| u64::from(piece.bytes)).sum(),
-        },
+        content: Content::Frames { first_record: first.offset, record_bytes: record_bytes(pieces) },
     };
     Ok(Some((segment, vec![path, index_path, layout.topic(topic), layout.topics()])))
+}
+
+fn record_bytes(pieces: &[WalPiece]) -> u64 {
+    pieces.iter().map(|piece| u64::from(piece.bytes)).sum()
 }
 
 fn has_no_second_names(error: &io::Error) -> bool {
