@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prombus_peers_report::{Outcome, Plan, Work};
 
-use crate::disk::with_disk_beside;
+use crate::disk::{settle, with_disk_beside};
 use crate::patience;
 use crate::server::Server;
 use crate::session::{Publisher, Result, Subscriber};
@@ -22,6 +22,7 @@ pub(crate) fn measure(
     work: Work,
     plan: &Plan,
 ) -> Result<Outcome> {
+    settle(scratch)?;
     let measured = || {
         let server = Server::start(system, program, scratch)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -96,8 +96,8 @@ fn head(results: &Results, page: &mut String) {
 
 One client process with one thread, one server process, both on this machine; events of {} bytes of JSON, the same \
 for all; at most {} published and not answered, and as many delivered and not acknowledged. A measurement is {} events \
-or {} s, whichever is less, on a server of its own with an empty folder on the same disk; each is made {} times, all \
-systems one after the other in each round. A rate is the median of the rounds; a ratio is the median of the ratios of \
+or {} s, whichever is less, on a server of its own with an empty folder on the same disk, to which all that was there before it \
+is written first; each is made {} times, all systems one after the other in each round. A rate is the median of the rounds; a ratio is the median of the ratios of \
 each round.",
         machine.cores,
         machine.processor,
@@ -207,23 +207,26 @@ fn steady(results: &Results, page: &mut String) {
     let _ = write!(
         page,
         "\nWhat of that is the disk's, each a p99: *meanwhile*, of `fdatasync` by a thread of the client's process that \
-         does nothing but write an event to a file of its own and sync it, with {} ms between, while the system is measured; *plain file*, right before and after, from the \
-         time an event was to be written to the time it was synced, by a program that at the same steady rate does nothing \
-         but write all that is due to a file and sync it; *flat out*, right before and after, of `fdatasync` by a program \
-         that writes one event after the other. Where a disk stalls now and then, that is one of thousands for the last, and all \
-         that come meanwhile wait for the others, as for every system here. The goal for Prombus is at most {STEADY_GOAL} \
-         times what `fdatasync` takes meanwhile.\n\n\
-         | | meanwhile | p99 / meanwhile | plain file | p99 / plain file | flat out | p99 / flat out |\n\
-         |---|---:|---:|---:|---:|---:|---:|\n",
+         does nothing but write an event to a file of its own and sync it, every {} ms, while the system is measured, from when \
+         it was to be called; *calls*, the same without what the one before it was late by; *plain file*, right before and \
+         after, from the time an event was to be written to the time it was synced, by a program that at the same steady rate \
+         does nothing but write all that is due to a file and sync it; *flat out*, right before and after, of `fdatasync` by a \
+         program that writes one event after the other. Where a disk stalls now and then, that is one call of hundreds or of \
+         thousands for *calls* and *flat out*, and all that come meanwhile wait for the others, as for every system here. \
+         The goal for Prombus is at most {STEADY_GOAL} times what `fdatasync` takes meanwhile.\n\n\
+         | | meanwhile | p99 / meanwhile | calls | p99 / calls | plain file | p99 / plain file | flat out | p99 / flat out |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         results.plan.sync_every_ms
     );
     for facts in &results.systems {
         let _ = writeln!(
             page,
-            "| {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             facts.label,
             milliseconds(middle(facts, |s| s.meanwhile)),
             times(middle(facts, |s| s.p99 / s.meanwhile)),
+            milliseconds(middle(facts, |s| s.calls)),
+            times(middle(facts, |s| s.p99 / s.calls)),
             milliseconds(middle(facts, |s| s.file)),
             times(middle(facts, |s| s.p99 / s.file)),
             milliseconds(middle(facts, |s| s.flat_out)),
@@ -242,6 +245,7 @@ struct Steady {
     undelivered: f64,
     /// The p99s of the disk, not less than a microsecond.
     meanwhile: f64,
+    calls: f64,
     file: f64,
     flat_out: f64,
 }
@@ -264,6 +268,7 @@ impl Steady {
             longest: number(max_us),
             undelivered: number(undelivered),
             meanwhile: number(&disk.meanwhile_p99_us).max(1.0),
+            calls: number(&disk.calls_p99_us).max(1.0),
             file: number(&disk.file_p99_us).max(1.0),
             flat_out: number(&disk.flat_out_p99_us).max(1.0),
         })

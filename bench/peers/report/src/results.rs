@@ -58,7 +58,7 @@ pub struct Plan {
     pub per_second: u32,
     /// For how long.
     pub steady_seconds: u64,
-    /// The pause between two syncs that are measured while that goes on.
+    /// From one sync to the next of those that are measured while that goes on.
     pub sync_every_ms: u64,
     /// Bytes of an event.
     pub event_bytes: u64,
@@ -186,8 +186,10 @@ pub enum Outcome {
 /// What the disk takes by itself, in microseconds, each the p99.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Disk {
-    /// Of `fdatasync` at regular times while the system is measured.
+    /// Of `fdatasync` at regular times while the system is measured, from when it was to be called.
     pub meanwhile_p99_us: u64,
+    /// Of the same, the calls alone.
+    pub calls_p99_us: u64,
     /// Of `fdatasync`, one after the other, right before and after.
     pub flat_out_p99_us: u64,
     /// Of events at the same rate until they are safe in a plain file, right before and after.
@@ -214,11 +216,12 @@ impl fmt::Display for Outcome {
                 write!(f, "{rate:.0}/s ({events} events in {seconds:.2} s)")
             }
             Self::Latency { undelivered, p50_us, p99_us, disk, .. } => {
-                let Disk { meanwhile_p99_us, flat_out_p99_us, file_p99_us } = disk;
+                let Disk { meanwhile_p99_us, calls_p99_us, flat_out_p99_us, file_p99_us } = disk;
                 write!(
                     f,
                     "p50 {p50_us} µs, p99 {p99_us} µs, {undelivered} undelivered; fdatasync p99 {meanwhile_p99_us} µs \
-                     meanwhile, {flat_out_p99_us} µs flat out, plain file p99 {file_p99_us} µs"
+                     meanwhile ({calls_p99_us} µs the calls alone), {flat_out_p99_us} µs flat out, plain file p99 \
+                     {file_p99_us} µs"
                 )
             }
             Self::Failed { why } => write!(f, "failed: {why}"),
