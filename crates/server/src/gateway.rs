@@ -7,7 +7,7 @@
 //! | what its client has here | `client` |
 //! | the operations of the protocol, one file each | `command` |
 //! | answers, in the order of the frames | `answers` |
-//! | its messages, as they come | `socket` |
+//! | its messages, as they come | `socket`, found by `messages` in frames that are found by `incoming` |
 //! | frames that wait to be written | `outgoing`, `wire` |
 //! | why a connection is closed | [`close_code`] |
 
@@ -15,6 +15,8 @@ mod answers;
 mod client;
 pub mod close_code;
 mod command;
+mod incoming;
+mod messages;
 mod outgoing;
 mod session;
 mod socket;
@@ -56,7 +58,9 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     gateway: Arc<Gateway>,
     stopping: watch::Receiver<bool>,
 ) {
-    let session = Session::over(stream, read_ahead, gateway, stopping);
+    let session = Session::over(stream, &read_ahead, gateway, stopping);
+    // Even an empty one may hold on to the whole buffer that the request was read into.
+    drop(read_ahead);
     let end = Box::pin(session.run()).await;
     tracing::debug!(?end, "a connection ended");
 }

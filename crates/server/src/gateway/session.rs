@@ -12,21 +12,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use prombus_bus::{Delivery, OpenConnection, Refusal, Transport};
 use prombus_proto::ErrorCode;
 use prombus_proto::frame::answer;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::coop::has_budget_remaining;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::Gateway;
 use super::client::Client;
 use super::close_code::CloseCode;
+use super::messages::Messages;
 use super::socket::Socket;
 use super::wire::Wire;
 
@@ -62,8 +61,6 @@ pub(super) enum End {
 
 /// Deliveries are added to what waits while that is less than this: enough to fill a write.
 const WRITE_BYTES: usize = 64 << 10;
-/// The size of the buffer in which frames are found, which every connection has.
-const FRAME_BYTES: usize = 4 << 10;
 /// Reading stops while so many frames wait for their answers.
 const MOST_FRAMES: usize = 10_000;
 /// Reading stops, too, while frames wait for their answers that have as many bytes as so many of
@@ -90,21 +87,18 @@ enum Turn {
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     pub(super) fn over(
         stream: S,
-        read_ahead: Bytes,
+        read_ahead: &[u8],
         gateway: Arc<Gateway>,
         mut stopping: watch::Receiver<bool>,
     ) -> Self {
-        let limit = Some(gateway.settings.max_frame_bytes);
-        let config = WebSocketConfig::default()
-            .read_buffer_size(FRAME_BYTES)
-            .write_buffer_size(0)
-            .max_message_size(limit)
-            .max_frame_size(limit);
         let metrics = gateway.bus.metrics();
-        let wire = Wire::new(stream, read_ahead, metrics.traffic(Transport::Ws));
+        let traffic = metrics.traffic(Transport::Ws);
+        traffic.received(read_ahead.len());
+        let mut messages = Messages::new(gateway.settings.max_frame_bytes);
+        messages.append(read_ahead);
         let now = Instant::now();
         Self {
-            socket: Socket::over(wire, config),
+            socket: Socket::new(Wire::new(stream, traffic), messages),
             stopping: Box::pin(async move {
                 // An error says that the server is gone, which is the same.
                 let _ = stopping.wait_for(|stop| *stop).await;
@@ -392,11 +386,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                 return;
             }
         }
-        // What the peer still sends is read: a stream that is closed before that is cut off, and
-        // the goodbye with it.
-        if wire.shutdown().await.is_ok() {
-            let mut unread = [0; 1024];
-            while matches!(wire.read(&mut unread).await, Ok(1..)) {}
-        }
+        // The peer is gone where that fails.
+        let _ = wire.end().await;
     }
 }

@@ -1,26 +1,21 @@
-//! A WebSocket over a [`Wire`]. The library finds the messages; the task that reads waits by itself.
-//!
-//! `tokio_tungstenite` would do the same, but readies two wakers for each message, also for those that
-//! have come already.
+//! A WebSocket over a stream. The task that reads waits by itself.
 
-use std::io::{self, Read, Write};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::messages::Messages;
 use super::wire::Wire;
 
 pub(super) struct Socket<S> {
     pub(super) wire: Wire<S>,
-    protocol: WebSocketContext,
+    messages: Messages,
 }
 
-impl<S: AsyncRead + Unpin> Socket<S> {
-    pub(super) fn over(wire: Wire<S>, config: WebSocketConfig) -> Self {
-        Self { wire, protocol: WebSocketContext::new(Role::Server, Some(config)) }
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    pub(super) const fn new(wire: Wire<S>, messages: Messages) -> Self {
+        Self { wire, messages }
     }
 
     /// The next message; nothing when the peer has said goodbye.
@@ -28,39 +23,21 @@ impl<S: AsyncRead + Unpin> Socket<S> {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Message, Error>>> {
-        match self.protocol.read(&mut AtOnce { wire: &mut self.wire, context }) {
-            Ok(message) => Poll::Ready(Some(Ok(message))),
-            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-            Err(Error::ConnectionClosed | Error::AlreadyClosed) => Poll::Ready(None),
-            Err(error) => Poll::Ready(Some(Err(error))),
+        loop {
+            let read = match self.messages.next(&mut self.wire.outgoing) {
+                Some(read) => read,
+                None => {
+                    match ready!(self.wire.poll_read(context, |read| self.messages.append(read))) {
+                        Ok(0) => self.messages.end(&mut self.wire.outgoing),
+                        Ok(_) => continue,
+                        Err(error) => Err(error.into()),
+                    }
+                }
+            };
+            return Poll::Ready(match read {
+                Err(Error::ConnectionClosed | Error::AlreadyClosed) => None,
+                read => Some(read),
+            });
         }
-    }
-}
-
-/// A wire that never waits: who would have to is woken later.
-struct AtOnce<'a, 'b, S> {
-    wire: &'a mut Wire<S>,
-    context: &'a mut Context<'b>,
-}
-
-impl<S: AsyncRead + Unpin> Read for AtOnce<'_, '_, S> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let mut buffer = ReadBuf::new(bytes);
-        match Pin::new(&mut *self.wire).poll_read(self.context, &mut buffer) {
-            Poll::Ready(Ok(())) => Ok(buffer.filled().len()),
-            Poll::Ready(Err(error)) => Err(error),
-            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-}
-
-impl<S> Write for AtOnce<'_, '_, S> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.wire.outgoing.frames(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -8,31 +8,48 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
 use prombus_bus::Traffic;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::outgoing::Outgoing;
 
 #[derive(Debug)]
 pub(super) struct Wire<S> {
     stream: S,
-    /// What was read, first together with the request, and not taken yet.
-    read_ahead: Bytes,
     pub(super) outgoing: Outgoing,
     traffic: Traffic,
 }
 
-impl<S> Wire<S> {
-    pub(super) fn new(stream: S, read_ahead: Bytes, traffic: Traffic) -> Self {
-        // Even an empty one may hold on to the whole buffer that the request was read into.
-        let read_ahead = if read_ahead.is_empty() { Bytes::new() } else { read_ahead };
-        traffic.received(read_ahead.len());
-        Self { stream, read_ahead, outgoing: Outgoing::default(), traffic }
-    }
+/// How much is read at once.
+const READ_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// What is read comes in here first. A buffer of such a size for each connection would be most of
+    /// what an idle one takes, and a smaller one would need more calls of the system.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
-impl<S: AsyncWrite + Unpin> Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    pub(super) fn new(stream: S, traffic: Traffic) -> Self {
+        Self { stream, outgoing: Outgoing::default(), traffic }
+    }
+
+    /// Hands what has come to `take`. Answers how much that was, which is nothing at the end.
+    pub(super) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        take: impl FnOnce(&[u8]),
+    ) -> Poll<io::Result<usize>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut read = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+            let count = read.filled().len();
+            self.traffic.received(count);
+            take(read.filled());
+            Poll::Ready(Ok(count))
+        })
+    }
+
     /// Writes as much as the peer takes now. Answers how much that was.
     pub(super) fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut total = 0;
@@ -58,55 +75,12 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
         }
     }
 
-    /// Ends the stream properly.
-    pub(super) async fn shutdown(&mut self) -> io::Result<()> {
-        tokio::io::AsyncWriteExt::shutdown(&mut self.stream).await
-    }
-}
-
-/// How much is read at once.
-const READ_BYTES: usize = 64 << 10;
-
-thread_local! {
-    /// What is read comes in here first. A buffer of such a size for each connection would be most of
-    /// what an idle one takes, and a smaller one would need more calls of the system.
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
-}
-
-impl<S: AsyncRead + Unpin> Wire<S> {
-    /// Reads much at once: into `buffer` what it takes, and the rest for later.
-    fn poll_read_much(
-        &mut self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        SCRATCH.with_borrow_mut(|scratch| {
-            let mut much = ReadBuf::new(scratch);
-            ready!(Pin::new(&mut self.stream).poll_read(context, &mut much))?;
-            self.traffic.received(much.filled().len());
-            let (now, later) = much.filled().split_at(much.filled().len().min(buffer.remaining()));
-            buffer.put_slice(now);
-            self.read_ahead = Bytes::copy_from_slice(later);
-            Poll::Ready(Ok(()))
-        })
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.read_ahead.is_empty() {
-            return self.poll_read_much(context, buffer);
-        }
-        let count = self.read_ahead.len().min(buffer.remaining());
-        buffer.put_slice(&self.read_ahead[..count]);
-        self.read_ahead.advance(count);
-        if self.read_ahead.is_empty() {
-            self.read_ahead = Bytes::new();
-        }
-        Poll::Ready(Ok(()))
+    /// Ends the stream properly. What the peer still sends is read: a stream that is closed before that is
+    /// cut off, and the goodbye with it.
+    pub(super) async fn end(&mut self) -> io::Result<()> {
+        self.stream.shutdown().await?;
+        let mut unread = [0; 1024];
+        while self.stream.read(&mut unread).await? > 0 {}
+        Ok(())
     }
 }
