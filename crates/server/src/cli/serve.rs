@@ -4,6 +4,7 @@ use std::env;
 use std::error::Error;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::thread;
 
 use prombus_server::config::{self, Config, EngineChoice, Flag, Settings, Sources};
 use prombus_server::logging;
@@ -75,7 +76,10 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Box<dyn Error>> {
 
 /// Serves until told to stop.
 fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let threads = config.server.threads_on(thread::available_parallelism().map_or(1, usize::from));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    tracing::debug!("connections are served on {} threads", runtime.metrics().num_workers());
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;

@@ -66,6 +66,7 @@ fn server(settings: &Settings) -> Checked<Server> {
         data: settings.parsed(&section.join("data"), "the path of a folder", data)?,
         engine: engine(settings, &section.join("engine"))?,
         insecure: settings.truth(&section.join("insecure"))?,
+        threads: settings.number(&section.join("threads"), 0..=1024)?,
         shutdown_grace: settings.milliseconds(&section.join("shutdown_grace_ms"), 0..=600_000)?,
         tls: tls(settings)?,
     })

@@ -66,6 +66,23 @@ fn in_memory_it_leaves_nothing_behind() {
 }
 
 #[test]
+fn connections_are_served_on_as_many_threads_as_it_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = prombus();
+    command.args(["--set", "server.threads=3", "--set", "log.level=debug"]);
+    let mut child = command
+        .current_dir(folder.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let log = BufReader::new(child.stderr.take().expect("it is piped"));
+    let line = log.lines().map(Result::unwrap).find(|line| line.contains("connections are served"));
+    kill_process(Pid::from_child(&child), Signal::KILL).expect("it runs");
+    child.wait().expect("it ends");
+    assert!(line.as_ref().is_some_and(|line| line.contains("on 3 threads")), "{line:?}");
+}
+
+#[test]
 fn a_second_one_on_the_same_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (child, out, _) = started(&["--data", "shared"], folder.path());

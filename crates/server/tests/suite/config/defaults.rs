@@ -6,7 +6,7 @@ use std::time::Duration;
 use prombus_server::config::{Bucket, EngineChoice, Sources};
 use prombus_server::logging::{LogFilter, LogFormat};
 
-use crate::config::loaded;
+use crate::config::{loaded, set};
 
 #[test]
 fn the_default_file_is_what_the_protocol_says() {
@@ -18,6 +18,7 @@ fn the_default_file_is_what_the_protocol_says() {
     assert_eq!(config.server.data, Path::new("./prombus-data"));
     assert_eq!(config.server.engine, EngineChoice::Disk);
     assert!(!config.server.insecure);
+    assert_eq!(config.server.threads, 0);
     assert_eq!(config.server.shutdown_grace, ms(10_000));
     assert!(config.server.tls.is_none());
 
@@ -45,4 +46,17 @@ fn the_default_file_is_what_the_protocol_says() {
 
     assert_eq!(Some(config.log.level), LogFilter::parse("info"));
     assert_eq!(config.log.format, LogFormat::Auto);
+}
+
+#[test]
+fn the_journal_of_the_disk_engine_has_a_processor_of_its_own() {
+    for (settings, on_1, on_2, on_8) in [
+        (&[][..], 1, 1, 7),
+        (&["server.engine=memory"], 1, 2, 8),
+        (&["server.engine=mongodb://localhost/?replicaSet=rs"], 1, 2, 8),
+        (&["server.threads=3"], 3, 3, 3),
+    ] {
+        let server = loaded(&set(settings)).server;
+        assert_eq!([1, 2, 8].map(|processors| server.threads_on(processors)), [on_1, on_2, on_8]);
+    }
 }
