@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures Prombus and its peers on the same work, and writes its section of docs/benchmarks.md.
 #
-#   bench/peers/run.sh                              all of it, about twelve minutes
+#   bench/peers/run.sh                              all of it, some twenty minutes
 #   bench/peers/run.sh --seconds 1 --n 100000       a short run
 #   bench/peers/run.sh --systems prombus,nats --work ac --no-docs
 #

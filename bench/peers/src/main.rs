@@ -55,10 +55,10 @@ struct Arguments {
     #[arg(long)]
     remark: Option<String>,
     /// Events of a measurement at most
-    #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1000..=10_000_000))]
+    #[arg(long, default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1000..=10_000_000))]
     n: u64,
     /// Seconds of a measurement at most, to publish and once more to consume
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// How often each is measured
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
