@@ -81,28 +81,12 @@ pub struct Server {
     pub engine: EngineChoice,
     /// Whether a public address needs no authentication.
     pub insecure: bool,
-    /// How many threads serve connections; 0 is as many as suit the machine.
+    /// How many threads serve connections; 0 is one for each processor.
     pub threads: usize,
     /// How long a shutdown may take.
     pub shutdown_grace: Duration,
     /// Certificate and key, if connections are encrypted.
     pub tls: Option<Tls>,
-}
-
-impl Server {
-    /// How many threads serve connections on a machine of so many processors.
-    ///
-    /// The journal of the disk engine keeps a processor busy while much is published. With a thread too many,
-    /// connections move from one processor to the other for it: on two of them, two threads published a
-    /// third less than one.
-    #[must_use]
-    pub fn threads_on(&self, processors: usize) -> usize {
-        match (self.threads, &self.engine) {
-            (0, EngineChoice::Disk) => processors.saturating_sub(1).max(1),
-            (0, EngineChoice::Memory | EngineChoice::Mongo(_)) => processors.max(1),
-            (threads, _) => threads,
-        }
-    }
 }
 
 /// What keeps the events.

@@ -21,3 +21,4 @@ pub mod logging;
 pub mod migrating;
 pub mod mongo_address;
 pub mod server;
+pub mod threads;

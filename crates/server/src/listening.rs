@@ -27,6 +27,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::gateway::{self, Gateway};
+use crate::threads::{Place, Threads};
 
 use lingering::Lingering;
 
@@ -73,8 +74,13 @@ pub(crate) enum Admission {
 }
 
 impl Listening {
-    /// Serves `listener` until the server stops, and then until every connection has ended.
-    pub(crate) async fn serve<P: Port>(mut self, listener: TcpListener, port: Arc<P>) {
+    /// Serves `listener` on `threads` until the server stops, and then until every connection has ended.
+    pub(crate) async fn serve<P: Port>(
+        mut self,
+        listener: TcpListener,
+        port: Arc<P>,
+        threads: Arc<Threads>,
+    ) {
         let mut connections = JoinSet::new();
         let shared = self.clone();
         loop {
@@ -85,9 +91,12 @@ impl Listening {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let place = Arc::clone(&self.room).try_acquire_owned().ok();
+                    let room = Arc::clone(&self.room).try_acquire_owned().ok();
+                    let place = threads.place();
+                    let runtime = place.runtime.clone();
                     let port = Arc::clone(&port);
-                    connections.spawn(shared.clone().connection(stream, place, port));
+                    let connection = shared.clone().connection(stream, room, place, port);
+                    connections.spawn_on(connection, &runtime);
                 }
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
@@ -102,17 +111,16 @@ impl Listening {
     async fn connection<P: Port>(
         self,
         stream: TcpStream,
-        place: Option<OwnedSemaphorePermit>,
+        room: Option<OwnedSemaphorePermit>,
+        place: Place,
         port: Arc<P>,
     ) {
-        let admission = if place.is_some() { Admission::Open } else { Admission::Full };
-        // Answers are put together by us; they need not wait for more.
-        let result = stream.set_nodelay(true);
+        let admission = if room.is_some() { Admission::Open } else { Admission::Full };
         // Boxed, so that a connection is as large as what it is, and not as all that it might be.
-        let result = match (result, self.tls.clone()) {
+        let result = match (at_home(stream), self.tls.clone()) {
             (Err(error), _) => Err(error),
-            (Ok(()), None) => Box::pin(self.stream(stream, admission, port)).await,
-            (Ok(()), Some(tls)) => {
+            (Ok(stream), None) => Box::pin(self.stream(stream, admission, port)).await,
+            (Ok(stream), Some(tls)) => {
                 match Box::pin(timeout(HANDSHAKE_TIME, tls.accept(stream))).await {
                     Ok(Ok(stream)) => Box::pin(self.stream(stream, admission, port)).await,
                     Ok(Err(error)) => Err(error),
@@ -123,7 +131,7 @@ impl Listening {
         if let Err(error) = result {
             tracing::debug!("a connection failed: {error}");
         }
-        drop(place);
+        drop((room, place));
     }
 
     /// Serves requests, and a WebSocket if one asks for it.
@@ -177,6 +185,13 @@ async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
         .downcast::<TokioIo<Lingering<S>>>()
         .map_err(|_| io::Error::other("the upgraded stream is another one"))?;
     Ok(Some((parts.io.into_inner().into_inner(), parts.read_buf)))
+}
+
+/// A stream that was accepted on another thread, on this one.
+fn at_home(stream: TcpStream) -> io::Result<TcpStream> {
+    // Answers are put together by us; they need not wait for more.
+    stream.set_nodelay(true)?;
+    TcpStream::from_std(stream.into_std()?)
 }
 
 /// Waits until the server stops.

@@ -29,6 +29,7 @@ use crate::gateway::Gateway;
 use crate::http::{Http, HttpPort};
 use crate::listening::Listening;
 use crate::mongo_address::MongoAddress;
+use crate::threads::Threads;
 
 /// Why a server did not start.
 #[derive(Debug, Error)]
@@ -80,11 +81,13 @@ pub struct Server {
     bus: Arc<Bus>,
     stopping: watch::Sender<bool>,
     ports: [JoinHandle<()>; 2],
+    /// Groups may run there until the bus is closed.
+    threads: Arc<Threads>,
 }
 
 impl Server {
-    /// Opens the store that `config` names, and starts.
-    pub async fn start(config: &Config) -> Result<Self, StartError> {
+    /// Opens the store that `config` names, and starts, with `threads` for its connections.
+    pub async fn start(config: &Config, threads: Threads) -> Result<Self, StartError> {
         let engine: Arc<dyn Engine> = match &config.server.engine {
             EngineChoice::Disk => {
                 Arc::new(DiskEngine::open(&DiskOptions::at(&config.server.data))?)
@@ -96,11 +99,15 @@ impl Server {
                 Arc::new(MongoEngine::open(&options).await.map_err(wrong)?)
             }
         };
-        Self::start_over(engine, config).await
+        Self::start_over(engine, config, threads).await
     }
 
     /// Starts over an engine that is open.
-    pub async fn start_over(engine: Arc<dyn Engine>, config: &Config) -> Result<Self, StartError> {
+    pub async fn start_over(
+        engine: Arc<dyn Engine>,
+        config: &Config,
+        threads: Threads,
+    ) -> Result<Self, StartError> {
         raise_file_limit();
         let tls = config.server.tls.as_ref().map(tls_acceptor).transpose()?;
         let is_encrypted = tls.is_some();
@@ -132,11 +139,12 @@ impl Server {
         };
         let is_local = http.ip().to_canonical().is_loopback();
         let http_port = HttpPort::new(Http::new(Arc::clone(&gateway), is_local, stop));
+        let threads = Arc::new(threads);
         let ports = [
-            tokio::spawn(listening.clone().serve(ws_listener, gateway)),
-            tokio::spawn(listening.serve(http_listener, Arc::new(http_port))),
+            tokio::spawn(listening.clone().serve(ws_listener, gateway, Arc::clone(&threads))),
+            tokio::spawn(listening.serve(http_listener, Arc::new(http_port), Arc::clone(&threads))),
         ];
-        Ok(Self { ws, http, is_encrypted, engine, bus, stopping, ports })
+        Ok(Self { ws, http, is_encrypted, engine, bus, stopping, ports, threads })
     }
 
     /// Where the gateway listens.
@@ -183,7 +191,9 @@ impl Server {
             // One that failed has no connections left.
             let _ = port.await;
         }
-        self.bus.close().await
+        let closed = self.bus.close().await;
+        drop(self.threads);
+        closed
     }
 }
 

@@ -11,6 +11,7 @@ use prombus_engine::{Engine, Faults, FaultyEngine, MemoryEngine};
 use prombus_proto::{SystemClock, Topic};
 use prombus_server::config::{Config, Sources};
 use prombus_server::server::Server;
+use prombus_server::threads::Threads;
 use serde_json::Value;
 
 /// A server of this process, on ports of its own.
@@ -39,7 +40,9 @@ pub(crate) async fn started_over(engine: Arc<dyn Engine>, set: &[&str]) -> Runni
     let set = usual.iter().chain(set).map(|&text| text.to_owned()).collect();
     let sources = Sources { set, ..Sources::default() };
     let config = Config::load(&sources).unwrap_or_else(|error| panic!("{error}"));
-    Running { server: Server::start_over(engine, &config).await.unwrap() }
+    Running {
+        server: Server::start_over(engine, &config, Threads::start(2).unwrap()).await.unwrap(),
+    }
 }
 
 impl Running {

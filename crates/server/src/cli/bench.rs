@@ -61,7 +61,7 @@ enum Bench {
 }
 
 pub(crate) fn run(arguments: BenchArguments) -> Result<(), Box<dyn Error>> {
-    // One for each processor, as a server with the memory engine has: a bus in this process is to be as fast as there.
+    // One for each processor, as many as a server has: a bus in this process is to be as fast as there.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         match arguments.bench {

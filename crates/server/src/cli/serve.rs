@@ -9,6 +9,7 @@ use std::thread;
 use prombus_server::config::{self, Config, EngineChoice, Flag, Settings, Sources};
 use prombus_server::logging;
 use prombus_server::server::Server;
+use prombus_server::threads::Threads;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What `serve` takes. Defaults are in the default file alone, so there are none here.
@@ -76,14 +77,17 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Box<dyn Error>> {
 
 /// Serves until told to stop.
 fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
-    let threads = config.server.threads_on(thread::available_parallelism().map_or(1, usize::from));
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    tracing::debug!("connections are served on {} threads", runtime.metrics().num_workers());
+    let count = match config.server.threads {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        count => count,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        let server = Server::start(config).await?;
+        let threads = Threads::start(count)?;
+        tracing::debug!("connections are served on {} threads", threads.count());
+        let server = Server::start(config, threads).await?;
         describe(&server, &config.server).await?;
         tokio::select! {
             _ = interrupt.recv() => {}

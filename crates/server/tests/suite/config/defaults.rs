@@ -6,7 +6,7 @@ use std::time::Duration;
 use prombus_server::config::{Bucket, EngineChoice, Sources};
 use prombus_server::logging::{LogFilter, LogFormat};
 
-use crate::config::{loaded, set};
+use crate::config::loaded;
 
 #[test]
 fn the_default_file_is_what_the_protocol_says() {
@@ -46,17 +46,4 @@ fn the_default_file_is_what_the_protocol_says() {
 
     assert_eq!(Some(config.log.level), LogFilter::parse("info"));
     assert_eq!(config.log.format, LogFormat::Auto);
-}
-
-#[test]
-fn the_journal_of_the_disk_engine_has_a_processor_of_its_own() {
-    for (settings, on_1, on_2, on_8) in [
-        (&[][..], 1, 1, 7),
-        (&["server.engine=memory"], 1, 2, 8),
-        (&["server.engine=mongodb://localhost/?replicaSet=rs"], 1, 2, 8),
-        (&["server.threads=3"], 3, 3, 3),
-    ] {
-        let server = loaded(&set(settings)).server;
-        assert_eq!([1, 2, 8].map(|processors| server.threads_on(processors)), [on_1, on_2, on_8]);
-    }
 }
