@@ -8,6 +8,7 @@
 //! | where a database is, without its password | [`mongo_address`] |
 //! | how long topics of a database keep their events | [`migrating`] |
 //! | connections, of both ports | `listening` |
+//! | the threads that serve them | [`threads`] |
 //! | what WebSockets say | [`gateway`] |
 //! | what HTTP requests say | [`http`] |
 //! | all of it, started and stopped | [`server`] |

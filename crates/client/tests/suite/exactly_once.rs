@@ -150,11 +150,10 @@ async fn through_a_bad_network_each_is_handled_once() {
     let running = started(&[]).await;
     let ids = publish(&running.connect().await, 0..2000).await;
     let proxy = Proxy::to(running.ws()).await;
+    proxy.cut_after_bytes(8000);
     let client = through(&proxy.ws()).connect().await.unwrap();
     let ledger = Ledger::new();
     let subscription = writing(&client, &ledger).await;
-    proxy.cut_after_bytes(8000);
-    proxy.cut();
     ledger.when(2000).await;
     subscription.stop().await.unwrap();
     let mut handled = ledger.all();

@@ -27,6 +27,7 @@ async fn through_a_bad_network_there_is_one_output_for_each_input() {
     let inputs: Vec<u64> = (0..1000).collect();
     running.connect().await.publish_batch("t", &inputs).await.unwrap();
     let proxy = Proxy::to(running.ws()).await;
+    proxy.cut_after_bytes(8000);
     let mut clients = Vec::new();
     for _ in 0..2 {
         let client = through(&proxy.ws()).connect().await.unwrap();
@@ -39,8 +40,6 @@ async fn through_a_bad_network_there_is_one_output_for_each_input() {
         transforming.concurrency(3).max_attempts(1000).handle(handle).await.unwrap();
         clients.push(client);
     }
-    proxy.cut_after_bytes(8000);
-    proxy.cut();
     until_done(&running, 1000).await;
     assert!(proxy.cuts() > 10, "{}", proxy.cuts());
     for (topic, factor) in [("doubled", 2), ("audit", 1)] {
