@@ -86,8 +86,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the store that `config` names, and starts, with `threads` for its connections.
-    pub async fn start(config: &Config, threads: Threads) -> Result<Self, StartError> {
+    /// Opens the store that `config` names, and starts. Connections are served on the thread that asks, or
+    /// wherever its runtime sees fit.
+    pub async fn start(config: &Config) -> Result<Self, StartError> {
+        Self::start_on(Threads::only_this(), config).await
+    }
+
+    /// The same with these threads for connections.
+    pub async fn start_on(threads: Threads, config: &Config) -> Result<Self, StartError> {
         let engine: Arc<dyn Engine> = match &config.server.engine {
             EngineChoice::Disk => {
                 Arc::new(DiskEngine::open(&DiskOptions::at(&config.server.data))?)
@@ -99,14 +105,19 @@ impl Server {
                 Arc::new(MongoEngine::open(&options).await.map_err(wrong)?)
             }
         };
-        Self::start_over(engine, config, threads).await
+        Self::start_over_on(engine, threads, config).await
     }
 
     /// Starts over an engine that is open.
-    pub async fn start_over(
+    pub async fn start_over(engine: Arc<dyn Engine>, config: &Config) -> Result<Self, StartError> {
+        Self::start_over_on(engine, Threads::only_this(), config).await
+    }
+
+    /// The same with these threads for connections.
+    pub async fn start_over_on(
         engine: Arc<dyn Engine>,
-        config: &Config,
         threads: Threads,
+        config: &Config,
     ) -> Result<Self, StartError> {
         raise_file_limit();
         let tls = config.server.tls.as_ref().map(tls_acceptor).transpose()?;

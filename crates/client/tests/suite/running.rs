@@ -40,9 +40,8 @@ pub(crate) async fn started_over(engine: Arc<dyn Engine>, set: &[&str]) -> Runni
     let set = usual.iter().chain(set).map(|&text| text.to_owned()).collect();
     let sources = Sources { set, ..Sources::default() };
     let config = Config::load(&sources).unwrap_or_else(|error| panic!("{error}"));
-    Running {
-        server: Server::start_over(engine, &config, Threads::start(2).unwrap()).await.unwrap(),
-    }
+    let threads = Threads::start(2).unwrap();
+    Running { server: Server::start_over_on(engine, threads, &config).await.unwrap() }
 }
 
 impl Running {

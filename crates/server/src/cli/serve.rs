@@ -87,7 +87,7 @@ fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
         let mut terminate = signal(SignalKind::terminate())?;
         let threads = Threads::start(count)?;
         tracing::debug!("connections are served on {} threads", threads.count());
-        let server = Server::start(config, threads).await?;
+        let server = Server::start_on(threads, config).await?;
         describe(&server, &config.server).await?;
         tokio::select! {
             _ = interrupt.recv() => {}

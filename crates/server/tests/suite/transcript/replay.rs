@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use prombus_server::config::{Config, Sources};
 use prombus_server::server::Server;
-use prombus_server::threads::Threads;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -67,8 +66,7 @@ async fn replay(session: &Session, patience: Duration) -> Result<(), String> {
     set.extend(here.map(str::to_owned));
     let sources = Sources { set, ..Sources::default() };
     let config = Config::load(&sources).map_err(|error| error.to_string())?;
-    let server =
-        Server::start(&config, Threads::only_this()).await.map_err(|error| error.to_string())?;
+    let server = Server::start(&config).await.map_err(|error| error.to_string())?;
     let socket = connect(server.ws()).await;
     let result = Conversation { socket, patience }.goes_as(session).await;
     server.stop().await.map_err(|refusal| refusal.to_string())?;
