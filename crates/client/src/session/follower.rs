@@ -254,7 +254,9 @@ impl Follower {
             return Ok(());
         }
         let most = self.most_in_flight();
-        if self.entries.len() >= most + self.made.concurrency {
+        // Those that we are done with do not count: the server may lend others before it says that it knows.
+        let in_hand = || self.entries.values().filter(|it| it.stage != Stage::Settling).count();
+        if self.entries.len() >= most && in_hand() >= most {
             let more = format!("more than {most} events of {} are lent", self.made.which.topic);
             return Err(Error::NotUnderstood(more));
         }
