@@ -256,7 +256,8 @@ impl Follower {
         let most = self.most_in_flight();
         // Those that we are done with do not count: the server may lend others before it says that it knows.
         let in_hand = || self.entries.values().filter(|it| it.stage != Stage::Settling).count();
-        if self.entries.len() >= most && in_hand() >= most {
+        let limit = most + self.made.concurrency;
+        if self.entries.len() >= limit && in_hand() >= limit {
             let more = format!("more than {most} events of {} are lent", self.made.which.topic);
             return Err(Error::NotUnderstood(more));
         }

@@ -179,6 +179,22 @@ fn a_server_that_lends_more_than_was_asked_for_is_not_believed() {
 }
 
 #[test]
+fn what_is_acknowledged_makes_room_before_the_server_says_so() {
+    let mut scene = Scene::connected();
+    scene.followed(Form::Plain, 2, 1);
+    for id in ["a", "b", "c", "d"] {
+        scene.event(id).unwrap();
+        assert_eq!(scene.started(), [id]);
+        scene.handled(id, Handled::Done);
+        assert_eq!(ops(&scene.sent()), ["ACK"]);
+    }
+    for id in ["e", "f", "g"] {
+        scene.event(id).unwrap();
+    }
+    assert!(matches!(scene.event("h"), Err(Error::NotUnderstood(_))));
+}
+
+#[test]
 fn what_came_together_is_asked_for_together_and_marked_with_its_acknowledgement() {
     let mut scene = Scene::connected();
     scene.followed(MARKED, 10, 5);
