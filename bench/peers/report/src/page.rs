@@ -16,7 +16,7 @@ const GOALS: [(Work, &str, Work, f64); 6] = [
     (Work::PublishAndConsume, "nats", Work::PublishAndConsume, 2.5),
     (Work::Backlog, "nats", Work::Backlog, 2.0),
 ];
-/// Our p99 at the steady rate is at most so many times that of `fdatasync` meanwhile.
+/// Our p99 at the steady rate is at most so many times that of the calls of `fdatasync` meanwhile.
 const STEADY_GOAL: f64 = 4.0;
 
 const RATES: [Work; 4] =
@@ -213,7 +213,7 @@ fn steady(results: &Results, page: &mut String) {
          does nothing but write all that is due to a file and sync it; *flat out*, right before and after, of `fdatasync` by a \
          program that writes one event after the other. Where a disk stalls now and then, that is one call of hundreds or of \
          thousands for *calls* and *flat out*, and all that come meanwhile wait for the others, as for every system here. \
-         The goal for Prombus is at most {STEADY_GOAL} times what `fdatasync` takes meanwhile.\n\n\
+         The goal for Prombus is at most {STEADY_GOAL} times *calls*.\n\n\
          | | meanwhile | p99 / meanwhile | calls | p99 / calls | plain file | p99 / plain file | flat out | p99 / flat out |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         results.plan.sync_every_ms
