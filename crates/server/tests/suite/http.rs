@@ -21,7 +21,7 @@ mod agreeing;
 mod authorising;
 mod bad_requests;
 mod bodies;
-mod client;
+pub(crate) mod client;
 mod describing;
 mod encryption;
 mod error_codes;

@@ -6,11 +6,15 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
+use crate::http::client::HttpClient;
 use crate::killed::ledger::{Ledger, MAX_ATTEMPTS, is_doomed};
+use crate::killed::process::Process;
+
+const ACK_TIMEOUT: Duration = Duration::from_millis(400);
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -49,26 +53,32 @@ fn mood(id: &str, attempt: u64, number: u64) -> Mood {
 pub(crate) async fn consume(url: &str, number: u64, round: u64, ledger: &Ledger) {
     // Comes back as long as there is somebody to come back to.
     while let Some(socket) = subscribed(url).await {
-        let left = serve(socket, ledger, number + round, None).await;
+        let left = serve(socket, ledger, number + round).await;
         if !left {
             return;
         }
     }
 }
 
-/// Consumes until nothing has come for a while.
-pub(crate) async fn drain(url: &str, ledger: &Ledger) {
-    let quiet = Some(Duration::from_secs(3));
-    while let Some(socket) = subscribed(url).await {
-        if !serve(socket, ledger, 0, quiet).await {
-            return;
+/// Consumes until the group is done with everything.
+pub(crate) async fn drain(process: &Process, ledger: &Ledger) {
+    let done = async {
+        let mut http = HttpClient::connect_to(process.http).await;
+        while http.get("/lag?topic=work&group=g").await.ok()["events"] != 0 {
+            sleep(Duration::from_millis(50)).await;
         }
+        // What is taken for lent still would come again when its lease is over.
+        sleep(2 * ACK_TIMEOUT).await;
+    };
+    tokio::select! {
+        () = consume(&process.url, 0, 0, ledger) => panic!("the server is gone"),
+        done = timeout(Duration::from_secs(60), done) => done.expect("the group gets done"),
     }
 }
 
 async fn subscribed(url: &str) -> Option<Socket> {
-    let opts = json!({"from": "earliest", "maxInFlight": 40, "ackTimeoutMs": 400,
-        "maxAttempts": MAX_ATTEMPTS});
+    let opts = json!({"from": "earliest", "maxInFlight": 40,
+        "ackTimeoutMs": ACK_TIMEOUT.as_millis(), "maxAttempts": MAX_ATTEMPTS});
     subscribed_to(url, "g", &opts).await
 }
 
@@ -92,12 +102,11 @@ async fn next_frame(socket: &mut Socket) -> Option<Value> {
 }
 
 /// Answers whether it left by its own mood.
-async fn serve(mut socket: Socket, ledger: &Ledger, number: u64, quiet: Option<Duration>) -> bool {
+async fn serve(mut socket: Socket, ledger: &Ledger, number: u64) -> bool {
     let mut asked = VecDeque::new();
     loop {
-        let limit = quiet.unwrap_or(Duration::from_secs(60));
-        let Ok(frame) = timeout(limit, next_frame(&mut socket)).await else { return false };
-        let Some(frame) = frame else { return false };
+        let next = timeout(Duration::from_secs(60), next_frame(&mut socket)).await;
+        let Ok(Some(frame)) = next else { return false };
         match frame["op"].as_str().unwrap() {
             "OK" => match asked.pop_front().expect("answers are asked for") {
                 Asked::Ack(id, attempt) if frame["stale"] != true => ledger.acked(&id, attempt),

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
 
 #[derive(Default)]
 pub(crate) struct Ledger(Mutex<Seen>);
@@ -87,6 +90,21 @@ impl Ledger {
         self.0.lock().unwrap().stored.values().copied().max().unwrap_or(0)
     }
 
+    /// Waits for a delivery since the last kill.
+    pub(crate) async fn delivers(&self) {
+        let first = async {
+            while !self.has_delivered() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(30), first).await.expect("the group is delivered");
+    }
+
+    fn has_delivered(&self) -> bool {
+        let seen = self.0.lock().unwrap();
+        seen.attempts.values().flat_map(BTreeMap::values).any(|when| *when == seen.kills)
+    }
+
     pub(crate) fn killed(&self) {
         self.0.lock().unwrap().kills += 1;
     }
@@ -102,7 +120,11 @@ impl Ledger {
         assert_eq!(dead_once.len(), dead.len(), "a dead letter came twice");
         for id in &seen.sent {
             assert!(seen.stored.contains_key(id), "{id} was never stored");
-            assert!(!is_doomed(id) || dead_once.contains(id), "{id} is no dead letter");
+            assert!(
+                !is_doomed(id) || dead_once.contains(id),
+                "{id} is none of {} dead letters",
+                dead.len()
+            );
         }
         let both: Vec<_> = seen.acked.keys().filter(|id| dead_once.contains(*id)).collect();
         assert!(both.is_empty(), "acknowledged and dead: {both:?}");

@@ -12,6 +12,7 @@ use crate::store::Store;
 pub(crate) struct Process {
     child: Mutex<Child>,
     pub(crate) url: String,
+    pub(crate) http: SocketAddr,
 }
 
 impl Process {
@@ -31,12 +32,16 @@ impl Process {
             .spawn()
             .expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let url = lines
-            .by_ref()
-            .map(|line| line.expect("it speaks"))
-            .find_map(|line| line.strip_prefix("WebSocket gateway: ").map(str::to_owned))
-            .expect("it says where it listens");
-        Self { child: Mutex::new(child), url }
+        let mut said_after = |start: &str| {
+            lines
+                .by_ref()
+                .map(|line| line.expect("it speaks"))
+                .find_map(|line| line.strip_prefix(start).map(str::to_owned))
+                .expect("it says where it listens")
+        };
+        let url = said_after("WebSocket gateway: ");
+        let http = said_after("HTTP: http://").parse().expect("an address");
+        Self { child: Mutex::new(child), url, http }
     }
 
     /// It stays, and does nothing.
