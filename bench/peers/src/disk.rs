@@ -2,23 +2,19 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-use prombus_peers_report::{Disk, Outcome, Plan};
+use prombus_peers_report::{Plan, Span};
 
 use crate::event;
+use crate::meanwhile::meanwhile;
 use crate::session::Result;
 
 /// How long syncs are measured flat out, before and after.
 const FLAT_OUT: Duration = Duration::from_millis(500);
-/// How long a plain file is, which has to see as many slow syncs as a server does.
-const ON_TIME: Duration = Duration::from_millis(1500);
 
 /// Waits until all that was written to the filesystem of `folder` is on the disk: what one system leaves behind
 /// must not be written while the next is measured.
@@ -30,68 +26,60 @@ pub(crate) fn settle(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What `measured` comes to, with what the disk takes meanwhile, and right before and after.
-pub(crate) fn with_disk_beside(
+/// What the disk takes by itself.
+pub(crate) struct Beside {
+    /// At regular times while something else was measured.
+    pub(crate) meanwhile: Syncs,
+    /// One after the other, right before and after.
+    pub(crate) flat_out: Vec<Span>,
+    /// At the rate and for as long as what was measured, half of it right before, half after.
+    pub(crate) plain_file: Syncs,
+}
+
+/// What `measured` comes to, and what the disk takes meanwhile, and right before and after.
+pub(crate) fn with_disk_beside<T>(
     folder: &Path,
     plan: &Plan,
-    measured: impl FnOnce() -> Result<Outcome>,
-) -> Result<Outcome> {
-    let mut flat_out = Histogram::new_with_bounds(1, 60_000_000, 3)?;
-    let mut plain_file = Syncs { calls: flat_out.clone(), from_due: flat_out.clone() };
-    let mut meanwhile = plain_file.clone();
+    measured: impl FnOnce() -> T,
+) -> Result<(T, Beside)> {
+    let (mut flat_out, mut plain_file) = (Vec::new(), Syncs::default());
     let mut measure_alone = || {
         measure_flat_out(folder, &mut flat_out)?;
         let began = Instant::now();
+        let time = Duration::from_secs(plan.steady_seconds) / 2;
         let every = Duration::from_secs(1) / plan.per_second;
-        measure_at_times(folder, every, || began.elapsed() < ON_TIME, &mut plain_file)
+        measure_at_times(folder, every, || began.elapsed() < time, &mut plain_file)
     };
     measure_alone()?;
-    let is_over = AtomicBool::new(false);
     let every = Duration::from_millis(plan.sync_every_ms);
-    let (outcome, syncs) = thread::scope(|scope| {
-        let (is_over, meanwhile) = (&is_over, &mut meanwhile);
-        let goes_on = || !is_over.load(Ordering::Relaxed);
-        let syncs = scope.spawn(move || measure_at_times(folder, every, goes_on, meanwhile));
-        let outcome = measured();
-        is_over.store(true, Ordering::Relaxed);
-        (outcome, syncs.join().unwrap_or_else(|panic| resume_unwind(panic)))
-    });
-    syncs?;
-    let mut outcome = outcome?;
+    let mut syncs = Syncs::default();
+    let (outcome, beside) =
+        meanwhile(measured, |goes_on| measure_at_times(folder, every, goes_on, &mut syncs));
+    beside?;
     settle(folder)?;
     measure_alone()?;
-    if let Outcome::Latency { disk, .. } = &mut outcome {
-        *disk = Disk {
-            meanwhile_p99_us: meanwhile.from_due.value_at_quantile(0.99),
-            calls_p99_us: meanwhile.calls.value_at_quantile(0.99),
-            flat_out_p99_us: flat_out.value_at_quantile(0.99),
-            file_p99_us: plain_file.from_due.value_at_quantile(0.99),
-        };
-    }
-    Ok(outcome)
+    Ok((outcome, Beside { meanwhile: syncs, flat_out, plain_file }))
 }
 
-/// Writes events to the end of a file, each with an `fdatasync`, one after the other, and adds how many
-/// microseconds each `fdatasync` took.
-fn measure_flat_out(folder: &Path, took: &mut Histogram<u64>) -> io::Result<()> {
+/// Writes events to the end of a file, each with an `fdatasync`, one after the other, and adds how long each
+/// `fdatasync` took.
+fn measure_flat_out(folder: &Path, calls: &mut Vec<Span>) -> io::Result<()> {
     let mut file = tempfile::tempfile_in(folder)?;
     let began = Instant::now();
     while began.elapsed() < FLAT_OUT {
         write_event(&mut file)?;
-        let before = Instant::now();
-        file.sync_data()?;
-        record(took, before.elapsed());
+        calls.push(sync(&file)?);
     }
     Ok(())
 }
 
-/// How many microseconds syncs took that were asked for at regular times.
-#[derive(Clone)]
-struct Syncs {
-    /// From when each was due, which is before the call where the one before it took long.
-    from_due: Histogram<u64>,
+/// Syncs that were asked for at regular times.
+#[derive(Default)]
+pub(crate) struct Syncs {
+    /// From when each event was due, which is before the call where the one before it took long.
+    pub(crate) from_due: Vec<Span>,
     /// The calls alone.
-    calls: Histogram<u64>,
+    pub(crate) calls: Vec<Span>,
 }
 
 /// Writes events to the end of a file at regular times while that `goes_on`, and nothing else: all that is due,
@@ -100,7 +88,7 @@ fn measure_at_times(
     folder: &Path,
     every: Duration,
     goes_on: impl Fn() -> bool,
-    took: &mut Syncs,
+    syncs: &mut Syncs,
 ) -> io::Result<()> {
     let mut file = tempfile::tempfile_in(folder)?;
     let mut due = Instant::now();
@@ -112,14 +100,12 @@ fn measure_at_times(
             write_event(&mut file)?;
             due += every;
         }
-        let before = Instant::now();
-        file.sync_data()?;
-        let synced = Instant::now();
-        record(&mut took.calls, synced - before);
+        let call = sync(&file)?;
+        syncs.calls.push(call);
         let mut written = first;
         while written < due {
             let from = if early.is_zero() { written } else { begun };
-            record(&mut took.from_due, synced.saturating_duration_since(from));
+            syncs.from_due.push(Span { from, ..call });
             written += every;
         }
     }
@@ -130,6 +116,8 @@ fn write_event(file: &mut File) -> io::Result<()> {
     file.write_all(event::text(0).as_bytes())
 }
 
-fn record(took: &mut Histogram<u64>, time: Duration) {
-    took.saturating_record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+fn sync(file: &File) -> io::Result<Span> {
+    let from = Instant::now();
+    file.sync_data()?;
+    Ok(Span { from, to: Instant::now() })
 }

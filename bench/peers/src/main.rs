@@ -2,12 +2,16 @@
 
 mod disk;
 mod event;
+mod latency;
+mod meanwhile;
 mod measurement;
 mod server;
 mod session;
+mod stolen;
 mod surroundings;
 mod system;
 mod systems;
+mod times;
 mod work;
 
 use std::fs;

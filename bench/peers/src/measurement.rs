@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use prombus_peers_report::{Outcome, Plan, Work};
 
-use crate::disk::{settle, with_disk_beside};
+use crate::disk::settle;
+use crate::latency::latency;
 use crate::patience;
 use crate::server::Server;
 use crate::session::{Publisher, Result, Subscriber};
 use crate::system::{Program, System};
 use crate::systems::{mongodb, nats, prombus, redis};
-use crate::work::{self, Amount};
+use crate::work::{self, Amount, Seen};
 
 /// Measures one work on a server of its own, and the disk beside it where that is what counts. The client has
 /// one thread.
@@ -33,10 +34,14 @@ pub(crate) fn measure(
                 .unwrap_or_else(|_| Err("took too long".into()))
         })
     };
-    if work == Work::Steady { with_disk_beside(scratch, plan, measured) } else { measured() }
+    if work == Work::Steady {
+        return latency(scratch, plan, measured);
+    }
+    let Seen { events, time, .. } = measured()?;
+    Ok(Outcome::Rate { events, seconds: time.as_secs_f64() })
 }
 
-async fn on_server(system: System, server: &Server, work: Work, plan: &Plan) -> Result<Outcome> {
+async fn on_server(system: System, server: &Server, work: Work, plan: &Plan) -> Result<Seen> {
     let address = server.address;
     let window = plan.window;
     match system.program() {
@@ -72,7 +77,7 @@ async fn run<S: Subscriber>(
     subscriber: impl AsyncFn() -> Result<S>,
     work: Work,
     plan: &Plan,
-) -> Result<Outcome> {
+) -> Result<Seen> {
     let time = Duration::from_secs(plan.seconds);
     let each = Amount { events: plan.events, time, window: plan.window, batch: 1 };
     let batches = Amount { batch: plan.batch, ..each };

@@ -4,8 +4,7 @@ use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-use prombus_peers_report::{Disk, Outcome};
+use prombus_peers_report::Span;
 use tokio::sync::{Notify, mpsc};
 
 use crate::session::{Publisher, Result, Subscriber};
@@ -87,18 +86,28 @@ async fn consume(
     Ok(acknowledged)
 }
 
-fn rate(events: u64, began: Instant) -> Outcome {
-    Outcome::Rate { events, seconds: began.elapsed().as_secs_f64() }
+/// What a client has seen of a work.
+pub(crate) struct Seen {
+    pub(crate) events: u64,
+    /// How long all of them took.
+    pub(crate) time: Duration,
+    /// How many of them had not come when the time was over, and from when to when each of the others took: where
+    /// they are published at fixed times. The first tenth is not among them.
+    pub(crate) undelivered: u64,
+    pub(crate) delivered: Vec<Span>,
+}
+
+impl Seen {
+    fn of(events: u64, began: Instant) -> Self {
+        Self { events, time: began.elapsed(), undelivered: 0, delivered: Vec::new() }
+    }
 }
 
 /// Publishes alone.
-pub(crate) async fn publish_only(
-    publisher: &mut impl Publisher,
-    amount: Amount,
-) -> Result<Outcome> {
+pub(crate) async fn publish_only(publisher: &mut impl Publisher, amount: Amount) -> Result<Seen> {
     let began = Instant::now();
     let events = publish(publisher, amount).await?;
-    Ok(rate(events, began))
+    Ok(Seen::of(events, began))
 }
 
 /// Publishes while another connection consumes what comes.
@@ -106,7 +115,7 @@ pub(crate) async fn publish_and_consume(
     publisher: &mut impl Publisher,
     subscriber: &mut impl Subscriber,
     amount: Amount,
-) -> Result<Outcome> {
+) -> Result<Seen> {
     let total = Total::default();
     let began = Instant::now();
     let publishing = async {
@@ -115,7 +124,7 @@ pub(crate) async fn publish_and_consume(
     };
     let consuming = consume(subscriber, &total, began + 2 * amount.time, |_, _| {});
     let ((), events) = tokio::try_join!(publishing, consuming)?;
-    Ok(rate(events, began))
+    Ok(Seen::of(events, began))
 }
 
 /// Consumes what is there.
@@ -123,48 +132,39 @@ pub(crate) async fn consume_backlog(
     subscriber: &mut impl Subscriber,
     backlog: u64,
     amount: Amount,
-) -> Result<Outcome> {
+) -> Result<Seen> {
     let total = Total::default();
     total.is(backlog);
     let began = Instant::now();
     let events = consume(subscriber, &total, began + amount.time, |_, _| {}).await?;
-    Ok(rate(events, began))
+    Ok(Seen::of(events, began))
 }
 
-/// Publishes at fixed times, whatever comes back, and measures from the time an event was to be published to
-/// the time it came. The first tenth is not counted.
+/// Publishes at fixed times, whatever comes back. An event takes from the time it was to be published to the time
+/// it came.
 pub(crate) async fn steady(
     publisher: &mut impl Publisher,
     subscriber: &mut impl Subscriber,
     per_second: u32,
     time: Duration,
-) -> Result<Outcome> {
+) -> Result<Seen> {
     let every = Duration::from_secs(1) / per_second;
     let events = u64::from(per_second) * time.as_secs().max(1);
     let began = Instant::now() + Duration::from_millis(50);
     let due = |number: u64| began + every * u32::try_from(number).unwrap_or(u32::MAX);
 
-    let mut latencies = Histogram::<u64>::new_with_bounds(1, 600_000_000, 3)?;
+    let mut delivered = Vec::new();
     let total = Total::default();
     total.is(events);
     let publishing = publish_on_time(publisher, events, began, every);
     let until = began + 2 * time + Duration::from_secs(1);
     let consuming = consume(subscriber, &total, until, |number, came| {
         if number >= events / 10 {
-            let late = came.saturating_duration_since(due(number)).as_micros();
-            latencies.saturating_record(u64::try_from(late).unwrap_or(u64::MAX));
+            delivered.push(Span { from: due(number), to: came });
         }
     });
-    let ((), delivered) = tokio::try_join!(publishing, consuming)?;
-    Ok(Outcome::Latency {
-        events,
-        undelivered: events - delivered,
-        p50_us: latencies.value_at_quantile(0.5),
-        p99_us: latencies.value_at_quantile(0.99),
-        p999_us: latencies.value_at_quantile(0.999),
-        max_us: latencies.max(),
-        disk: Disk::default(),
-    })
+    let ((), count) = tokio::try_join!(publishing, consuming)?;
+    Ok(Seen { undelivered: events - count, delivered, ..Seen::of(events, began) })
 }
 
 async fn publish_on_time(

@@ -3,11 +3,13 @@
 mod chart;
 mod page;
 mod results;
+mod stolen;
 
 pub use page::write_docs;
 pub use results::{
-    Disk, Facts, Machine, Measurement, Missing, Outcome, Plan, Results, US, Work, median,
+    Disk, Facts, Machine, Measurement, Missing, Outcome, Plan, Results, Spared, US, Work, median,
 };
+pub use stolen::{Span, Stolen};
 
 #[cfg(test)]
 mod tests;

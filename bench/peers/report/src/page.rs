@@ -206,15 +206,16 @@ fn steady(results: &Results, page: &mut String) {
     }
     let _ = write!(
         page,
-        "\nWhat of that is the disk's, each a p99: *meanwhile*, of `fdatasync` by a thread of the client's process that \
-         does nothing but write an event to a file of its own and sync it, every {} ms, while the system is measured, from when \
-         it was to be called; *calls*, the same without what the one before it was late by; *plain file*, right before and \
-         after, from the time an event was to be written to the time it was synced, by a program that at the same steady rate \
-         does nothing but write all that is due to a file and sync it; *flat out*, right before and after, of `fdatasync` by a \
-         program that writes one event after the other. Where a disk stalls now and then, that is one call of hundreds or of \
-         thousands for *calls* and *flat out*, and all that come meanwhile wait for the others, as for every system here. \
+        "\nWhat of that is the disk's, each a p99: *calls*, of `fdatasync` by a thread of the client's process that \
+         does nothing but write an event to a file of its own and sync it, every {} ms, while the system is measured; \
+         *meanwhile*, the same from when each was to be called, as events are measured; *plain file*, half of it right before and \
+         half after, for as long together, from the time an event was to be written to the time it was synced, by a program \
+         that at the same steady rate does nothing but write all that is due to a file and sync it; *its calls*, of \
+         `fdatasync` in that program; *flat out*, right before and after, of `fdatasync` by a \
+         program that writes one event after the other. Where all stands still now and then, that is one of hundreds or of \
+         thousands for calls, and all events that come meanwhile wait, with a plain file as with every system here. \
          The goal for Prombus is at most {STEADY_GOAL} times *calls*.\n\n\
-         | | meanwhile | p99 / meanwhile | calls | p99 / calls | plain file | p99 / plain file | flat out | p99 / flat out |\n\
+         | | calls | p99 / calls | meanwhile | p99 / meanwhile | plain file | p99 / plain file | plain file / its calls | flat out |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         results.plan.sync_every_ms
     );
@@ -223,14 +224,38 @@ fn steady(results: &Results, page: &mut String) {
             page,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             facts.label,
-            milliseconds(middle(facts, |s| s.meanwhile)),
-            times(middle(facts, |s| s.p99 / s.meanwhile)),
             milliseconds(middle(facts, |s| s.calls)),
             times(middle(facts, |s| s.p99 / s.calls)),
+            milliseconds(middle(facts, |s| s.meanwhile)),
+            times(middle(facts, |s| s.p99 / s.meanwhile)),
             milliseconds(middle(facts, |s| s.file)),
             times(middle(facts, |s| s.p99 / s.file)),
+            times(middle(facts, |s| s.file / s.file_calls)),
             milliseconds(middle(facts, |s| s.flat_out)),
-            times(middle(facts, |s| s.p99 / s.flat_out)),
+        );
+    }
+    let _ = write!(
+        page,
+        "\nA virtual machine stands still when its host gives its processors to others. *Stolen* is how long that was \
+         while the system was measured, as the kernel tells, both processors together; *spared*, how many of the events \
+         came while there was none from a tenth of a second before them to a tenth behind them; then the p99 of these, and \
+         of the syncs of which the same is true.\n\n\
+         | | stolen, ms | spared, % | p99 | calls | p99 / calls | meanwhile | p99 / meanwhile |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|\n"
+    );
+    for facts in &results.systems {
+        let whole = |of| middle(facts, of).map_or("–".to_owned(), grouped);
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            facts.label,
+            whole(|s| s.stolen_ms),
+            whole(|s| s.spared_percent),
+            milliseconds(middle(facts, |s| s.spared_p99)),
+            milliseconds(middle(facts, |s| s.spared_calls)),
+            times(middle(facts, |s| s.spared_p99 / s.spared_calls)),
+            milliseconds(middle(facts, |s| s.spared_meanwhile)),
+            times(middle(facts, |s| s.spared_p99 / s.spared_meanwhile)),
         );
     }
     page.push('\n');
@@ -247,7 +272,14 @@ struct Steady {
     meanwhile: f64,
     calls: f64,
     file: f64,
+    file_calls: f64,
     flat_out: f64,
+    stolen_ms: f64,
+    spared_percent: f64,
+    spared_p99: f64,
+    /// As those of the disk.
+    spared_meanwhile: f64,
+    spared_calls: f64,
 }
 
 impl Steady {
@@ -256,10 +288,10 @@ impl Steady {
         reason = "microseconds of a measurement are no large numbers"
     )]
     fn of(outcome: &Outcome) -> Option<Self> {
-        let Outcome::Latency { undelivered, p50_us, p99_us, p999_us, max_us, disk, .. } = outcome
-        else {
+        let Outcome::Latency { undelivered, p50_us, p99_us, p999_us, max_us, .. } = outcome else {
             return None;
         };
+        let Outcome::Latency { disk, stolen_ms, spared, .. } = outcome else { return None };
         let number = |number: &u64| *number as f64;
         Some(Self {
             p50: number(p50_us),
@@ -270,7 +302,13 @@ impl Steady {
             meanwhile: number(&disk.meanwhile_p99_us).max(1.0),
             calls: number(&disk.calls_p99_us).max(1.0),
             file: number(&disk.file_p99_us).max(1.0),
+            file_calls: number(&disk.file_calls_p99_us).max(1.0),
             flat_out: number(&disk.flat_out_p99_us).max(1.0),
+            stolen_ms: number(stolen_ms),
+            spared_percent: number(&spared.events_percent),
+            spared_p99: number(&spared.p99_us),
+            spared_meanwhile: number(&spared.meanwhile_p99_us).max(1.0),
+            spared_calls: number(&spared.calls_p99_us).max(1.0),
         })
     }
 }

@@ -175,6 +175,10 @@ pub enum Outcome {
         max_us: u64,
         /// What the disk takes by itself.
         disk: Disk,
+        /// Time that the host took from the processors meanwhile, all together.
+        stolen_ms: u64,
+        /// What there was while it took none.
+        spared: Spared,
     },
     /// It did not work.
     Failed {
@@ -194,6 +198,21 @@ pub struct Disk {
     pub flat_out_p99_us: u64,
     /// Of events at the same rate until they are safe in a plain file, right before and after.
     pub file_p99_us: u64,
+    /// The calls of `fdatasync` for these, alone.
+    pub file_calls_p99_us: u64,
+}
+
+/// What was seen where the host took nothing from the processors, in microseconds.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Spared {
+    /// How many of all events came in such times, in percent.
+    pub events_percent: u64,
+    /// The p99 of these.
+    pub p99_us: u64,
+    /// As for the disk, of the syncs in such times.
+    pub meanwhile_p99_us: u64,
+    /// As for the disk, of the syncs in such times.
+    pub calls_p99_us: u64,
 }
 
 impl Outcome {
@@ -215,13 +234,18 @@ impl fmt::Display for Outcome {
                 let rate = self.rate().unwrap_or(0.0);
                 write!(f, "{rate:.0}/s ({events} events in {seconds:.2} s)")
             }
-            Self::Latency { undelivered, p50_us, p99_us, disk, .. } => {
-                let Disk { meanwhile_p99_us, calls_p99_us, flat_out_p99_us, file_p99_us } = disk;
+            Self::Latency { undelivered, p50_us, p99_us, disk, stolen_ms, spared, .. } => {
+                let Disk { meanwhile_p99_us, calls_p99_us, flat_out_p99_us, .. } = disk;
+                let Disk { file_p99_us, file_calls_p99_us, .. } = disk;
                 write!(
                     f,
                     "p50 {p50_us} µs, p99 {p99_us} µs, {undelivered} undelivered; fdatasync p99 {meanwhile_p99_us} µs \
                      meanwhile ({calls_p99_us} µs the calls alone), {flat_out_p99_us} µs flat out, plain file p99 \
-                     {file_p99_us} µs"
+                     {file_p99_us} µs ({file_calls_p99_us} µs); {stolen_ms} ms stolen; {} % spared of that: p99 {} µs, fdatasync {} µs ({} µs)",
+                    spared.events_percent,
+                    spared.p99_us,
+                    spared.meanwhile_p99_us,
+                    spared.calls_p99_us
                 )
             }
             Self::Failed { why } => write!(f, "failed: {why}"),

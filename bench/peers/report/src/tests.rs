@@ -1,9 +1,12 @@
 //! The page and the charts, on fixed measurements.
 
+use std::time::{Duration, Instant};
+
 use crate::chart::{Bar, bars};
 use crate::page::{BEGIN, END, grouped, section};
 use crate::{
-    Disk, Facts, Machine, Measurement, Missing, Outcome, Plan, Results, Work, median, write_docs,
+    Disk, Facts, Machine, Measurement, Missing, Outcome, Plan, Results, Span, Spared, Stolen, Work,
+    median, write_docs,
 };
 
 fn facts(name: &str, label: &str, fsynced: bool) -> Facts {
@@ -38,6 +41,14 @@ fn results() -> Results {
             calls_p99_us: 300,
             flat_out_p99_us: 250,
             file_p99_us: 1000,
+            file_calls_p99_us: 250,
+        },
+        stolen_ms: 1230,
+        spared: Spared {
+            events_percent: 80,
+            p99_us: 900,
+            meanwhile_p99_us: 450,
+            calls_p99_us: 300,
         },
     };
     let steady = Measurement {
@@ -117,7 +128,8 @@ fn the_page_names_rates_ratios_failures_and_who_is_missing() {
         "| NATS <default> | 3.00 | – | – | – |",
         "| (a) publish one at a time | NATS <default>, (a) publish one at a time | 3.00 | ≥ 2 |",
         "| Prombus | 0.40 | 1.50 | 2.00 | 2.50 | 0 |",
-        "| Prombus | 0.50 | 3.00 | 0.30 | 5.00 | 1.00 | 1.50 | 0.25 | 6.00 |",
+        "| Prombus | 0.30 | 5.00 | 0.50 | 3.00 | 1.00 | 1.50 | 4.00 | 0.25 |",
+        "| Prombus | 1,230 | 80 | 0.90 | 0.30 | 3.00 | 0.45 | 2.00 |",
         "**Not measured: Redis: not installed.**",
         "**Failed: nats, (d), round 2: took too long.**",
         "**a short run**",
@@ -166,4 +178,20 @@ fn results_survive_their_file_and_become_files() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(written, format!("# Before\n\n{BEGIN}\n{}\n{END}\n## After\n", section(&read)));
     assert!(chart.contains("NATS &lt;default&gt;"));
+}
+
+#[test]
+fn what_is_near_to_a_theft_was_not_spared() {
+    let start = Instant::now() + Duration::from_secs(10);
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let mut seen = Stolen::at_first(at(0), Duration::from_millis(70));
+    for ms in (20..2000).step_by(20) {
+        seen.then(at(ms), Duration::from_millis(if ms < 1000 { 70 } else { 90 }));
+    }
+    let spared = |from, to| seen.spared(&Span { from: at(from), to: at(to) });
+    assert_eq!(seen.total(), Duration::from_millis(20));
+    assert!(spared(100, 800) && spared(1100, 1900));
+    assert!(!spared(100, 950) && !spared(1050, 1900) && !spared(995, 996));
+    // Before the first look and behind the last, these count.
+    assert!(spared(0, 10) && spared(1990, 5000) && !spared(0, 5000));
 }
