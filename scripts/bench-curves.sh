@@ -46,24 +46,31 @@ done
 echo
 echo 'At a steady 10,000 events a second, from when each was to be sent to its answer, in milliseconds:'
 echo
+# Time that the host of a virtual machine took from its processors since its start, in hundredths of a second: whatever is
+# measured meanwhile stands still.
+stolen() { awk '/^cpu / { print $9 }' /proc/stat; }
 for _ in $(seq "$rounds"); do
     for connections in 1 100 1000; do
-        "$prombus" bench publish --serve --json --rate 10000 --n 100000 --connections $connections
+        before=$(stolen)
+        run=$("$prombus" bench publish --serve --json --rate 10000 --n 100000 --connections $connections)
+        echo "$(($(stolen) - before))0 $run"
     done
 done | python3 -c '
 import json, statistics, sys
-runs = [json.loads(line) for line in sys.stdin]
 seen = {}
-for run in runs:
+for line in sys.stdin:
+    stolen, run = line.split(" ", 1)
+    run = {**json.loads(run), "stolen": int(stolen)}
     seen.setdefault(run["settings"]["connections"], []).append(run)
 alone = seen[1]
-print("| connections | p50 | p99 | p99 / of 1 in the same round | late | p99 by run |")
-print("|---|---|---|---|---|---|")
+print("| connections | p50 | p99 | p99 / of 1 in the same round | late | p99 by run | stolen, ms |")
+print("|---|---|---|---|---|---|---|")
 for connections, runs in seen.items():
     middle = lambda name: statistics.median(run[name] for run in runs)
     ratio = statistics.median(run["p99"] / one["p99"] for run, one in zip(runs, alone))
     late = 100 * middle("late") / runs[0]["published"]
     each = " ".join(format(run["p99"], ".1f") for run in runs)
+    stolen = " ".join(str(run["stolen"]) for run in runs)
     p50, p99 = middle("p50"), middle("p99")
-    print(f"| {connections:,} | {p50:.2f} | {p99:.1f} | {ratio:.2f} | {late:.1f} % | {each} |")
+    print(f"| {connections:,} | {p50:.2f} | {p99:.1f} | {ratio:.2f} | {late:.1f} % | {each} | {stolen} |")
 '

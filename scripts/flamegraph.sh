@@ -50,5 +50,5 @@ graph() { # name, title, bench and options
     echo "docs/benchmarks/$name.svg: $(head -c 300 "$work/report")"
 }
 
-graph flame-publish "publish, one event a frame, fsynced" publish --n 2000000
-graph flame-deliver "publish, deliver, acknowledge each, fsynced" subscribe --n 1200000
+graph flame-publish "publish, one event a frame, fsynced" publish --n 3500000
+graph flame-deliver "publish, deliver, acknowledge each, fsynced" subscribe --n 2000000

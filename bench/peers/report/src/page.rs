@@ -196,7 +196,7 @@ fn steady(results: &Results, page: &mut String) {
     let middle = |facts: &Facts, of: fn(&Steady) -> f64| {
         let seen =
             results.of(&facts.name, Work::Steady).filter_map(|seen| Steady::of(&seen.outcome));
-        median(seen.map(|seen| of(&seen)).collect())
+        median(seen.map(|seen| of(&seen)).filter(|value| !value.is_nan()).collect())
     };
     for facts in &results.systems {
         let times: [fn(&Steady) -> f64; 4] = [|s| s.p50, |s| s.p99, |s| s.p999, |s| s.longest];
@@ -276,6 +276,7 @@ struct Steady {
     flat_out: f64,
     stolen_ms: f64,
     spared_percent: f64,
+    /// Not a number where there was nothing of that kind.
     spared_p99: f64,
     /// As those of the disk.
     spared_meanwhile: f64,
@@ -306,7 +307,7 @@ impl Steady {
             flat_out: number(&disk.flat_out_p99_us).max(1.0),
             stolen_ms: number(stolen_ms),
             spared_percent: number(&spared.events_percent),
-            spared_p99: number(&spared.p99_us),
+            spared_p99: if spared.events_percent > 0 { number(&spared.p99_us) } else { f64::NAN },
             spared_meanwhile: number(&spared.meanwhile_p99_us).max(1.0),
             spared_calls: number(&spared.calls_p99_us).max(1.0),
         })

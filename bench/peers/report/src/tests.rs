@@ -51,6 +51,16 @@ fn results() -> Results {
             calls_p99_us: 300,
         },
     };
+    let mut never_spared = latency.clone();
+    if let Outcome::Latency { spared, .. } = &mut never_spared {
+        *spared = Spared { meanwhile_p99_us: 600, calls_p99_us: 500, ..Spared::default() };
+    }
+    let never_spared = Measurement {
+        system: "nats".to_owned(),
+        work: Work::Steady,
+        round: 1,
+        outcome: never_spared,
+    };
     let steady = Measurement {
         system: "prombus".to_owned(),
         work: Work::Steady,
@@ -96,6 +106,7 @@ fn results() -> Results {
             seen("nats", Work::PublishEach, 3, 100_000),
             seen("prombus", Work::PublishBatches, 1, 900_000),
             steady,
+            never_spared,
             failed,
         ],
     }
@@ -130,6 +141,7 @@ fn the_page_names_rates_ratios_failures_and_who_is_missing() {
         "| Prombus | 0.40 | 1.50 | 2.00 | 2.50 | 0 |",
         "| Prombus | 0.30 | 5.00 | 0.50 | 3.00 | 1.00 | 1.50 | 4.00 | 0.25 |",
         "| Prombus | 1,230 | 80 | 0.90 | 0.30 | 3.00 | 0.45 | 2.00 |",
+        "| NATS <default> | 1,230 | 0 | – | 0.50 | – | 0.60 | – |",
         "**Not measured: Redis: not installed.**",
         "**Failed: nats, (d), round 2: took too long.**",
         "**a short run**",
