@@ -237,9 +237,9 @@ fn steady(results: &Results, page: &mut String) {
     let _ = write!(
         page,
         "\nA virtual machine stands still when its host gives its processors to others. *Stolen* is how long that was \
-         while the system was measured, as the kernel tells, both processors together; *spared*, how many of the events \
-         came while there was none from a tenth of a second before them to a tenth behind them; then the p99 of these, and \
-         of the syncs of which the same is true.\n\n\
+         while the system was measured, as the kernel tells, all processors together; *spared*, how many of the events \
+         came while there was none from a tenth of a second before them to a tenth behind them, which is the less likely the \
+         longer one takes; then the p99 of these, and of the syncs of which the same is true.\n\n\
          | | stolen, ms | spared, % | p99 | calls | p99 / calls | meanwhile | p99 / meanwhile |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|\n"
     );
@@ -289,10 +289,20 @@ impl Steady {
         reason = "microseconds of a measurement are no large numbers"
     )]
     fn of(outcome: &Outcome) -> Option<Self> {
-        let Outcome::Latency { undelivered, p50_us, p99_us, p999_us, max_us, .. } = outcome else {
+        let Outcome::Latency {
+            undelivered,
+            p50_us,
+            p99_us,
+            p999_us,
+            max_us,
+            disk,
+            stolen_ms,
+            spared,
+            ..
+        } = outcome
+        else {
             return None;
         };
-        let Outcome::Latency { disk, stolen_ms, spared, .. } = outcome else { return None };
         let number = |number: &u64| *number as f64;
         Some(Self {
             p50: number(p50_us),

@@ -235,17 +235,24 @@ impl fmt::Display for Outcome {
                 write!(f, "{rate:.0}/s ({events} events in {seconds:.2} s)")
             }
             Self::Latency { undelivered, p50_us, p99_us, disk, stolen_ms, spared, .. } => {
-                let Disk { meanwhile_p99_us, calls_p99_us, flat_out_p99_us, .. } = disk;
-                let Disk { file_p99_us, file_calls_p99_us, .. } = disk;
+                let Disk {
+                    meanwhile_p99_us,
+                    calls_p99_us,
+                    flat_out_p99_us,
+                    file_p99_us,
+                    file_calls_p99_us,
+                } = disk;
                 write!(
                     f,
                     "p50 {p50_us} µs, p99 {p99_us} µs, {undelivered} undelivered; fdatasync p99 {meanwhile_p99_us} µs \
                      meanwhile ({calls_p99_us} µs the calls alone), {flat_out_p99_us} µs flat out, plain file p99 \
-                     {file_p99_us} µs ({file_calls_p99_us} µs); {stolen_ms} ms stolen; {} % spared of that: p99 {} µs, fdatasync {} µs ({} µs)",
-                    spared.events_percent,
-                    spared.p99_us,
-                    spared.meanwhile_p99_us,
-                    spared.calls_p99_us
+                     {file_p99_us} µs ({file_calls_p99_us} µs); {stolen_ms} ms stolen; "
+                )?;
+                let Spared { events_percent, p99_us, meanwhile_p99_us, calls_p99_us } = spared;
+                write!(
+                    f,
+                    "the {events_percent} % spared of that: p99 {p99_us} µs, fdatasync {meanwhile_p99_us} µs \
+                     ({calls_p99_us} µs)"
                 )
             }
             Self::Failed { why } => write!(f, "failed: {why}"),
