@@ -105,16 +105,11 @@ impl Server {
                 Arc::new(MongoEngine::open(&options).await.map_err(wrong)?)
             }
         };
-        Self::start_over_on(engine, threads, config).await
+        Self::start_over(engine, threads, config).await
     }
 
-    /// Starts over an engine that is open.
-    pub async fn start_over(engine: Arc<dyn Engine>, config: &Config) -> Result<Self, StartError> {
-        Self::start_over_on(engine, Threads::only_this(), config).await
-    }
-
-    /// The same with these threads for connections.
-    pub async fn start_over_on(
+    /// The same over an engine that is open.
+    pub async fn start_over(
         engine: Arc<dyn Engine>,
         threads: Threads,
         config: &Config,

@@ -41,7 +41,7 @@ pub(crate) async fn started_over(engine: Arc<dyn Engine>, set: &[&str]) -> Runni
     let sources = Sources { set, ..Sources::default() };
     let config = Config::load(&sources).unwrap_or_else(|error| panic!("{error}"));
     let threads = Threads::start(2).unwrap();
-    Running { server: Server::start_over_on(engine, threads, &config).await.unwrap() }
+    Running { server: Server::start_over(engine, threads, &config).await.unwrap() }
 }
 
 impl Running {

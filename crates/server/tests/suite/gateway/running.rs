@@ -8,6 +8,7 @@ use prombus_engine::{Batch, Durability, Engine, Expect, Faults, FaultyEngine, St
 use prombus_proto::{Group, Seq, Topic};
 use prombus_server::config::{Config, Sources};
 use prombus_server::server::Server;
+use prombus_server::threads::Threads;
 use tokio::net::TcpStream;
 
 use crate::gateway::client::Client;
@@ -49,7 +50,8 @@ pub(crate) async fn started_with_unreadable_cursor() -> Running {
 
 pub(crate) async fn started_over(engine: Arc<dyn Engine>, set: &[&str]) -> Running {
     let config = Config::load(&sources(set)).unwrap_or_else(|error| panic!("{error}"));
-    Running { server: Server::start_over(engine, &config).await.unwrap() }
+    let threads = Threads::only_this();
+    Running { server: Server::start_over(engine, threads, &config).await.unwrap() }
 }
 
 pub(crate) fn sources(set: &[&str]) -> Sources {
