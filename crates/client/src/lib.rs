@@ -56,6 +56,8 @@
 //! | what can go wrong | `error` |
 //! | how to speak to a server | [`transport`] |
 
+#![warn(missing_docs)]
+
 mod builder;
 mod client;
 mod connection_state;

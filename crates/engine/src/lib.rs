@@ -10,6 +10,8 @@
 //! | [`disk`] | the default: a write-ahead log, topic segments, sorted files for state |
 //! | [`faulty`] | a wrapper that fails on demand |
 
+#![warn(missing_docs)]
+
 pub mod batch;
 pub mod capabilities;
 #[cfg(feature = "conformance")]

@@ -13,6 +13,8 @@
 //! | how large anything may be | [`limits`] |
 //! | time and chance, handed in | [`clock`], [`chance`] |
 
+#![warn(missing_docs)]
+
 mod byte_search;
 pub mod chance;
 pub mod clock;
