@@ -87,6 +87,6 @@ impl InProcess {
             let subscription = self.bus.subscribe(&connection, topic, group, options).await?;
             subscriptions.insert(topic.clone(), subscription);
         }
-        Ok(InProcessConsumer::new(connection.outbox, subscriptions))
+        Ok(InProcessConsumer::new(connection.delivery_queue, subscriptions))
     }
 }

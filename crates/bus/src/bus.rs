@@ -10,27 +10,27 @@ use prombus_proto::{Clock, Group, IdSource, NewEvent, Topic};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::committer::{Committer, Submission};
-use crate::configure::recall_again_and_again;
 use crate::error::Refusal;
-use crate::group::{Actor, Command, Description, Member, Surroundings};
+use crate::groups::DeliveryQueue;
 use crate::groups::Groups;
-use crate::leases::MemberId;
+use crate::groups::MemberId;
+use crate::groups::{Actor, Command, Description, GroupContext, Member};
+use crate::groups::{SubscribeOptions, Subscription};
+use crate::limits::Deficit;
 use crate::limits::{Limit, Limited, SHORTEST_WAIT};
 use crate::metrics::{self, Metrics};
-use crate::outbox::Outbox;
-use crate::publish::{self, Moment, Prepared, Submitted};
-use crate::retention;
-use crate::settings::Settings;
-use crate::subscription::{SubscribeOptions, Subscription};
-use crate::tenure::Tenures;
-use crate::token_bucket::Deficit;
+use crate::publish::{self, Moment, PublishBatch, Submitted};
+use crate::publish::{Committer, Submission};
+use crate::sharing::GroupLeases;
+use crate::topics::Settings;
+use crate::topics::recall_again_and_again;
+use crate::topics::retention;
 use crate::topics::{TopicInUse, Topics};
 
 /// The bus over one engine.
 pub struct Bus {
     settings: Arc<Settings>,
-    around: Surroundings,
+    ctx: GroupContext,
     topics: Arc<Topics>,
     next_member: AtomicU64,
     committing: JoinHandle<()>,
@@ -45,7 +45,7 @@ pub struct Connection {
     /// Shared by its publishes and its deliveries.
     pub limit: Limit,
     /// The events that wait to be sent to it.
-    pub outbox: Arc<Outbox>,
+    pub delivery_queue: Arc<DeliveryQueue>,
 }
 
 impl Bus {
@@ -65,31 +65,35 @@ impl Bus {
         let (committer, committing) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
         let groups = Arc::new(Groups::default());
-        let tenures = engine
+        let group_leases = engine
             .capabilities()
             .several_gateways
-            .then(|| Arc::new(Tenures::new(&ids, settings.group_lease)));
-        let living = tenures.clone().map(|tenures| {
-            tokio::spawn(tenures.run(Arc::clone(&engine), Arc::clone(&clock), Arc::clone(&groups)))
+            .then(|| Arc::new(GroupLeases::new(&ids, settings.group_lease)));
+        let living = group_leases.clone().map(|group_leases| {
+            tokio::spawn(group_leases.run(
+                Arc::clone(&engine),
+                Arc::clone(&clock),
+                Arc::clone(&groups),
+            ))
         });
         let forgetting = tokio::spawn(retention::run(
             Arc::clone(&engine),
             Arc::clone(&topics),
             Arc::clone(&clock),
         ));
-        let recalling = tenures.is_some().then(|| {
+        let recalling = group_leases.is_some().then(|| {
             tokio::spawn(recall_again_and_again(Arc::clone(&engine), Arc::clone(&topics)))
         });
         Self {
             settings,
-            around: Surroundings {
+            ctx: GroupContext {
                 engine,
                 committer,
                 clock,
                 ids,
                 groups,
                 metrics,
-                tenures,
+                group_leases,
                 is_closing: Arc::new(AtomicBool::new(false)),
             },
             topics,
@@ -100,12 +104,12 @@ impl Bus {
         }
     }
 
-    /// A new connection, with a limit and an outbox of its own.
+    /// A new connection, with a limit and an delivery_queue of its own.
     #[must_use]
     pub fn connect(&self) -> Connection {
         Connection {
             limit: Limit::new(self.settings.connection_rate, now()),
-            outbox: Arc::new(Outbox::new(self.settings.max_outbox_bytes)),
+            delivery_queue: Arc::new(DeliveryQueue::new(self.settings.max_outbox_bytes)),
         }
     }
 
@@ -115,8 +119,8 @@ impl Bus {
         connection: &Connection,
         topic: &Topic,
         events: Vec<NewEvent>,
-    ) -> Result<Prepared, Refusal> {
-        let mut prepared = Prepared::none();
+    ) -> Result<PublishBatch, Refusal> {
+        let mut prepared = PublishBatch::none();
         self.prepare_more(&mut prepared, connection, topic, events.into_iter())?;
         Ok(prepared)
     }
@@ -125,7 +129,7 @@ impl Bus {
     /// refused. They count as taken when the first ones were.
     pub fn prepare_more(
         &self,
-        prepared: &mut Prepared,
+        prepared: &mut PublishBatch,
         connection: &Connection,
         topic: &Topic,
         events: impl ExactSizeIterator<Item = NewEvent>,
@@ -148,7 +152,7 @@ impl Bus {
         connection: &Connection,
         topic: &Topic,
         events: Vec<NewEvent>,
-    ) -> Result<Prepared, Refusal> {
+    ) -> Result<PublishBatch, Refusal> {
         let taken_at = now();
         let topic = self.topic_in_use(topic);
         let mut owed = events.len() as u64;
@@ -171,8 +175,8 @@ impl Bus {
         self.check_open()?;
         let events = events.into_iter().map(|event| (topic.as_ref(), event));
         let moment = Moment { at: taken_at, ts: self.clock().now() };
-        let mut prepared = Prepared::none();
-        publish::build(&mut prepared, events, &self.around.ids, moment)?;
+        let mut prepared = PublishBatch::none();
+        publish::build(&mut prepared, events, &self.ctx.ids, moment)?;
         Ok(prepared)
     }
 
@@ -181,7 +185,7 @@ impl Bus {
         &self,
         connection: &Connection,
         events: Vec<(Topic, NewEvent)>,
-    ) -> Result<Prepared, Refusal> {
+    ) -> Result<PublishBatch, Refusal> {
         self.check_open()?;
         let moment = self.moment();
         let mut wanted: Vec<(Arc<TopicInUse>, u64)> = Vec::new();
@@ -195,7 +199,7 @@ impl Bus {
             wanted[place].1 += 1;
             placed.push((place, event));
         }
-        let mut prepared = Prepared::none();
+        let mut prepared = PublishBatch::none();
         self.admit_and_build(&mut prepared, connection, &wanted, placed.into_iter(), moment)?;
         Ok(prepared)
     }
@@ -203,13 +207,13 @@ impl Bus {
     /// Each event comes with the place of its topic in `wanted`.
     fn admit_and_build(
         &self,
-        prepared: &mut Prepared,
+        prepared: &mut PublishBatch,
         connection: &Connection,
         wanted: &[(Arc<TopicInUse>, u64)],
         placed: impl Iterator<Item = (usize, NewEvent)>,
         moment: Moment,
     ) -> Result<(), Refusal> {
-        let Surroundings { ids, metrics, .. } = &self.around;
+        let GroupContext { ids, metrics, .. } = &self.ctx;
         publish::admit(wanted, &connection.limit, moment.at).inspect_err(|limited| {
             let events = wanted.iter().map(|(_, count)| count).sum();
             metrics.rate_limited(limited.scope, events);
@@ -226,8 +230,8 @@ impl Bus {
     }
 
     /// Hands `prepared` to the committer, as soon as that has room.
-    pub async fn submit(&self, prepared: Prepared) -> Result<Submitted, Refusal> {
-        prepared.submit(&self.around.committer).await
+    pub async fn submit(&self, prepared: PublishBatch) -> Result<Submitted, Refusal> {
+        prepared.submit(&self.ctx.committer).await
     }
 
     /// Makes `connection` a member of `group` on `topic`; the group is made if it does not exist.
@@ -241,14 +245,14 @@ impl Bus {
         loop {
             self.check_open()?;
             let commands =
-                self.around.groups.get_or_start(topic, group, || self.start_group(topic, group))?;
+                self.ctx.groups.get_or_start(topic, group, || self.start_group(topic, group))?;
             let member = MemberId(self.next_member.fetch_add(1, Ordering::Relaxed));
             let usual = self.settings.subscription;
             let (reply, joined) = oneshot::channel();
             let join = Command::Join {
                 member: Member::new(
                     member,
-                    (Arc::clone(&connection.outbox), connection.limit.clone()),
+                    (Arc::clone(&connection.delivery_queue), connection.limit.clone()),
                     options.max_in_flight.unwrap_or(usual.max_in_flight),
                     options.ack_timeout.unwrap_or(usual.ack_timeout),
                     options.max_attempts.unwrap_or(usual.max_attempts),
@@ -278,14 +282,14 @@ impl Bus {
     ) -> Result<mpsc::UnboundedSender<Command>, Refusal> {
         let (commands, inbox) = mpsc::unbounded_channel();
         let topic = self.topics.get(topic, now());
-        let actor = Actor::new(self.around.clone(), topic, group.clone(), inbox)?;
+        let actor = Actor::new(self.ctx.clone(), topic, group.clone(), inbox)?;
         tokio::spawn(actor.run());
         Ok(commands)
     }
 
     /// How a group is that somebody subscribes to.
     pub async fn describe_group(&self, topic: &Topic, group: &Group) -> Option<Description> {
-        let commands = self.around.groups.get(topic, group)?;
+        let commands = self.ctx.groups.get(topic, group)?;
         let (reply, description) = oneshot::channel();
         commands.send(Command::Describe { reply }).ok()?;
         description.await.ok()
@@ -294,17 +298,17 @@ impl Bus {
     /// What it counts.
     #[must_use]
     pub const fn metrics(&self) -> &Arc<Metrics> {
-        &self.around.metrics
+        &self.ctx.metrics
     }
 
     /// What it counts, as Prometheus text 0.0.4. How far groups are behind is read for it.
     pub async fn metrics_text(&self) -> Result<String, Refusal> {
-        metrics::text(&self.around.metrics, self.around.engine.as_ref()).await
+        metrics::text(&self.ctx.metrics, self.ctx.engine.as_ref()).await
     }
 
     /// Refuses what is new and delivers nothing from now on. What is there can be finished.
     pub fn refuse_new_work(&self) {
-        self.around.is_closing.store(true, Ordering::SeqCst);
+        self.ctx.is_closing.store(true, Ordering::SeqCst);
     }
 
     /// Refuses what is new, stops the groups, stores what waits and closes the engine.
@@ -313,7 +317,7 @@ impl Bus {
     pub async fn close(&self) -> Result<(), Refusal> {
         self.refuse_new_work();
         let mut stopping = Vec::new();
-        for commands in self.around.groups.take_all() {
+        for commands in self.ctx.groups.take_all() {
             let (reply, stopped) = oneshot::channel();
             if commands.send(Command::Stop { reply }).is_ok() {
                 stopping.push(stopped);
@@ -325,14 +329,14 @@ impl Bus {
         }
         // What was handed over before is committed before this.
         let nothing = Submission::of_state(vec![], Durability::Buffered);
-        if let Ok(flushed) = self.around.committer.submit(nothing).await {
+        if let Ok(flushed) = self.ctx.committer.submit(nothing).await {
             let _ = flushed.await;
         }
-        Ok(self.around.engine.close().await?)
+        Ok(self.ctx.engine.close().await?)
     }
 
     pub(crate) const fn engine(&self) -> &Arc<dyn Engine> {
-        &self.around.engine
+        &self.ctx.engine
     }
 
     fn moment(&self) -> Moment {
@@ -340,11 +344,11 @@ impl Bus {
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
-        self.around.clock.as_ref()
+        self.ctx.clock.as_ref()
     }
 
     pub(crate) const fn committer(&self) -> &Committer {
-        &self.around.committer
+        &self.ctx.committer
     }
 
     pub(crate) fn topics_in_use(&self) -> &Topics {
@@ -356,7 +360,7 @@ impl Bus {
     }
 
     pub(crate) fn check_open(&self) -> Result<(), Refusal> {
-        if self.around.is_closing.load(Ordering::SeqCst) {
+        if self.ctx.is_closing.load(Ordering::SeqCst) {
             return Err(Refusal::shutting_down());
         }
         Ok(())
@@ -369,7 +373,7 @@ impl Drop for Bus {
         self.forgetting.abort();
         self.sharing.iter().for_each(JoinHandle::abort);
         // Groups hold the way to each other, and so to themselves: without this they never end.
-        drop(self.around.groups.take_all());
+        drop(self.ctx.groups.take_all());
     }
 }
 

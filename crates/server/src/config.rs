@@ -159,7 +159,7 @@ pub struct Gateway {
     pub pong_timeout: Duration,
     /// How long a new connection may take to authenticate.
     pub auth_timeout: Duration,
-    /// How long a connection may stay stuck with a full outbox.
+    /// How long a connection may stay stuck with a full delivery_queue.
     pub slow_consumer_timeout: Duration,
 }
 

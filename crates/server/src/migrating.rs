@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use prombus_bus::TopicSettings;
-use prombus_bus::own_settings::{self, UnusableSettings};
+use prombus_bus::topic_settings::{self, UnusableSettings};
 use prombus_engine::ReadError;
 use prombus_engine_mongo::Migration;
 use prombus_proto::Topic;
@@ -37,9 +37,9 @@ pub async fn wanted_ttls(
         settings.topics.keys().map(|topic| (topic.clone(), TopicSettings::default())).collect();
     let mut after = None;
     loop {
-        let page = migration.scan(own_settings::prefix(), after.as_ref(), AT_ONCE).await?;
+        let page = migration.scan(topic_settings::prefix(), after.as_ref(), AT_ONCE).await?;
         for entry in &page {
-            own.extend(own_settings::read(entry)?);
+            own.extend(topic_settings::read(entry)?);
         }
         match page.last() {
             Some(last) if page.len() == AT_ONCE => after = Some(last.key.clone()),

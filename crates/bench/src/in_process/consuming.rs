@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use prombus_bus::{Acked, Answer, Delivery, Outbox, Refusal, Subscription};
+use prombus_bus::{Acked, Answer, Delivery, DeliveryQueue, Refusal, Subscription};
 use prombus_proto::Topic;
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -12,11 +12,11 @@ use crate::event_text::EventText;
 use crate::port::{ConsumePort, Delivered};
 use crate::target::lease_lost;
 
-/// How many bytes are taken from the outbox at a time.
+/// How many bytes are taken from the delivery_queue at a time.
 const TAKEN_BYTES: usize = 256 << 10;
 
 pub(crate) struct InProcessConsumer {
-    outbox: Arc<Outbox>,
+    delivery_queue: Arc<DeliveryQueue>,
     subscriptions: HashMap<Topic, Subscription>,
     /// Acknowledgements that are not answered yet.
     acks: VecDeque<Answer<Acked>>,
@@ -25,9 +25,12 @@ pub(crate) struct InProcessConsumer {
 }
 
 impl InProcessConsumer {
-    pub(super) fn new(outbox: Arc<Outbox>, subscriptions: HashMap<Topic, Subscription>) -> Self {
+    pub(super) fn new(
+        delivery_queue: Arc<DeliveryQueue>,
+        subscriptions: HashMap<Topic, Subscription>,
+    ) -> Self {
         let (taken, json) = (Vec::new(), Vec::new());
-        Self { outbox, subscriptions, acks: VecDeque::new(), taken, json }
+        Self { delivery_queue, subscriptions, acks: VecDeque::new(), taken, json }
     }
 
     /// Unsubscribes.
@@ -41,11 +44,11 @@ impl InProcessConsumer {
     /// Waits until there is something to take, or until the oldest acknowledgement is answered.
     async fn something(&mut self) -> Result<u64, BenchError> {
         let Some(oldest) = self.acks.front_mut() else {
-            self.outbox.filled().await;
+            self.delivery_queue.filled().await;
             return Ok(0);
         };
         tokio::select! {
-            () = self.outbox.filled() => Ok(0),
+            () = self.delivery_queue.filled() => Ok(0),
             answer = oldest => {
                 self.acks.pop_front();
                 check(answer.map_err(|_| Refusal::shutting_down())?)?;
@@ -62,10 +65,10 @@ impl ConsumePort for InProcessConsumer {
         delivered: &mut Vec<Delivered>,
     ) -> Result<u64, BenchError> {
         let mut acked = 0;
-        self.outbox.take(TAKEN_BYTES, &mut self.taken);
+        self.delivery_queue.take(TAKEN_BYTES, &mut self.taken);
         if self.taken.is_empty() {
             acked += self.something().await?;
-            self.outbox.take(TAKEN_BYTES, &mut self.taken);
+            self.delivery_queue.take(TAKEN_BYTES, &mut self.taken);
         }
         for delivery in self.taken.drain(..) {
             self.json.clear();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use prombus_bus::{Bus, Connection, Prepared, Submitted};
+use prombus_bus::{Bus, Connection, PublishBatch, Submitted};
 use prombus_proto::{NewEvent, Payload, Topic};
 use tokio::sync::Notify;
 
@@ -20,7 +20,7 @@ pub(crate) struct InProcessPublisher {
     topics: Vec<Topic>,
     payloads: Vec<Payload>,
     /// What was put, each with how many frames it is.
-    put: VecDeque<(Prepared, usize)>,
+    put: VecDeque<(PublishBatch, usize)>,
     submitted: VecDeque<(Submitted, usize)>,
 }
 
@@ -41,7 +41,7 @@ impl PublishPort for InProcessPublisher {
             self.payloads.push(Payload::parse(payload.into())?);
         }
         if self.put.back().is_none_or(|(_, frames)| *frames == MOST_TOGETHER) {
-            self.put.push_back((Prepared::none(), 0));
+            self.put.push_back((PublishBatch::none(), 0));
         }
         if let Some((together, frames)) = self.put.back_mut() {
             let topic = &self.topics[events.topic];

@@ -6,7 +6,7 @@ use prombus_engine::Write;
 use prometheus::Histogram;
 use prometheus::local::LocalHistogram;
 
-use crate::moments::Moments;
+use crate::publish::PublishTimes;
 
 /// The committer's own, so that the events of a commit are added together.
 #[derive(Debug)]
@@ -29,11 +29,11 @@ impl CommitMeter {
     /// with the first commit of it.
     pub(crate) fn committed<'a>(
         &mut self,
-        taken: impl Iterator<Item = &'a Moments>,
+        taken: impl Iterator<Item = &'a PublishTimes>,
         write: Option<Write>,
         now: Instant,
     ) {
-        for (at, count) in taken.flat_map(Moments::runs) {
+        for (at, count) in taken.flat_map(PublishTimes::runs) {
             let seconds = now.saturating_duration_since(at).as_secs_f64();
             for _ in 0..count {
                 self.publish_to_commit.observe(seconds);

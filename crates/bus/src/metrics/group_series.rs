@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use prometheus::{Histogram, IntCounter, IntGauge};
 
-use crate::outbox::Delivery;
+use crate::groups::Delivery;
 
 #[derive(Debug)]
 pub(crate) struct GroupSeries {

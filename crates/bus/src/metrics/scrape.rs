@@ -6,10 +6,10 @@ use prometheus::core::Collector;
 use prometheus::{IntGauge, IntGaugeVec, Opts, TextEncoder};
 
 use super::{Metrics, pairs_note};
-use crate::cursor::Cursor;
 use crate::error::Refusal;
-use crate::lag::open_events;
-use crate::state_pages::StatePages;
+use crate::inspect::open_events;
+use crate::stored::StatePages;
+use crate::stored::cursor::Cursor;
 
 /// All that is counted, as Prometheus text 0.0.4.
 pub(crate) async fn text(metrics: &Metrics, engine: &dyn Engine) -> Result<String, Refusal> {

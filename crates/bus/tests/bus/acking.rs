@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use prombus_bus::{Prepared, Settings, TopicSettings};
+use prombus_bus::{PublishBatch, Settings, TopicSettings};
 use prombus_engine::Durability;
 use prombus_proto::{ErrorCode, EventId, Seq};
 
-use crate::scene::{
-    Scene, at_most, event, ids, large_event, memory, named, orders, seqs, settle, stored, unlimited,
+use crate::harness::{
+    Harness, at_most, event, ids, large_event, memory, named, orders, seqs, settle, stored,
+    unlimited,
 };
 use crate::watched_engine::WatchedEngine;
 
@@ -16,57 +17,57 @@ fn unknown() -> EventId {
     EventId::new("unknown").unwrap()
 }
 
-fn invoice(scene: &Scene, topic: &str) -> Prepared {
-    scene.bus.prepare(&scene.bus.connect(), &named(topic), vec![event("\"invoice\"")]).unwrap()
+fn invoice(harness: &Harness, topic: &str) -> PublishBatch {
+    harness.bus.prepare(&harness.bus.connect(), &named(topic), vec![event("\"invoice\"")]).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_acknowledged_event_does_not_come_again() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 3).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 3).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     let acked = consumer.ack(ids(&delivered)).await;
     assert!(acked.stale.is_empty() && acked.published.is_empty());
-    let cursor = scene.cursor().await;
+    let cursor = harness.cursor().await;
     assert_eq!((cursor.floor, cursor.last_id), (Seq(3), Some(delivered[2].event.id.clone())));
     assert!(consumer.next_within(Duration::from_secs(3600)).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_answer_comes_when_the_cursor_is_stored() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 3).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 3).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     consumer.ack(ids(&delivered[1..2])).await;
-    let cursor = scene.cursor().await;
+    let cursor = harness.cursor().await;
     assert_eq!(cursor.floor, Seq(0), "the first is not acknowledged");
     consumer.ack(ids(&delivered[..1])).await;
-    assert_eq!(scene.cursor().await.floor, Seq(2));
+    assert_eq!(harness.cursor().await.floor, Seq(2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_lent_is_stale_and_the_rest_is_done() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let id = consumer.next().await.event.id;
     let acked = consumer.ack(vec![unknown(), id.clone(), id.clone()]).await;
     assert_eq!(acked.stale, [0, 2]);
     assert_eq!(consumer.ack(vec![id.clone()]).await.stale, [0]);
     let nacked = consumer.subscription.nack(id, None, None).await.unwrap().unwrap();
     assert!(nacked.stale);
-    assert_eq!(scene.cursor().await.floor, Seq(1));
+    assert_eq!(harness.cursor().await.floor, Seq(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_ends_somebody_elses_lease() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let holder = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let holder = harness.consumer(at_most(10)).await;
     let id = holder.next().await.event.id;
-    let other = scene.consumer(at_most(10)).await;
+    let other = harness.consumer(at_most(10)).await;
     assert_eq!(other.ack(vec![id.clone()]).await.stale, [0]);
     let nacked = other.subscription.nack(id.clone(), None, Some(Duration::ZERO));
     assert!(nacked.await.unwrap().unwrap().stale);
@@ -77,14 +78,14 @@ async fn nobody_ends_somebody_elses_lease() {
 #[tokio::test(start_paused = true)]
 async fn acknowledging_and_publishing_is_one_commit() {
     let engine = WatchedEngine::over(memory());
-    let scene = Scene::over(engine.clone(), unlimited());
-    scene.publish(&orders(), 1).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::over(engine.clone(), unlimited());
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     engine.take_commits();
-    let mut publish = invoice(&scene, "invoices");
-    publish.append(invoice(&scene, "letters"));
-    publish.append(invoice(&scene, "invoices"));
+    let mut publish = invoice(&harness, "invoices");
+    publish.append(invoice(&harness, "letters"));
+    publish.append(invoice(&harness, "invoices"));
     let acked =
         consumer.subscription.ack(ids(&delivered), None, Some(publish)).await.unwrap().unwrap();
     let places: Vec<_> = acked.published.iter().map(|position| position.seq.0).collect();
@@ -93,21 +94,21 @@ async fn acknowledging_and_publishing_is_one_commit() {
     assert_eq!(commits.len(), 1);
     assert!(commits[0].changes_state);
     assert_eq!(commits[0].topics, ["invoices", "letters", "invoices"].map(named));
-    assert_eq!(scene.cursor().await.floor, Seq(1));
+    assert_eq!(harness.cursor().await.floor, Seq(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_gets_the_places_of_its_own_events() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 4).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 4).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     let answers: Vec<_> = ids(&delivered)
         .into_iter()
         .zip([2, 0, 1, 3])
         .map(|(id, count)| {
-            let mut publish = Prepared::none();
-            (0..count).for_each(|_| publish.append(invoice(&scene, "invoices")));
+            let mut publish = PublishBatch::none();
+            (0..count).for_each(|_| publish.append(invoice(&harness, "invoices")));
             consumer.subscription.ack(vec![id], None, Some(publish))
         })
         .collect();
@@ -121,18 +122,18 @@ async fn each_gets_the_places_of_its_own_events() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_lease_nothing_is_published_and_nothing_ends() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 2).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     let late = delivered[0].event.id.clone();
     consumer.nack(&delivered[0], Some(Duration::from_secs(5))).await;
     let both = ids(&delivered);
-    let publish = Some(invoice(&scene, "invoices"));
+    let publish = Some(invoice(&harness, "invoices"));
     let refusal = consumer.subscription.ack(both, None, publish).await.unwrap().unwrap_err();
     assert_eq!(refusal.code, ErrorCode::LeaseLost);
     assert!(refusal.message.contains(&late.to_string()), "{refusal}");
-    assert!(stored(scene.engine.as_ref(), &named("invoices")).await.is_empty());
+    assert!(stored(harness.engine.as_ref(), &named("invoices")).await.is_empty());
     assert!(consumer.ack(ids(&delivered[1..])).await.stale.is_empty(), "its lease goes on");
 }
 
@@ -143,14 +144,14 @@ async fn what_is_published_with_it_is_as_durable_as_its_topic_asks_for() {
         TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
     let engine = WatchedEngine::over(memory());
     let topics = HashMap::from([(orders(), buffered)]);
-    let scene = Scene::over(engine.clone(), Settings { topics, ..unlimited() });
-    scene.publish(&orders(), 2).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::over(engine.clone(), Settings { topics, ..unlimited() });
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     engine.take_commits();
     consumer.ack(ids(&delivered[..1])).await;
     assert_eq!(engine.take_commits()[0].durability, Durability::Buffered);
-    let publish = Some(invoice(&scene, "invoices"));
+    let publish = Some(invoice(&harness, "invoices"));
     consumer.subscription.ack(ids(&delivered[1..]), None, publish).await.unwrap().unwrap();
     assert_eq!(engine.take_commits()[0].durability, Durability::Fsync);
 }
@@ -158,16 +159,16 @@ async fn what_is_published_with_it_is_as_durable_as_its_topic_asks_for() {
 #[tokio::test(start_paused = true)]
 async fn many_that_publish_much_are_not_refused_for_each_other() {
     let engine = WatchedEngine::over(memory());
-    let scene = Scene::over(engine.clone(), unlimited());
-    scene.publish(&orders(), 60).await;
-    let consumer = scene.consumer(at_most(100)).await;
+    let harness = Harness::over(engine.clone(), unlimited());
+    harness.publish(&orders(), 60).await;
+    let consumer = harness.consumer(at_most(100)).await;
     let delivered = consumer.arrived().await;
     engine.take_commits();
     let answers: Vec<_> = ids(&delivered)
         .into_iter()
         .map(|id| {
             let large = vec![large_event(1_000_000)];
-            let large = scene.bus.prepare(&consumer.connection, &named("invoices"), large);
+            let large = harness.bus.prepare(&consumer.connection, &named("invoices"), large);
             consumer.subscription.ack(vec![id], None, Some(large.unwrap()))
         })
         .collect();
@@ -175,34 +176,34 @@ async fn many_that_publish_much_are_not_refused_for_each_other() {
         assert_eq!(answer.await.unwrap().unwrap().published.len(), 1);
     }
     assert!(engine.take_commits().iter().all(|commit| commit.bytes < 8 << 20));
-    assert_eq!(scene.cursor().await.floor, Seq(60));
+    assert_eq!(harness.cursor().await.floor, Seq(60));
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_has_left_is_not_subscribed() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let leaver = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let leaver = harness.consumer(at_most(10)).await;
     let delivered = leaver.arrived().await;
     // Both wait for the group at once: the acknowledgement comes first and counts.
     let acked = leaver.subscription.ack(ids(&delivered), None, None);
     drop(leaver);
     assert!(acked.await.unwrap().unwrap().stale.is_empty());
-    let other = scene.consumer(at_most(10)).await;
+    let other = harness.consumer(at_most(10)).await;
     assert!(seqs(&other.arrived().await).is_empty());
     settle().await;
-    assert_eq!(scene.cursor().await.floor, Seq(1));
+    assert_eq!(harness.cursor().await.floor, Seq(1));
 }
 
 /// The lease ran out, and the event waits for the same consumer again when its answer comes.
 #[tokio::test(start_paused = true)]
 async fn what_a_late_answer_settles_does_not_come_again() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 2).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     tokio::time::sleep(Duration::from_secs(31)).await;
-    assert!(!consumer.connection.outbox.is_empty());
+    assert!(!consumer.connection.delivery_queue.is_empty());
     assert!(consumer.ack(ids(&delivered[..1])).await.stale.is_empty());
     consumer.nack(&delivered[1], Some(Duration::from_secs(5))).await;
     assert!(consumer.arrived().await.is_empty());

@@ -5,32 +5,32 @@ use std::sync::Arc;
 use prombus_engine::{Faults, FaultyEngine};
 use prombus_proto::{ErrorCode, Seq};
 
-use crate::scene::{
-    Scene, at_most, attempts, disk, event, ids, memory, orders, seqs, settle, stored,
+use crate::harness::{
+    Harness, at_most, attempts, disk, event, ids, memory, orders, seqs, settle, stored,
     stored_cursor, unlimited,
 };
 
 #[tokio::test(start_paused = true)]
 async fn a_closed_bus_refuses_what_is_new() {
-    let scene = Scene::new();
-    let connection = scene.bus.connect();
-    let before = scene.bus.prepare(&connection, &orders(), vec![event("1")]).unwrap();
-    scene.bus.close().await.unwrap();
-    scene.bus.close().await.unwrap();
-    let refusal = scene.bus.prepare(&connection, &orders(), vec![event("1")]).unwrap_err();
+    let harness = Harness::new();
+    let connection = harness.bus.connect();
+    let before = harness.bus.prepare(&connection, &orders(), vec![event("1")]).unwrap();
+    harness.bus.close().await.unwrap();
+    harness.bus.close().await.unwrap();
+    let refusal = harness.bus.prepare(&connection, &orders(), vec![event("1")]).unwrap_err();
     assert_eq!(refusal.code, ErrorCode::ShuttingDown);
-    let refusal = scene.try_subscribe(&orders(), at_most(1)).await.err().unwrap();
+    let refusal = harness.try_subscribe(&orders(), at_most(1)).await.err().unwrap();
     assert_eq!(refusal.code, ErrorCode::ShuttingDown);
-    let late = scene.bus.submit(before).await.unwrap().stored().await;
+    let late = harness.bus.submit(before).await.unwrap().stored().await;
     assert_eq!(late.unwrap_err().code, ErrorCode::ShuttingDown);
 }
 
 #[tokio::test]
 async fn what_was_handed_over_is_stored() {
     let folder = tempfile::tempdir().unwrap();
-    let scene = Scene::over(disk(folder.path()), unlimited());
-    scene.publish(&orders(), 20).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::over(disk(folder.path()), unlimited());
+    harness.publish(&orders(), 20).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let mut delivered = Vec::new();
     while delivered.len() < 10 {
         delivered.push(consumer.next().await);
@@ -38,63 +38,63 @@ async fn what_was_handed_over_is_stored() {
     let acked = consumer.subscription.ack(ids(&delivered[..5]), None, None);
     let mut submitted = Vec::new();
     for _ in 0..50 {
-        let prepared = scene.bus.prepare(&consumer.connection, &orders(), vec![event("1")]);
-        submitted.push(scene.bus.submit(prepared.unwrap()).await.unwrap());
+        let prepared = harness.bus.prepare(&consumer.connection, &orders(), vec![event("1")]);
+        submitted.push(harness.bus.submit(prepared.unwrap()).await.unwrap());
     }
-    scene.bus.close().await.unwrap();
+    harness.bus.close().await.unwrap();
     assert!(acked.await.unwrap().unwrap().stale.is_empty());
     for submitted in &mut submitted {
         submitted.stored().await.unwrap();
     }
     let engine = disk(folder.path());
     assert_eq!(stored(engine.as_ref(), &orders()).await.len(), 70);
-    let cursor = stored_cursor(engine.as_ref(), &orders(), &crate::scene::billing()).await;
+    let cursor = stored_cursor(engine.as_ref(), &orders(), &crate::harness::billing()).await;
     assert_eq!(cursor.floor, Seq(5));
     // The leases were given back, and their attempts count on.
-    let scene = Scene::over(engine, unlimited());
-    let consumer = scene.consumer(at_most(5)).await;
+    let harness = Harness::over(engine, unlimited());
+    let consumer = harness.consumer(at_most(5)).await;
     let mut again = Vec::new();
     while again.len() < 5 {
         again.push(consumer.next().await);
     }
     assert_eq!((seqs(&again), attempts(&again)), (vec![6, 7, 8, 9, 10], vec![2; 5]));
-    scene.bus.close().await.unwrap();
+    harness.bus.close().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_closed_bus_is_asked_is_not_left_without_an_answer() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
-    scene.bus.close().await.unwrap();
+    harness.bus.close().await.unwrap();
     assert!(consumer.subscription.ack(ids(&delivered), None, None).await.is_err());
     assert!(consumer.subscription.pause().await.is_err());
-    assert!(scene.bus.describe_group(&orders(), &crate::scene::billing()).await.is_none());
+    assert!(harness.bus.describe_group(&orders(), &crate::harness::billing()).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_storage_that_fails_does_not_keep_a_bus_from_closing() {
     let faults = Faults::none();
     let engine = Arc::new(FaultyEngine::new(memory(), faults.clone()));
-    let scene = Scene::over(engine, unlimited());
-    scene.publish(&orders(), 3).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::over(engine, unlimited());
+    harness.publish(&orders(), 3).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     faults.fail_commits_before(usize::MAX);
     let acked = consumer.subscription.ack(ids(&delivered), None, None);
-    scene.bus.close().await.unwrap();
+    harness.bus.close().await.unwrap();
     assert!(!matches!(acked.await, Ok(Ok(_))), "it was not stored");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_tasks_of_a_dropped_bus_end() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 3).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 3).await;
+    let consumer = harness.consumer(at_most(10)).await;
     settle().await;
-    let engine = Arc::downgrade(&scene.engine);
-    drop(scene);
+    let engine = Arc::downgrade(&harness.engine);
+    drop(harness);
     drop(consumer);
     settle().await;
     assert_eq!(engine.strong_count(), 0, "somebody still holds the engine");
@@ -102,14 +102,14 @@ async fn the_tasks_of_a_dropped_bus_end() {
 
 #[tokio::test(start_paused = true)]
 async fn before_it_closes_what_is_out_can_be_finished_and_nothing_more_comes() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 3).await;
-    let consumer = scene.consumer(at_most(1)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 3).await;
+    let consumer = harness.consumer(at_most(1)).await;
     let first = consumer.next().await;
-    scene.bus.refuse_new_work();
+    harness.bus.refuse_new_work();
     assert!(consumer.ack(vec![first.event.id]).await.stale.is_empty());
     consumer.subscription.resume().await.unwrap().unwrap();
     settle().await;
-    assert!(consumer.connection.outbox.is_empty(), "the second was not delivered");
-    assert_eq!(scene.cursor().await.floor, Seq(1));
+    assert!(consumer.connection.delivery_queue.is_empty(), "the second was not delivered");
+    assert_eq!(harness.cursor().await.floor, Seq(1));
 }

@@ -6,7 +6,7 @@ use prombus_bus::{Rate, Settings, TopicSettings};
 use prombus_engine::{Batch, Durability, Expect, StateKey, StateOp};
 use prombus_proto::ErrorCode;
 
-use crate::scene::{Scene, disk, event, memory, named, orders, unlimited};
+use crate::harness::{Harness, disk, event, memory, named, orders, unlimited};
 
 const fn rate(capacity: u64, refill_per_sec: u64) -> Rate {
     Rate { capacity, refill_per_sec }
@@ -25,44 +25,44 @@ fn own() -> TopicSettings {
     }
 }
 
-async fn passes(scene: &Scene, count: usize) -> bool {
+async fn passes(harness: &Harness, count: usize) -> bool {
     let events = (0..count).map(|_| event("1")).collect();
-    scene.try_publish(&scene.bus.connect(), &orders(), events).await.is_ok()
+    harness.try_publish(&harness.bus.connect(), &orders(), events).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_holds_at_once_for_a_topic_that_is_in_use() {
-    let scene = Scene::with(limited());
-    assert!(passes(&scene, 500).await);
-    scene.bus.configure_topic(&orders(), own()).await.unwrap();
-    assert!(passes(&scene, 3).await);
-    assert!(!passes(&scene, 1).await);
-    scene.bus.configure_topic(&orders(), TopicSettings::default()).await.unwrap();
+    let harness = Harness::with(limited());
+    assert!(passes(&harness, 500).await);
+    harness.bus.configure_topic(&orders(), own()).await.unwrap();
+    assert!(passes(&harness, 3).await);
+    assert!(!passes(&harness, 1).await);
+    harness.bus.configure_topic(&orders(), TopicSettings::default()).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    assert!(passes(&scene, 500).await && !passes(&scene, 5).await);
+    assert!(passes(&harness, 500).await && !passes(&harness, 5).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_it_has_to_keep_is_kept_and_the_rest_is_forgotten_at_once() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 100).await;
-    scene.bus.configure_topic(&orders(), own()).await.unwrap();
-    let bounds = scene.bus.bounds(&orders()).await.unwrap();
+    let harness = Harness::new();
+    harness.publish(&orders(), 100).await;
+    harness.bus.configure_topic(&orders(), own()).await.unwrap();
+    let bounds = harness.bus.bounds(&orders()).await.unwrap();
     assert!(bounds.count() < 100 && bounds.bytes <= 1000, "{bounds:?}");
-    scene.bus.configure_topic(&orders(), TopicSettings::default()).await.unwrap();
-    scene.publish(&orders(), 200).await;
+    harness.bus.configure_topic(&orders(), TopicSettings::default()).await.unwrap();
+    harness.publish(&orders(), 200).await;
     tokio::time::sleep(std::time::Duration::from_secs(61)).await;
-    assert_eq!(scene.bus.bounds(&orders()).await.unwrap().count(), bounds.count() + 200);
+    assert_eq!(harness.bus.bounds(&orders()).await.unwrap().count(), bounds.count() + 200);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_configured_holds_where_nothing_of_its_own_was_set() {
     let configured = TopicSettings { retention_ms: Some(60_000), ..own() };
     let topics = HashMap::from([(orders(), configured)]);
-    let scene = Scene::with(Settings { topics, ..limited() });
+    let harness = Harness::with(Settings { topics, ..limited() });
     let own = TopicSettings { retention_bytes: Some(5000), ..TopicSettings::default() };
-    scene.bus.configure_topic(&orders(), own).await.unwrap();
-    let overview = scene.bus.topic(&orders()).await.unwrap();
+    harness.bus.configure_topic(&orders(), own).await.unwrap();
+    let overview = harness.bus.topic(&orders()).await.unwrap();
     assert_eq!(overview.own, own);
     assert_eq!(overview.rules.durability, Durability::Buffered);
     assert_eq!(overview.rules.rate, Some(rate(3, 1)));
@@ -73,14 +73,14 @@ async fn what_was_configured_holds_where_nothing_of_its_own_was_set() {
 #[tokio::test]
 async fn it_holds_again_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let scene = Scene::over(disk(folder.path()), limited());
-    scene.bus.configure_topic(&orders(), own()).await.unwrap();
-    scene.bus.close().await.unwrap();
-    let scene = scene.stop()(disk(folder.path()));
-    scene.bus.recall_settings().await.unwrap();
-    let overview = scene.bus.topic(&orders()).await.unwrap();
+    let harness = Harness::over(disk(folder.path()), limited());
+    harness.bus.configure_topic(&orders(), own()).await.unwrap();
+    harness.bus.close().await.unwrap();
+    let harness = harness.stop()(disk(folder.path()));
+    harness.bus.recall_settings().await.unwrap();
+    let overview = harness.bus.topic(&orders()).await.unwrap();
     assert_eq!(overview.own, own());
-    assert!(passes(&scene, 3).await && !passes(&scene, 3).await);
+    assert!(passes(&harness, 3).await && !passes(&harness, 3).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,22 +99,22 @@ async fn settings_of_a_newer_program_are_refused_by_name() {
         durability: Durability::Buffered,
     };
     engine.commit(batch).await.unwrap();
-    let scene = Scene::over(engine, unlimited());
-    let refusal = scene.bus.recall_settings().await.unwrap_err();
+    let harness = Harness::over(engine, unlimited());
+    let refusal = harness.bus.recall_settings().await.unwrap_err();
     assert!(refusal.message.contains("the settings of orders have form 9"), "{refusal}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_is_known_once_it_was_published_to_or_configured() {
-    let scene = Scene::new();
-    assert!(scene.bus.topics().await.unwrap().is_empty());
-    let refusal = scene.bus.topic(&orders()).await.unwrap_err();
+    let harness = Harness::new();
+    assert!(harness.bus.topics().await.unwrap().is_empty());
+    let refusal = harness.bus.topic(&orders()).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::UnknownTopic);
-    scene.publish(&named("payments"), 1).await;
-    scene.bus.configure_topic(&orders(), TopicSettings::default()).await.unwrap();
-    assert_eq!(scene.bus.topics().await.unwrap(), [orders(), named("payments")]);
-    assert_eq!(scene.bus.topic(&orders()).await.unwrap().bounds.count(), 0);
+    harness.publish(&named("payments"), 1).await;
+    harness.bus.configure_topic(&orders(), TopicSettings::default()).await.unwrap();
+    assert_eq!(harness.bus.topics().await.unwrap(), [orders(), named("payments")]);
+    assert_eq!(harness.bus.topic(&orders()).await.unwrap().bounds.count(), 0);
     // Trimmed empty, it was still published to.
-    scene.engine.trim(&named("payments"), prombus_proto::Seq(2)).await.unwrap();
-    assert_eq!(scene.bus.topic(&named("payments")).await.unwrap().bounds.count(), 0);
+    harness.engine.trim(&named("payments"), prombus_proto::Seq(2)).await.unwrap();
+    assert_eq!(harness.bus.topic(&named("payments")).await.unwrap().bounds.count(), 0);
 }

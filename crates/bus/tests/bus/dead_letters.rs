@@ -5,8 +5,8 @@ use std::time::Duration;
 use prombus_bus::{StartAt, SubscribeOptions, dead_letter_topic};
 use prombus_proto::{Event, Seq};
 
-use crate::scene::{
-    NOW, Scene, event, from, ids, large_event, memory, named, orders, settle, stored, unlimited,
+use crate::harness::{
+    Harness, NOW, event, from, ids, large_event, memory, named, orders, settle, stored, unlimited,
 };
 use crate::watched_engine::WatchedEngine;
 
@@ -28,27 +28,27 @@ fn dead_letters_have_a_topic_of_their_own() {
 #[tokio::test(start_paused = true)]
 async fn after_its_last_attempt_an_event_is_a_dead_letter_and_done_in_one_commit() {
     let engine = WatchedEngine::over(memory());
-    let scene = Scene::over(engine.clone(), unlimited());
+    let harness = Harness::over(engine.clone(), unlimited());
     let original = event("{\"n\": 1.0}");
-    scene.try_publish(&scene.bus.connect(), &orders(), vec![original]).await.unwrap();
-    let consumer = scene.consumer(attempts(2)).await;
+    harness.try_publish(&harness.bus.connect(), &orders(), vec![original]).await.unwrap();
+    let consumer = harness.consumer(attempts(2)).await;
     let first = consumer.next().await;
     consumer.nack(&first, Some(Duration::ZERO)).await;
     let second = consumer.next().await;
     assert_eq!(second.attempt, 2);
     settle().await;
-    assert!(scene.dead_letters().await.is_empty());
+    assert!(harness.dead_letters().await.is_empty());
     engine.take_commits();
     consumer.nack(&second, Some(Duration::ZERO)).await;
     let commits = engine.take_commits();
     assert_eq!(commits.len(), 1);
     assert!(commits[0].changes_state && commits[0].topics == [named("dlq.orders")]);
-    assert_eq!(scene.cursor().await.floor, Seq(1));
+    assert_eq!(harness.cursor().await.floor, Seq(1));
 
-    let letters = scene.dead_letters().await;
+    let letters = harness.dead_letters().await;
     assert_eq!(letters.len(), 1);
     let (_, letter) = Event::decode(&letters[0].json).unwrap();
-    let original = stored(scene.engine.as_ref(), &orders()).await.remove(0);
+    let original = stored(harness.engine.as_ref(), &orders()).await.remove(0);
     let expected = format!(
         r#"{{"topic":"orders","group":"billing","original":{},"err":"no stock","ts":{NOW},"attempts":2}}"#,
         String::from_utf8(original.json.to_vec()).unwrap()
@@ -56,14 +56,14 @@ async fn after_its_last_attempt_an_event_is_a_dead_letter_and_done_in_one_commit
     assert_eq!(String::from_utf8(letter.payload.as_bytes().to_vec()).unwrap(), expected);
     assert_eq!(letter.caused_by, [original.id]);
     assert!(consumer.next_within(Duration::from_secs(3600)).await.is_none());
-    assert_eq!(scene.dead_letters().await.len(), 1);
+    assert_eq!(harness.dead_letters().await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_attempt_is_one_delivery_however_it_ends() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 3).await;
-    let consumer = scene.consumer(attempts(1)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 3).await;
+    let consumer = harness.consumer(attempts(1)).await;
     let delivered = consumer.arrived().await;
     consumer.nack(&delivered[0], None).await;
     tokio::time::sleep(Duration::from_secs(31)).await;
@@ -71,51 +71,51 @@ async fn one_attempt_is_one_delivery_however_it_ends() {
         letters.iter().map(|letter| payload(&letter.json)["err"].clone()).collect()
     };
     assert_eq!(
-        errors(scene.dead_letters().await),
+        errors(harness.dead_letters().await),
         [
             "no stock",
             "not acknowledged before its deadline",
             "not acknowledged before its deadline"
         ]
     );
-    scene.publish(&orders(), 1).await;
+    harness.publish(&orders(), 1).await;
     assert_eq!(consumer.arrived().await.len(), 1);
     drop(consumer);
     settle().await;
-    assert_eq!(errors(scene.dead_letters().await)[3], "its connection was closed");
-    assert_eq!(scene.cursor().await.floor, Seq(4));
+    assert_eq!(errors(harness.dead_letters().await)[3], "its connection was closed");
+    assert_eq!(harness.cursor().await.floor, Seq(4));
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_attempt_at_all_is_taken_as_one() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let consumer = scene.consumer(attempts(0)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(attempts(0)).await;
     let delivered = consumer.arrived().await;
     assert_eq!(delivered.len(), 1);
     consumer.ack(ids(&delivered)).await;
-    assert!(scene.dead_letters().await.is_empty());
+    assert!(harness.dead_letters().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_others_go_on_around_a_dead_one() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 5).await;
-    let consumer = scene.consumer(attempts(1)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 5).await;
+    let consumer = harness.consumer(attempts(1)).await;
     let delivered = consumer.arrived().await;
     consumer.nack(&delivered[2], None).await;
-    assert_eq!(scene.cursor().await.floor, Seq(0));
+    assert_eq!(harness.cursor().await.floor, Seq(0));
     let others = [0, 1, 3, 4].map(|place| delivered[place].event.id.clone());
     assert!(consumer.ack(others.into()).await.stale.is_empty());
-    assert_eq!(scene.cursor().await.floor, Seq(5));
+    assert_eq!(harness.cursor().await.floor, Seq(5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_group_on_the_dead_letters_gets_them() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let letters = scene.try_subscribe(&named("dlq.orders"), from(StartAt::Latest)).await.unwrap();
-    let consumer = scene.consumer(attempts(1)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let letters = harness.try_subscribe(&named("dlq.orders"), from(StartAt::Latest)).await.unwrap();
+    let consumer = harness.consumer(attempts(1)).await;
     consumer.nack(&consumer.next().await, None).await;
     assert_eq!(letters.arrived().await.len(), 1);
 }
@@ -125,21 +125,21 @@ async fn a_group_on_the_dead_letters_gets_them() {
 async fn many_large_ones_take_several_commits() {
     let engine = WatchedEngine::over(memory());
     let settings = prombus_bus::Settings { max_outbox_bytes: 128 << 20, ..unlimited() };
-    let scene = Scene::over(engine.clone(), settings);
+    let harness = Harness::over(engine.clone(), settings);
     for _ in 0..50 {
         let large = vec![large_event(1_000_000)];
-        scene.try_publish(&scene.bus.connect(), &orders(), large).await.unwrap();
+        harness.try_publish(&harness.bus.connect(), &orders(), large).await.unwrap();
     }
-    let consumer = scene.consumer(attempts(1)).await;
+    let consumer = harness.consumer(attempts(1)).await;
     let delivered = consumer.arrived().await;
     assert_eq!(delivered.len(), 50);
     engine.take_commits();
     drop(consumer);
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(engine.take_commits().iter().all(|commit| commit.bytes < 8 << 20));
-    let letters = scene.dead_letters().await;
+    let letters = harness.dead_letters().await;
     let originals: Vec<_> =
         letters.iter().map(|letter| payload(&letter.json)["original"]["seq"].clone()).collect();
     assert_eq!(originals, (1..=50).collect::<Vec<_>>());
-    assert_eq!(scene.cursor().await.floor, Seq(50));
+    assert_eq!(harness.cursor().await.floor, Seq(50));
 }

@@ -5,20 +5,20 @@ use std::time::Duration;
 use prombus_bus::{StartAt, SubscribeOptions};
 use prombus_proto::{ErrorCode, EventId, NewEvent, Timestamp};
 
-use crate::scene::{
-    Consumer, Scene, at_most, disk, event, from, large_event, orders, seqs, unlimited,
+use crate::harness::{
+    Consumer, Harness, at_most, disk, event, from, large_event, orders, seqs, unlimited,
 };
 
-/// A scene with events of the times 10, 20, 30, whose ids are a, b and c.
-async fn three_events() -> Scene {
-    let scene = Scene::new();
+/// A harness with events of the times 10, 20, 30, whose ids are a, b and c.
+async fn three_events() -> Harness {
+    let harness = Harness::new();
     let events = [("a", 10), ("b", 20), ("c", 30)].map(|(id, ts)| NewEvent {
         id: Some(EventId::new(id).unwrap()),
         ts: Some(Timestamp(ts)),
         ..event("1")
     });
-    scene.try_publish(&scene.bus.connect(), &orders(), events.into()).await.unwrap();
-    scene
+    harness.try_publish(&harness.bus.connect(), &orders(), events.into()).await.unwrap();
+    harness
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,43 +33,43 @@ async fn a_new_group_begins_where_it_is_told() {
         (after("a"), vec![2, 3, 4]),
         (after("c"), vec![4]),
     ] {
-        let scene = three_events().await;
-        let consumer = scene.consumer(from(start.clone())).await;
-        scene.publish(&orders(), 1).await;
+        let harness = three_events().await;
+        let consumer = harness.consumer(from(start.clone())).await;
+        harness.publish(&orders(), 1).await;
         assert_eq!(seqs(&consumer.arrived().await), expected, "{start:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_id_is_refused_and_leaves_no_group() {
-    let scene = three_events().await;
+    let harness = three_events().await;
     let start = StartAt::AfterId(EventId::new("nothing").unwrap());
-    let refusal = scene.try_subscribe(&orders(), from(start)).await.err().unwrap();
+    let refusal = harness.try_subscribe(&orders(), from(start)).await.err().unwrap();
     assert_eq!(refusal.code, ErrorCode::UnknownId);
     assert_eq!(refusal.message, "orders holds no event nothing");
     // The group was not made: the next one decides where it begins.
-    let consumer = scene.consumer(from(StartAt::Earliest)).await;
+    let consumer = harness.consumer(from(StartAt::Earliest)).await;
     assert_eq!(seqs(&consumer.arrived().await), [1, 2, 3]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_group_that_exists_goes_on_from_its_cursor() {
-    let scene = three_events().await;
-    let consumer = scene.consumer(at_most(2)).await;
+    let harness = three_events().await;
+    let consumer = harness.consumer(at_most(2)).await;
     let delivered = consumer.arrived().await;
-    consumer.ack(crate::scene::ids(&delivered)).await;
+    consumer.ack(crate::harness::ids(&delivered)).await;
     drop(consumer);
-    let scene = scene.restart();
-    let consumer = scene.consumer(from(StartAt::Earliest)).await;
+    let harness = harness.restart();
+    let consumer = harness.consumer(from(StartAt::Earliest)).await;
     assert_eq!(seqs(&consumer.arrived().await), [3]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_without_events_can_be_waited_for() {
-    let scene = Scene::new();
-    let consumer = scene.consumer(from(StartAt::Latest)).await;
+    let harness = Harness::new();
+    let consumer = harness.consumer(from(StartAt::Latest)).await;
     assert!(consumer.next_within(Duration::from_secs(3600)).await.is_none());
-    scene.publish(&orders(), 2).await;
+    harness.publish(&orders(), 2).await;
     assert_eq!(seqs(&consumer.arrived().await), [1, 2]);
 }
 
@@ -85,20 +85,20 @@ async fn consume(consumer: &Consumer, count: usize) -> Vec<u64> {
     seen
 }
 
-async fn publish_singly(scene: &Scene, count: usize) {
-    let connection = scene.bus.connect();
+async fn publish_singly(harness: &Harness, count: usize) {
+    let connection = harness.bus.connect();
     for _ in 0..count {
-        scene.try_publish(&connection, &orders(), vec![event("1")]).await.unwrap();
+        harness.try_publish(&connection, &orders(), vec![event("1")]).await.unwrap();
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn catching_up_goes_over_into_following_without_gap_or_double() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 3000).await;
-    let consumer = scene.consumer(at_most(7)).await;
-    let (seen, ()) = tokio::join!(consume(&consumer, 5000), publish_singly(&scene, 2000));
+    let harness = Harness::new();
+    harness.publish(&orders(), 3000).await;
+    let consumer = harness.consumer(at_most(7)).await;
+    let (seen, ()) = tokio::join!(consume(&consumer, 5000), publish_singly(&harness, 2000));
     assert_eq!(seen, (1..=5000).collect::<Vec<_>>());
     assert!(consumer.arrived().await.is_empty());
 }
@@ -106,24 +106,24 @@ async fn catching_up_goes_over_into_following_without_gap_or_double() {
 #[tokio::test]
 async fn and_so_it_does_on_a_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let scene = Scene::over(disk(folder.path()), unlimited());
-    scene.publish(&orders(), 500).await;
-    let consumer = scene.consumer(at_most(50)).await;
-    let (seen, ()) = tokio::join!(consume(&consumer, 700), publish_singly(&scene, 200));
+    let harness = Harness::over(disk(folder.path()), unlimited());
+    harness.publish(&orders(), 500).await;
+    let consumer = harness.consumer(at_most(50)).await;
+    let (seen, ()) = tokio::join!(consume(&consumer, 700), publish_singly(&harness, 200));
     assert_eq!(seen, (1..=700).collect::<Vec<_>>());
-    scene.bus.close().await.unwrap();
+    harness.bus.close().await.unwrap();
 }
 
 /// Twenty times 600 KB are more than the recent tail holds: who is slow has to read them back.
 #[tokio::test(start_paused = true)]
 async fn events_too_large_for_the_recent_tail_are_read_back() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let options = SubscribeOptions { max_in_flight: Some(2), ..from(StartAt::Latest) };
-    let consumer = scene.consumer(options).await;
-    let connection = scene.bus.connect();
+    let consumer = harness.consumer(options).await;
+    let connection = harness.bus.connect();
     for _ in 0..20 {
         let events = vec![large_event(600_000)];
-        scene.try_publish(&connection, &orders(), events).await.unwrap();
+        harness.try_publish(&connection, &orders(), events).await.unwrap();
     }
     assert_eq!(consume(&consumer, 20).await, (1..=20).collect::<Vec<_>>());
     assert!(consumer.arrived().await.is_empty());
@@ -131,18 +131,18 @@ async fn events_too_large_for_the_recent_tail_are_read_back() {
 
 #[tokio::test(start_paused = true)]
 async fn every_group_gets_every_event() {
-    let scene = Scene::new();
-    let connection = scene.bus.connect();
+    let harness = Harness::new();
+    let connection = harness.bus.connect();
     let mut groups = Vec::new();
     for name in ["billing", "shipping", "audit"] {
         let group = prombus_proto::Group::new(name).unwrap();
         let start = from(StartAt::Earliest);
-        groups.push(scene.bus.subscribe(&connection, &orders(), &group, start).await.unwrap());
+        groups.push(harness.bus.subscribe(&connection, &orders(), &group, start).await.unwrap());
     }
-    scene.publish(&orders(), 30).await;
-    crate::scene::settle().await;
+    harness.publish(&orders(), 30).await;
+    crate::harness::settle().await;
     let mut taken = Vec::new();
-    connection.outbox.take(usize::MAX, &mut taken);
+    connection.delivery_queue.take(usize::MAX, &mut taken);
     for subscription in &groups {
         let own: Vec<_> = taken
             .iter()
@@ -156,15 +156,15 @@ async fn every_group_gets_every_event() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delivered_event_is_the_bytes_that_are_stored() {
-    let scene = Scene::new();
-    let consumer = scene.consumer(from(StartAt::Earliest)).await;
-    scene.publish(&orders(), 2).await;
+    let harness = Harness::new();
+    let consumer = harness.consumer(from(StartAt::Earliest)).await;
+    harness.publish(&orders(), 2).await;
     let live = consumer.arrived().await;
     drop(consumer);
-    let scene = scene.restart();
-    let consumer = scene.consumer(from(StartAt::Earliest)).await;
+    let harness = harness.restart();
+    let consumer = harness.consumer(from(StartAt::Earliest)).await;
     let read_back = consumer.arrived().await;
-    let stored = crate::scene::stored(scene.engine.as_ref(), &orders()).await;
+    let stored = crate::harness::stored(harness.engine.as_ref(), &orders()).await;
     for deliveries in [live, read_back] {
         assert_eq!(deliveries.len(), 2);
         for (delivery, stored) in deliveries.iter().zip(&stored) {

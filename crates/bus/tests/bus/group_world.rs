@@ -10,8 +10,8 @@ use prombus_engine::{Engine, Faults, FaultyEngine};
 use prombus_proto::{ErrorCode, Event};
 use tempfile::TempDir;
 
-use crate::scene::{
-    Consumer, Scene, billing, disk, event, from, memory, named, orders, settle, stored, unlimited,
+use crate::harness::{
+    Consumer, Harness, billing, disk, event, from, memory, named, orders, settle, stored, unlimited,
 };
 
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ pub(crate) struct World {
     folder: Option<TempDir>,
     /// The engine without faults.
     inner: Arc<dyn Engine>,
-    scene: Option<Scene>,
+    harness: Option<Harness>,
     members: [Option<MemberState>; 3],
     published: u64,
     /// How often each event left for a consumer, or was lent before a restart.
@@ -43,7 +43,7 @@ pub(crate) struct World {
     /// Answered, without being done, for an earlier delivery while the next one may have waited:
     /// that one counts, and was not seen.
     answered_late: BTreeSet<u64>,
-    /// First deliveries may be out of order: one was taken back from an outbox.
+    /// First deliveries may be out of order: one was taken back from an delivery_queue.
     is_disordered: bool,
 }
 
@@ -73,32 +73,32 @@ impl World {
             ack_timeout: pace.of(ACK_TIMEOUT),
             max_attempts: MAX_ATTEMPTS,
         };
-        let scene = Scene::over(engine, Settings { subscription, ..unlimited() });
+        let harness = Harness::over(engine, Settings { subscription, ..unlimited() });
         Self {
             faults,
             pace,
             folder,
             inner,
-            scene: Some(scene),
+            harness: Some(harness),
             members: [None, None, None],
             published: 0,
             attempts: BTreeMap::new(),
             acked: BTreeSet::new(),
             unsure: BTreeSet::new(),
             answered_late: BTreeSet::new(),
-            // In real time a lease may run out in the outbox of a busy machine, unseen.
+            // In real time a lease may run out in the delivery_queue of a busy machine, unseen.
             is_disordered: matches!(pace, Pace::Hundredfold),
         }
     }
 
-    fn scene(&self) -> &Scene {
-        self.scene.as_ref().unwrap()
+    fn harness(&self) -> &Harness {
+        self.harness.as_ref().unwrap()
     }
 
     pub(crate) async fn publish(&mut self, count: usize) {
-        let connection = self.scene().bus.connect();
+        let connection = self.harness().bus.connect();
         for _ in 0..count {
-            let answer = self.scene().try_publish(&connection, &orders(), vec![event("1")]).await;
+            let answer = self.harness().try_publish(&connection, &orders(), vec![event("1")]).await;
             match answer {
                 Ok(positions) => assert_eq!(positions[0].seq.0, self.stored_events().await),
                 Err(refusal) => assert_eq!(refusal.code, ErrorCode::StorageUnavailable),
@@ -118,7 +118,7 @@ impl World {
         }
         let options =
             SubscribeOptions { max_in_flight: Some(max_in_flight), ..from(StartAt::Earliest) };
-        match self.scene().try_subscribe(&orders(), options).await {
+        match self.harness().try_subscribe(&orders(), options).await {
             Ok(consumer) => {
                 let held = Vec::new();
                 let (is_stalled, newest_first) = (false, 0);
@@ -133,7 +133,7 @@ impl World {
         self.note_disorder();
         if let Some(member) = self.members[place].take() {
             member.consumer.subscription.end().await.unwrap().unwrap();
-            assert!(member.consumer.connection.outbox.is_empty());
+            assert!(member.consumer.connection.delivery_queue.is_empty());
         }
     }
 
@@ -143,7 +143,7 @@ impl World {
             let subscription = &member.consumer.subscription;
             let answer = if paused { subscription.pause() } else { subscription.resume() };
             answer.await.unwrap().unwrap();
-            assert!(!paused || member.consumer.connection.outbox.is_empty());
+            assert!(!paused || member.consumer.connection.delivery_queue.is_empty());
         }
     }
 
@@ -159,8 +159,8 @@ impl World {
         let start = pick.min(member.held.len());
         let end = (start + count).min(member.held.len());
         let picked: Vec<_> = member.held.drain(start..end).collect();
-        let ids = crate::scene::ids(&picked);
-        let waits = !member.consumer.connection.outbox.is_empty();
+        let ids = crate::harness::ids(&picked);
+        let waits = !member.consumer.connection.delivery_queue.is_empty();
         match member.consumer.subscription.ack(ids, None, None).await.unwrap() {
             Ok(acked) => {
                 for (place, delivery) in picked.iter().enumerate() {
@@ -187,7 +187,7 @@ impl World {
         let Some(member) = &mut self.members[place] else { return };
         if pick < member.held.len() {
             let FeedEvent { seq, id, .. } = member.held.remove(pick).event;
-            if !member.consumer.connection.outbox.is_empty() {
+            if !member.consumer.connection.delivery_queue.is_empty() {
                 self.answered_late.insert(seq.0);
             }
             let rest = rest_ms.map(|ms| self.pace.of(Duration::from_millis(ms)));
@@ -217,14 +217,14 @@ impl World {
             self.members = [None, None, None];
             settle().await;
         }
-        let restart = self.scene.take().unwrap().stop();
+        let restart = self.harness.take().unwrap().stop();
         self.members = [None, None, None];
         settle().await;
         if let Some(folder) = &self.folder {
             self.inner.close().await.unwrap();
             self.inner = disk(folder.path());
         }
-        self.scene =
+        self.harness =
             Some(restart(Arc::new(FaultyEngine::new(self.inner.clone(), self.faults.clone()))));
         self.published = self.stored_events().await;
         if let Some(cursor) = self.cursor().await {
@@ -237,9 +237,10 @@ impl World {
         }
     }
 
-    /// What waits in an outbox while something happens may be taken back and come later.
+    /// What waits in an delivery_queue while something happens may be taken back and come later.
     fn note_disorder(&mut self) {
-        let waits = self.members.iter().flatten().any(|m| !m.consumer.connection.outbox.is_empty());
+        let waits =
+            self.members.iter().flatten().any(|m| !m.consumer.connection.delivery_queue.is_empty());
         self.is_disordered |= waits;
     }
 
@@ -250,7 +251,7 @@ impl World {
         let now = tokio::time::Instant::now().into_std();
         for member in self.members.iter_mut().flatten().filter(|member| !member.is_stalled) {
             let mut taken = Vec::new();
-            member.consumer.connection.outbox.take(usize::MAX, &mut taken);
+            member.consumer.connection.delivery_queue.take(usize::MAX, &mut taken);
             for delivery in &taken {
                 let (seq, attempt) = (delivery.event.seq.0, delivery.attempt);
                 assert!(seq <= self.published);
@@ -337,7 +338,7 @@ impl World {
                 self.acked.contains(&seq) || self.unsure.contains(&seq) || dead.contains(&seq);
             assert!(is_done, "{seq} was lost");
         }
-        self.scene().bus.close().await.unwrap();
+        self.harness().bus.close().await.unwrap();
     }
 }
 

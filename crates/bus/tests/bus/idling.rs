@@ -4,52 +4,52 @@ use std::time::Duration;
 
 use prombus_proto::Seq;
 
-use crate::scene::{Scene, at_most, attempts, billing, ids, orders, seqs, settle};
+use crate::harness::{Harness, at_most, attempts, billing, ids, orders, seqs, settle};
 
 #[tokio::test(start_paused = true)]
 async fn a_group_without_members_leaves_memory_and_comes_back_with_its_cursor() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 5).await;
-    let consumer = scene.consumer(at_most(4)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 5).await;
+    let consumer = harness.consumer(at_most(4)).await;
     let delivered = consumer.arrived().await;
     consumer.ack(ids(&delivered[1..2])).await;
     drop(consumer);
     settle().await;
-    let description = scene.bus.describe_group(&orders(), &billing()).await.unwrap();
+    let description = harness.bus.describe_group(&orders(), &billing()).await.unwrap();
     assert_eq!((description.members, description.in_flight), (0, 0));
     tokio::time::sleep(Duration::from_secs(59)).await;
-    assert!(scene.bus.describe_group(&orders(), &billing()).await.is_some());
+    assert!(harness.bus.describe_group(&orders(), &billing()).await.is_some());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(scene.bus.describe_group(&orders(), &billing()).await.is_none());
-    scene.publish(&orders(), 2).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    assert!(harness.bus.describe_group(&orders(), &billing()).await.is_none());
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let mut delivered = consumer.arrived().await;
     delivered.sort_by_key(|delivery| delivery.event.seq);
     assert_eq!(seqs(&delivered), [1, 3, 4, 5, 6, 7]);
     assert_eq!(attempts(&delivered), [2, 2, 2, 1, 1, 1], "the fifth had not left before");
     consumer.ack(ids(&delivered)).await;
-    assert_eq!(scene.cursor().await.floor, Seq(7));
+    assert_eq!(harness.cursor().await.floor, Seq(7));
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_who_comes_just_then_finds_the_group() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
     for early_ms in [0, 1, 2, 3] {
-        let consumer = scene.consumer(at_most(10)).await;
+        let consumer = harness.consumer(at_most(10)).await;
         assert_eq!(consumer.arrived().await.len(), 1);
         drop(consumer);
         tokio::time::sleep(Duration::from_millis(60_001 - early_ms)).await;
     }
-    let consumer = scene.consumer(at_most(10)).await;
+    let consumer = harness.consumer(at_most(10)).await;
     assert_eq!(attempts(&consumer.arrived().await), [5]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_gets_nothing_is_no_reason_to_go() {
-    let scene = Scene::new();
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    let consumer = harness.consumer(at_most(10)).await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    scene.publish(&orders(), 1).await;
+    harness.publish(&orders(), 1).await;
     assert_eq!(consumer.arrived().await.len(), 1);
 }

@@ -6,16 +6,16 @@ use prombus_bus::{StartAt, SubscribeOptions};
 use prombus_proto::{ErrorCode, EventId};
 use tokio::time::{Instant, sleep};
 
-use crate::scene::{Scene, at_most, from, orders, settle};
+use crate::harness::{Harness, at_most, from, orders, settle};
 
 #[tokio::test(start_paused = true)]
 async fn a_delivery_says_when_its_lease_ends() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let ack_timeout = Some(Duration::from_secs(7));
     let options = SubscribeOptions { ack_timeout, ..from(StartAt::Earliest) };
-    let consumer = scene.consumer(options).await;
+    let consumer = harness.consumer(options).await;
     let start = Instant::now();
-    scene.publish(&orders(), 1).await;
+    harness.publish(&orders(), 1).await;
     let delivery = consumer.next().await;
     assert_eq!(delivery.deadline, (start + Duration::from_secs(7)).into_std());
     let again = consumer.next().await;
@@ -26,9 +26,9 @@ async fn a_delivery_says_when_its_lease_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn an_extended_lease_outlives_its_deadline() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivery = consumer.next().await;
     for _ in 0..5 {
         sleep(Duration::from_secs(25)).await;
@@ -41,9 +41,9 @@ async fn an_extended_lease_outlives_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_can_shorten_a_lease_to_a_second() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivery = consumer.next().await;
     let extended = consumer.subscription.extend(delivery.event.id, Duration::ZERO);
     extended.await.unwrap().unwrap();
@@ -53,11 +53,11 @@ async fn an_extension_can_shorten_a_lease_to_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn who_has_no_lease_extends_none() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivery = consumer.next().await;
-    let other = scene.consumer(at_most(10)).await;
+    let other = harness.consumer(at_most(10)).await;
     for id in [delivery.event.id.clone(), EventId::new("nothing").unwrap()] {
         let refusal =
             other.subscription.extend(id, Duration::from_secs(9)).await.unwrap().unwrap_err();
@@ -67,10 +67,10 @@ async fn who_has_no_lease_extends_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_event_rests_longer_each_time() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
     let options = SubscribeOptions { max_attempts: Some(100), ..from(StartAt::Earliest) };
-    let consumer = scene.consumer(options).await;
+    let consumer = harness.consumer(options).await;
     let mut rests = Vec::new();
     for attempt in 1..=12 {
         let delivery = consumer.next().await;
@@ -79,8 +79,8 @@ async fn a_failed_event_rests_longer_each_time() {
         consumer.nack(&delivery, None).await;
         settle().await;
         if attempt < 12 {
-            while consumer.connection.outbox.is_empty() {
-                consumer.connection.outbox.filled().await;
+            while consumer.connection.delivery_queue.is_empty() {
+                consumer.connection.delivery_queue.filled().await;
             }
             rests.push(start.elapsed().as_millis());
         }
@@ -90,9 +90,9 @@ async fn a_failed_event_rests_longer_each_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_event_rests_as_long_as_its_consumer_says() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 2).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     consumer.nack(&delivered[0], Some(Duration::from_secs(90))).await;
     consumer.nack(&delivered[1], Some(Duration::ZERO)).await;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use prombus_bus::{Lag, ReadBudget, StartAt};
 use prombus_proto::{ErrorCode, EventId, Group, Key, NewEvent, Seq, Timestamp};
 
-use crate::scene::{NOW, Scene, at_most, billing, event, from, ids, large_event, named, orders};
+use crate::harness::{
+    Harness, NOW, at_most, billing, event, from, ids, large_event, named, orders,
+};
 
 fn keyed(key: &str, id: &str, size: usize) -> NewEvent {
     NewEvent {
@@ -17,18 +19,18 @@ fn keyed(key: &str, id: &str, size: usize) -> NewEvent {
 
 #[tokio::test(start_paused = true)]
 async fn a_group_shows_what_it_has_done_and_how_far_it_is_behind() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let aged = |age: u64| NewEvent { ts: Some(Timestamp(NOW.0 - age)), ..event("1") };
     let events = vec![aged(500), aged(400), aged(300), aged(200)];
-    scene.try_publish(&scene.bus.connect(), &orders(), events).await.unwrap();
-    let consumer = scene.consumer(at_most(3)).await;
+    harness.try_publish(&harness.bus.connect(), &orders(), events).await.unwrap();
+    let consumer = harness.consumer(at_most(3)).await;
     let out = consumer.arrived().await;
-    let group = scene.bus.group(&orders(), &billing()).await.unwrap();
+    let group = harness.bus.group(&orders(), &billing()).await.unwrap();
     assert_eq!((group.members, group.in_flight), (1, 3));
     assert_eq!(group.lag, Lag { events: 4, ms: 500 });
     consumer.ack(ids(&out[..1])).await;
     consumer.ack(ids(&out[2..])).await;
-    let groups = scene.bus.groups_of(&orders()).await.unwrap();
+    let groups = harness.bus.groups_of(&orders()).await.unwrap();
     assert_eq!(groups.len(), 1);
     assert_eq!(groups[0].lag, Lag { events: 2, ms: 400 });
     assert_eq!(groups[0].cursor.floor, Seq(1));
@@ -37,56 +39,57 @@ async fn a_group_shows_what_it_has_done_and_how_far_it_is_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn groups_that_nobody_subscribes_to_are_listed_and_those_of_other_topics_are_not() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 2).await;
-    scene.publish(&named("orders.eu"), 1).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 2).await;
+    harness.publish(&named("orders.eu"), 1).await;
     for (topic, group) in [("orders", "b"), ("orders", "a"), ("orders.eu", "c")] {
         let group = Group::new(group).unwrap();
-        let connection = scene.bus.connect();
-        scene
+        let connection = harness.bus.connect();
+        harness
             .bus
             .subscribe(&connection, &named(topic), &group, from(StartAt::Earliest))
             .await
             .unwrap();
     }
     tokio::time::sleep(Duration::from_secs(120)).await;
-    let groups = scene.bus.groups_of(&orders()).await.unwrap();
+    let groups = harness.bus.groups_of(&orders()).await.unwrap();
     let names: Vec<_> = groups.iter().map(|group| group.group.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert!(groups.iter().all(|group| group.members == 0 && group.lag.events == 2));
-    let missing = scene.bus.group(&orders(), &billing()).await.unwrap_err();
+    let missing = harness.bus.group(&orders(), &billing()).await.unwrap_err();
     assert_eq!(missing.code, ErrorCode::UnknownId);
-    let unknown = scene.bus.groups_of(&named("nothing")).await.unwrap_err();
+    let unknown = harness.bus.groups_of(&named("nothing")).await.unwrap_err();
     assert_eq!(unknown.code, ErrorCode::UnknownTopic);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_latest_of_a_key_is_found_however_far_back_it_is() {
-    let scene = Scene::new();
-    let connection = scene.bus.connect();
+    let harness = Harness::new();
+    let connection = harness.bus.connect();
     let mut events = vec![keyed("rare", "r1", 10), keyed("rare", "r2", 10)];
     events.extend((0..900).map(|n| keyed("common", &format!("c{n}"), 10)));
     // More than one page of bytes within one step.
     events.extend((0..8).map(|n| keyed("large", &format!("l{n}"), 400_000)));
     events.push(keyed("common", "last", 10));
-    scene.try_publish(&connection, &orders(), events).await.unwrap();
+    harness.try_publish(&connection, &orders(), events).await.unwrap();
     for (key, id) in [("rare", "r2"), ("common", "last"), ("large", "l7")] {
-        let found = scene.bus.latest_by_key(&orders(), &Key::new(key).unwrap()).await.unwrap();
+        let found = harness.bus.latest_by_key(&orders(), &Key::new(key).unwrap()).await.unwrap();
         assert_eq!(found.unwrap().id, EventId::new(id).unwrap(), "{key}");
     }
-    let none = scene.bus.latest_by_key(&orders(), &Key::new("none").unwrap()).await.unwrap();
+    let none = harness.bus.latest_by_key(&orders(), &Key::new("none").unwrap()).await.unwrap();
     assert!(none.is_none());
-    let unknown = scene.bus.latest_by_key(&named("x"), &Key::new("k").unwrap()).await.unwrap_err();
+    let unknown =
+        harness.bus.latest_by_key(&named("x"), &Key::new("k").unwrap()).await.unwrap_err();
     assert_eq!(unknown.code, ErrorCode::UnknownTopic);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_reads_what_is_there_and_then_what_comes() {
-    let scene = Scene::new();
-    let refusal = scene.bus.follow(&orders(), &StartAt::Latest).await.err().unwrap();
+    let harness = Harness::new();
+    let refusal = harness.bus.follow(&orders(), &StartAt::Latest).await.err().unwrap();
     assert_eq!(refusal.code, ErrorCode::UnknownTopic);
-    scene.publish(&orders(), 5).await;
-    let mut follower = scene.bus.follow(&orders(), &StartAt::Earliest).await.unwrap();
+    harness.publish(&orders(), 5).await;
+    let mut follower = harness.bus.follow(&orders(), &StartAt::Earliest).await.unwrap();
     let mut seen = Vec::new();
     while seen.len() < 5 {
         let page = follower.page(ReadBudget::of_events(2)).await.unwrap();
@@ -95,7 +98,7 @@ async fn a_follower_reads_what_is_there_and_then_what_comes() {
     let nothing =
         tokio::time::timeout(Duration::from_secs(60), follower.page(ReadBudget::of_events(2)));
     assert!(nothing.await.is_err());
-    scene.publish(&orders(), 3).await;
+    harness.publish(&orders(), 3).await;
     while seen.len() < 8 {
         let page = follower.page(ReadBudget::of_events(2)).await.unwrap();
         seen.extend(page.iter().map(|event| event.seq.0));
@@ -105,12 +108,12 @@ async fn a_follower_reads_what_is_there_and_then_what_comes() {
 
 #[tokio::test(start_paused = true)]
 async fn events_read_have_the_bytes_they_were_committed_as_whatever_the_way() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let mut follower = scene.bus.follow(&orders(), &StartAt::Latest).await.unwrap();
-    scene.publish(&orders(), 1).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let mut follower = harness.bus.follow(&orders(), &StartAt::Latest).await.unwrap();
+    harness.publish(&orders(), 1).await;
     let mut live = Vec::new();
     follower.page(ReadBudget::of_events(9)).await.unwrap()[0].write_json(&mut live);
-    let read = scene.bus.read(&orders(), Seq(2), ReadBudget::of_events(9)).await.unwrap();
+    let read = harness.bus.read(&orders(), Seq(2), ReadBudget::of_events(9)).await.unwrap();
     assert_eq!(live, read[0].json);
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prombus_bus::{DEFAULT_MARK_TTL, Prepared, Rate, Settings, StartAt};
+use prombus_bus::{DEFAULT_MARK_TTL, PublishBatch, Rate, Settings, StartAt};
 use prombus_engine::MemoryEngine;
 use prombus_proto::{ErrorCode, EventId, Group, ManualClock, Seq};
 
-use crate::scene::{
-    NOW, Scene, at_most, billing, disk, event, from, ids, memory, named, orders, stored, unlimited,
+use crate::harness::{
+    Harness, NOW, at_most, billing, disk, event, from, ids, memory, named, orders, stored,
+    unlimited,
 };
 use crate::watched_engine::WatchedEngine;
 
@@ -16,149 +17,149 @@ fn id(text: &str) -> EventId {
     EventId::new(text).unwrap()
 }
 
-fn invoice(scene: &Scene) -> Prepared {
-    scene.bus.prepare(&scene.bus.connect(), &named("invoices"), vec![event("1")]).unwrap()
+fn invoice(harness: &Harness) -> PublishBatch {
+    harness.bus.prepare(&harness.bus.connect(), &named("invoices"), vec![event("1")]).unwrap()
 }
 
-async fn mark(scene: &Scene, group: &Group, ids: &[EventId], ttl: Duration) {
-    let connection = scene.bus.connect();
-    let mut marking = scene.bus.mark(&connection, &orders(), group, ids, ttl).await.unwrap();
+async fn mark(harness: &Harness, group: &Group, ids: &[EventId], ttl: Duration) {
+    let connection = harness.bus.connect();
+    let mut marking = harness.bus.mark(&connection, &orders(), group, ids, ttl).await.unwrap();
     marking.stored().await.unwrap();
 }
 
-async fn seen(scene: &Scene, ids: &[EventId]) -> Vec<EventId> {
-    scene.bus.seen(&orders(), &billing(), ids.to_vec()).await.unwrap()
+async fn seen(harness: &Harness, ids: &[EventId]) -> Vec<EventId> {
+    harness.bus.seen(&orders(), &billing(), ids.to_vec()).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_marked_is_seen_by_that_group_on_that_topic() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let all = ["a", "b", "c"].map(id);
-    assert!(seen(&scene, &all).await.is_empty());
-    mark(&scene, &billing(), &[id("c"), id("a")], DEFAULT_MARK_TTL).await;
-    assert_eq!(seen(&scene, &all).await, ["a", "c"].map(id), "in the order that was asked");
+    assert!(seen(&harness, &all).await.is_empty());
+    mark(&harness, &billing(), &[id("c"), id("a")], DEFAULT_MARK_TTL).await;
+    assert_eq!(seen(&harness, &all).await, ["a", "c"].map(id), "in the order that was asked");
     let other = Group::new("other").unwrap();
-    assert!(scene.bus.seen(&orders(), &other, all.to_vec()).await.unwrap().is_empty());
-    let elsewhere = scene.bus.seen(&named("orders.eu"), &billing(), all.to_vec()).await.unwrap();
+    assert!(harness.bus.seen(&orders(), &other, all.to_vec()).await.unwrap().is_empty());
+    let elsewhere = harness.bus.seen(&named("orders.eu"), &billing(), all.to_vec()).await.unwrap();
     assert!(elsewhere.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn marks_outlive_the_process() {
     let folder = tempfile::tempdir().unwrap();
-    let scene = Scene::over(disk(folder.path()), unlimited());
-    // The store has the real time, which is long after the scene's.
+    let harness = Harness::over(disk(folder.path()), unlimited());
+    // The store has the real time, which is long after the harness's.
     let century = Duration::from_secs(100 * 365 * 86_400);
-    mark(&scene, &billing(), &[id("a")], century).await;
-    scene.bus.close().await.unwrap();
-    let go_on = scene.stop();
-    let scene = go_on(disk(folder.path()));
-    assert_eq!(seen(&scene, &[id("a"), id("b")]).await, [id("a")]);
+    mark(&harness, &billing(), &[id("a")], century).await;
+    harness.bus.close().await.unwrap();
+    let go_on = harness.stop();
+    let harness = go_on(disk(folder.path()));
+    assert_eq!(seen(&harness, &[id("a"), id("b")]).await, [id("a")]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_mark_ends_by_itself_and_marking_again_begins_anew() {
     let clock = Arc::new(ManualClock::at(NOW));
-    let scene = Scene::over(Arc::new(MemoryEngine::new(clock.clone())), unlimited());
+    let harness = Harness::over(Arc::new(MemoryEngine::new(clock.clone())), unlimited());
     let both = ["a", "b"].map(id);
-    mark(&scene, &billing(), &both, Duration::from_secs(5)).await;
-    mark(&scene, &billing(), &both[1..], Duration::from_secs(10)).await;
+    mark(&harness, &billing(), &both, Duration::from_secs(5)).await;
+    mark(&harness, &billing(), &both[1..], Duration::from_secs(10)).await;
     clock.advance_ms(4_999);
-    assert_eq!(seen(&scene, &both).await, both);
+    assert_eq!(seen(&harness, &both).await, both);
     clock.advance_ms(1);
-    assert_eq!(seen(&scene, &both).await, both[1..]);
+    assert_eq!(seen(&harness, &both).await, both[1..]);
     clock.advance_ms(5_000);
-    assert!(seen(&scene, &both).await.is_empty());
+    assert!(seen(&harness, &both).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn marking_takes_tokens_of_the_connection() {
     let rate = Rate { capacity: 3, refill_per_sec: 1 };
-    let scene = Scene::with(Settings { connection_rate: Some(rate), ..unlimited() });
-    let connection = scene.bus.connect();
+    let harness = Harness::with(Settings { connection_rate: Some(rate), ..unlimited() });
+    let connection = harness.bus.connect();
     let mark = |ids: Vec<EventId>| {
-        let (bus, connection) = (&scene.bus, &connection);
+        let (bus, connection) = (&harness.bus, &connection);
         async move { bus.mark(connection, &orders(), &billing(), &ids, DEFAULT_MARK_TTL).await }
     };
     mark(["a", "b"].map(id).into()).await.unwrap().stored().await.unwrap();
     let refusal = mark(["c", "d"].map(id).into()).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::RateLimited);
     assert_eq!(refusal.retry_after, Some(Duration::from_secs(1)));
-    assert!(seen(&scene, &[id("c")]).await.is_empty());
+    assert!(seen(&harness, &[id("c")]).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn acknowledging_marking_and_publishing_is_one_commit() {
     let engine = WatchedEngine::over(memory());
-    let scene = Scene::over(engine.clone(), unlimited());
-    scene.publish(&orders(), 2).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::over(engine.clone(), unlimited());
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = ids(&consumer.arrived().await);
     engine.take_commits();
-    let until = scene.bus.marked_until(DEFAULT_MARK_TTL);
-    let acked = consumer.subscription.ack(delivered.clone(), Some(until), Some(invoice(&scene)));
+    let until = harness.bus.marked_until(DEFAULT_MARK_TTL);
+    let acked = consumer.subscription.ack(delivered.clone(), Some(until), Some(invoice(&harness)));
     assert_eq!(acked.await.unwrap().unwrap().published.len(), 1);
     assert_eq!(engine.take_commits().len(), 1);
-    assert_eq!(seen(&scene, &delivered).await, delivered);
-    assert_eq!(scene.cursor().await.floor, Seq(2));
+    assert_eq!(seen(&harness, &delivered).await, delivered);
+    assert_eq!(harness.cursor().await.floor, Seq(2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_marked_already_publishes_nothing_and_stays_lent() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 2).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = ids(&consumer.arrived().await);
-    mark(&scene, &billing(), &delivered[1..], DEFAULT_MARK_TTL).await;
-    let until = scene.bus.marked_until(DEFAULT_MARK_TTL);
-    let acked = consumer.subscription.ack(delivered.clone(), Some(until), Some(invoice(&scene)));
+    mark(&harness, &billing(), &delivered[1..], DEFAULT_MARK_TTL).await;
+    let until = harness.bus.marked_until(DEFAULT_MARK_TTL);
+    let acked = consumer.subscription.ack(delivered.clone(), Some(until), Some(invoice(&harness)));
     let refusal = acked.await.unwrap().unwrap_err();
     assert_eq!(refusal.code, ErrorCode::Conflict);
-    assert!(stored(scene.engine.as_ref(), &named("invoices")).await.is_empty());
-    assert_eq!(seen(&scene, &delivered).await, delivered[1..], "the other is not marked");
+    assert!(stored(harness.engine.as_ref(), &named("invoices")).await.is_empty());
+    assert_eq!(seen(&harness, &delivered).await, delivered[1..], "the other is not marked");
     assert!(consumer.ack(delivered).await.stale.is_empty(), "both are still lent");
 }
 
 /// A handler that ran longer than its lease: the event is somebody else's now, and still handled.
 #[tokio::test(start_paused = true)]
 async fn a_late_acknowledgement_marks_all_the_same() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let slow = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let slow = harness.consumer(at_most(10)).await;
     let handled = ids(&[slow.next().await]);
     slow.subscription.pause().await.unwrap().unwrap();
-    let other = scene.consumer(at_most(10)).await;
+    let other = harness.consumer(at_most(10)).await;
     let again = ids(&[other.next().await]);
     assert_eq!(handled, again);
-    let until = Some(scene.bus.marked_until(DEFAULT_MARK_TTL));
+    let until = Some(harness.bus.marked_until(DEFAULT_MARK_TTL));
     let acked = slow.subscription.ack(handled.clone(), until, None).await.unwrap().unwrap();
     assert_eq!(acked.stale, [0]);
-    assert_eq!(seen(&scene, &handled).await, handled);
-    let refused = other.subscription.ack(again.clone(), until, Some(invoice(&scene)));
+    assert_eq!(seen(&harness, &handled).await, handled);
+    let refused = other.subscription.ack(again.clone(), until, Some(invoice(&harness)));
     assert_eq!(refused.await.unwrap().unwrap_err().code, ErrorCode::Conflict);
     assert!(other.ack(again).await.stale.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_acknowledgement_marks_nothing_that_never_was() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let lent = consumer.next().await.event.id;
-    let until = Some(scene.bus.marked_until(DEFAULT_MARK_TTL));
+    let until = Some(harness.bus.marked_until(DEFAULT_MARK_TTL));
     let both = vec![id("made up"), lent.clone()];
     let acked = consumer.subscription.ack(both.clone(), until, None).await.unwrap().unwrap();
     assert_eq!(acked.stale, [0]);
-    assert_eq!(seen(&scene, &both).await, [lent]);
+    assert_eq!(seen(&harness, &both).await, [lent]);
     let acked = consumer.subscription.ack(both[..1].to_vec(), until, None).await.unwrap().unwrap();
     assert_eq!(acked.stale, [0]);
-    assert!(seen(&scene, &both[..1]).await.is_empty());
+    assert!(seen(&harness, &both[..1]).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_marks_are_more_than_one_commit_takes() {
     let engine = WatchedEngine::over(memory());
-    let scene = Scene::over(engine.clone(), unlimited());
+    let harness = Harness::over(engine.clone(), unlimited());
     let long = |number: usize| id(&format!("{number:0>256}"));
     for chunk in (0..30_000).collect::<Vec<_>>().chunks(1000) {
         let events = chunk.iter().map(|number| {
@@ -166,12 +167,12 @@ async fn many_marks_are_more_than_one_commit_takes() {
             event.id = Some(long(*number));
             event
         });
-        let connection = scene.bus.connect();
-        scene.try_publish(&connection, &orders(), events.collect()).await.unwrap();
+        let connection = harness.bus.connect();
+        harness.try_publish(&connection, &orders(), events.collect()).await.unwrap();
     }
     // What comes late is looked up, and then waits for a commit together with the rest.
-    let consumer = scene.consumer(from(StartAt::Latest)).await;
-    let until = Some(scene.bus.marked_until(DEFAULT_MARK_TTL));
+    let consumer = harness.consumer(from(StartAt::Latest)).await;
+    let until = Some(harness.bus.marked_until(DEFAULT_MARK_TTL));
     engine.take_commits();
     let acked: Vec<_> = (0..30_000)
         .collect::<Vec<_>>()
@@ -183,5 +184,5 @@ async fn many_marks_are_more_than_one_commit_takes() {
         assert_eq!(acked.await.unwrap().unwrap().stale.len(), 10_000);
     }
     assert!(engine.take_commits().len() > 1);
-    assert_eq!(seen(&scene, &[long(0), long(29_999), long(30_000)]).await.len(), 2);
+    assert_eq!(seen(&harness, &[long(0), long(29_999), long(30_000)]).await.len(), 2);
 }

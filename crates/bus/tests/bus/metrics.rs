@@ -8,15 +8,15 @@ use prombus_engine::{Durability, Faults, FaultyEngine};
 use prombus_proto::{EventId, Group, NewEvent};
 
 use crate::exposition::Exposition;
-use crate::scene::{
-    Scene, at_most, disk, event, from, ids, memory, named, orders, settle, unlimited,
+use crate::harness::{
+    Harness, at_most, disk, event, from, ids, memory, named, orders, settle, unlimited,
 };
 
 const ORDERS: [(&str, &str); 1] = [("topic", "orders")];
 const BILLING: [(&str, &str); 2] = [("group", "billing"), ("topic", "orders")];
 const OTHER: [(&str, &str); 2] = [("group", "other"), ("topic", "other")];
 
-impl Scene {
+impl Harness {
     async fn metrics(&self) -> Exposition {
         Exposition::parse(&self.bus.metrics_text().await.unwrap())
     }
@@ -32,14 +32,14 @@ fn attempts(max_attempts: u32) -> SubscribeOptions {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_published_is_counted_by_topic_and_duplicates_apart() {
-    let scene = Scene::new();
-    let publisher = scene.bus.connect();
-    scene.publish(&orders(), 3).await;
+    let harness = Harness::new();
+    let publisher = harness.bus.connect();
+    harness.publish(&orders(), 3).await;
     let same = || vec![with_id("a"), with_id("b"), with_id("a")];
-    scene.try_publish(&publisher, &orders(), same()).await.unwrap();
-    scene.try_publish(&publisher, &named("payments"), same()).await.unwrap();
-    scene.try_publish(&publisher, &orders(), same()).await.unwrap();
-    let metrics = scene.metrics().await;
+    harness.try_publish(&publisher, &orders(), same()).await.unwrap();
+    harness.try_publish(&publisher, &named("payments"), same()).await.unwrap();
+    harness.try_publish(&publisher, &orders(), same()).await.unwrap();
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_published_total", &ORDERS), 5.0);
     assert_eq!(metrics.value("prombus_duplicates_total", &ORDERS), 4.0);
     let payments = [("topic", "payments")];
@@ -54,16 +54,16 @@ async fn what_is_published_is_counted_by_topic_and_duplicates_apart() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_group_does_is_counted_and_its_gauges_go_back_to_zero() {
-    let scene = Scene::new();
-    let consumer = scene.consumer(attempts(2)).await;
-    scene.publish(&orders(), 5).await;
+    let harness = Harness::new();
+    let consumer = harness.consumer(attempts(2)).await;
+    harness.publish(&orders(), 5).await;
     let delivered = consumer.arrived().await;
     consumer.ack(ids(&delivered[1..3])).await;
     assert_eq!(consumer.ack(ids(&delivered[1..3])).await.stale, [0, 1]);
     consumer.nack(&delivered[0], Some(Duration::ZERO)).await;
     let again = consumer.next().await;
     assert_eq!((again.event.seq.0, again.attempt), (1, 2));
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_delivered_total", &BILLING), 6.0);
     assert_eq!(metrics.value("prombus_events_acked_total", &BILLING), 2.0);
     assert_eq!(metrics.value("prombus_events_nacked_total", &BILLING), 1.0);
@@ -77,7 +77,7 @@ async fn what_a_group_does_is_counted_and_its_gauges_go_back_to_zero() {
     consumer.nack(&again, None).await;
     consumer.ack(ids(&delivered[3..])).await;
     settle().await;
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_acked_total", &BILLING), 4.0);
     assert_eq!(metrics.value("prombus_events_nacked_total", &BILLING), 2.0);
     assert_eq!(metrics.value("prombus_events_dead_lettered_total", &BILLING), 1.0);
@@ -91,16 +91,17 @@ async fn what_a_group_does_is_counted_and_its_gauges_go_back_to_zero() {
 /// The clock of the test says how long things take.
 #[tokio::test(start_paused = true)]
 async fn times_are_those_that_passed() {
-    let scene = Scene::new();
-    let consumer = scene.consumer(attempts(5)).await;
-    let prepared = scene.bus.prepare(&scene.bus.connect(), &orders(), vec![event("1")]).unwrap();
+    let harness = Harness::new();
+    let consumer = harness.consumer(attempts(5)).await;
+    let prepared =
+        harness.bus.prepare(&harness.bus.connect(), &orders(), vec![event("1")]).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    scene.bus.submit(prepared).await.unwrap().stored().await.unwrap();
+    harness.bus.submit(prepared).await.unwrap().stored().await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let delivery = consumer.next().await;
     tokio::time::sleep(Duration::from_secs(4)).await;
     consumer.ack(vec![delivery.event.id]).await;
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.sum("prombus_publish_to_commit_seconds"), 1.0);
     assert_eq!(metrics.sum("prombus_publish_to_deliver_seconds"), 3.0);
     // It was lent as soon as it was stored.
@@ -109,15 +110,15 @@ async fn times_are_those_that_passed() {
 
 #[tokio::test(start_paused = true)]
 async fn events_published_with_an_acknowledgement_count_like_all_others() {
-    let scene = Scene::new();
-    let consumer = scene.consumer(attempts(5)).await;
-    scene.publish(&orders(), 1).await;
+    let harness = Harness::new();
+    let consumer = harness.consumer(attempts(5)).await;
+    harness.publish(&orders(), 1).await;
     let delivery = consumer.next().await;
     let more = vec![(orders(), event("2")), (named("payments"), event("3"))];
-    let prepared = scene.bus.prepare_mixed(&consumer.connection, more).unwrap();
+    let prepared = harness.bus.prepare_mixed(&consumer.connection, more).unwrap();
     let id = vec![delivery.event.id.clone()];
     consumer.subscription.ack(id, None, Some(prepared)).await.unwrap().unwrap();
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_published_total", &ORDERS), 2.0);
     assert_eq!(metrics.value("prombus_events_published_total", &[("topic", "payments")]), 1.0);
     assert_eq!(metrics.count("prombus_publish_to_commit_seconds"), 3.0);
@@ -125,16 +126,16 @@ async fn events_published_with_an_acknowledgement_count_like_all_others() {
 
 #[tokio::test(start_paused = true)]
 async fn what_never_left_was_not_delivered() {
-    let scene = Scene::new();
-    let consumer = scene.consumer(at_most(10)).await;
-    scene.publish(&orders(), 4).await;
+    let harness = Harness::new();
+    let consumer = harness.consumer(at_most(10)).await;
+    harness.publish(&orders(), 4).await;
     settle().await;
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_delivered_total", &BILLING), 0.0);
     assert_eq!(metrics.value("prombus_inflight", &BILLING), 4.0);
     drop(consumer);
     settle().await;
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_delivered_total", &BILLING), 0.0);
     assert_eq!(metrics.value("prombus_inflight", &BILLING), 0.0);
     assert_eq!(metrics.value("prombus_lag_events", &BILLING), 4.0);
@@ -144,9 +145,9 @@ async fn what_never_left_was_not_delivered() {
 async fn an_acknowledgement_that_is_not_stored_does_not_count() {
     let faults = Faults::none();
     let engine = std::sync::Arc::new(FaultyEngine::new(memory(), faults.clone()));
-    let scene = Scene::over(engine, unlimited());
-    let consumer = scene.consumer(attempts(5)).await;
-    scene.publish(&orders(), 1).await;
+    let harness = Harness::over(engine, unlimited());
+    let consumer = harness.consumer(attempts(5)).await;
+    harness.publish(&orders(), 1).await;
     let delivery = consumer.next().await;
     settle().await;
     faults.fail_commits_before(1);
@@ -156,13 +157,13 @@ async fn an_acknowledgement_that_is_not_stored_does_not_count() {
         .await
         .unwrap()
         .unwrap_err();
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_acked_total", &BILLING), 0.0);
     assert_eq!(metrics.count("prombus_deliver_to_ack_seconds"), 0.0);
     assert_eq!(metrics.value("prombus_inflight", &BILLING), 1.0);
     tokio::time::sleep(Duration::from_secs(2)).await;
     consumer.ack(ids(&[delivery])).await;
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_acked_total", &BILLING), 1.0);
     assert_eq!(metrics.count("prombus_deliver_to_ack_seconds"), 1.0);
 }
@@ -170,40 +171,40 @@ async fn an_acknowledgement_that_is_not_stored_does_not_count() {
 /// Groups are found by their cursors, also where nobody subscribed since the start.
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_lag_is_known_and_what_is_read_back_has_no_time_of_publishing() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 10).await;
-    let consumer = scene.consumer(attempts(5)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 10).await;
+    let consumer = harness.consumer(attempts(5)).await;
     let delivered = consumer.arrived().await;
     consumer.ack([&delivered[0], &delivered[4]].map(|one| one.event.id.clone()).into()).await;
     drop(consumer);
     settle().await;
-    let scene = scene.restart();
-    let metrics = scene.metrics().await;
+    let harness = harness.restart();
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_lag_events", &BILLING), 8.0);
     assert_eq!(metrics.series("prombus_inflight"), []);
-    let consumer = scene.consumer(attempts(5)).await;
+    let consumer = harness.consumer(attempts(5)).await;
     assert_eq!(consumer.arrived().await.len(), 8);
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_delivered_total", &BILLING), 8.0);
     assert_eq!(metrics.count("prombus_publish_to_deliver_seconds"), 0.0);
     // What is no longer kept is nothing to catch up with.
-    scene.engine.trim(&orders(), prombus_proto::Seq(9)).await.unwrap();
-    assert_eq!(scene.metrics().await.value("prombus_lag_events", &BILLING), 2.0);
+    harness.engine.trim(&orders(), prombus_proto::Seq(9)).await.unwrap();
+    assert_eq!(harness.metrics().await.value("prombus_lag_events", &BILLING), 2.0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn refused_publishes_are_counted_by_whose_limit_it_was() {
     let rate = |capacity| Some(Rate { capacity, refill_per_sec: 1 });
     let settings = Settings { connection_rate: rate(10), topic_rate: rate(15), ..unlimited() };
-    let scene = Scene::with(settings);
+    let harness = Harness::with(settings);
     let many = |count| (0..count).map(|_| event("1")).collect::<Vec<_>>();
-    let (one, two) = (scene.bus.connect(), scene.bus.connect());
-    scene.try_publish(&one, &orders(), many(10)).await.unwrap();
+    let (one, two) = (harness.bus.connect(), harness.bus.connect());
+    harness.try_publish(&one, &orders(), many(10)).await.unwrap();
     for _ in 0..3 {
-        scene.try_publish(&one, &orders(), many(1)).await.unwrap_err();
+        harness.try_publish(&one, &orders(), many(1)).await.unwrap_err();
     }
-    scene.try_publish(&two, &orders(), many(10)).await.unwrap_err();
-    let metrics = scene.metrics().await;
+    harness.try_publish(&two, &orders(), many(10)).await.unwrap_err();
+    let metrics = harness.metrics().await;
     let limited = |scope| metrics.value("prombus_events_rate_limited_total", &[("scope", scope)]);
     assert_eq!((limited("connection"), limited("topic")), (3.0, 10.0));
     assert_eq!(metrics.value("prombus_events_published_total", &ORDERS), 10.0);
@@ -215,50 +216,50 @@ async fn syncs_are_observed_where_there_are_any() {
     let quick =
         TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
     let topics = HashMap::from([(named("quick"), quick)]);
-    let scene = Scene::over(disk(folder.path()), Settings { topics, ..unlimited() });
-    scene.publish(&named("quick"), 3).await;
-    assert_eq!(scene.metrics().await.count("prombus_fsync_seconds"), 0.0);
-    scene.publish(&orders(), 1).await;
-    scene.publish(&orders(), 2).await;
-    let metrics = scene.metrics().await;
+    let harness = Harness::over(disk(folder.path()), Settings { topics, ..unlimited() });
+    harness.publish(&named("quick"), 3).await;
+    assert_eq!(harness.metrics().await.count("prombus_fsync_seconds"), 0.0);
+    harness.publish(&orders(), 1).await;
+    harness.publish(&orders(), 2).await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.count("prombus_fsync_seconds"), 2.0);
     assert!(metrics.sum("prombus_fsync_seconds") > 0.0);
     assert_eq!(metrics.count("prombus_commit_batch_events"), 3.0);
-    scene.bus.close().await.unwrap();
+    harness.bus.close().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn connections_and_bytes_are_counted_by_transport() {
-    let scene = Scene::new();
-    let counted = scene.bus.metrics();
+    let harness = Harness::new();
+    let counted = harness.bus.metrics();
     let open = [Transport::Ws, Transport::Ws, Transport::Http].map(|by| counted.connection(by));
     counted.traffic(Transport::Ws).received(10);
     counted.traffic(Transport::Ws).received(5);
     counted.traffic(Transport::Http).sent(7);
     let (ws, http) = ([("transport", "ws")], [("transport", "http")]);
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_connections", &ws), 2.0);
     assert_eq!(metrics.value("prombus_connections", &http), 1.0);
     assert_eq!(metrics.value("prombus_received_bytes_total", &ws), 15.0);
     assert_eq!(metrics.value("prombus_sent_bytes_total", &http), 7.0);
     assert_eq!(metrics.value("prombus_received_bytes_total", &http), 0.0);
     drop(open);
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_connections", &ws), 0.0);
     assert_eq!(metrics.value("prombus_connections", &http), 0.0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_many_topics_the_first_thousand_have_series_and_the_others_one() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     // Who only asks takes nobody's place.
-    drop(scene.bus.topic_limit(&named("never-published")));
+    drop(harness.bus.topic_limit(&named("never-published")));
     for round in 1..=2 {
         for number in 0..1500 {
-            scene.publish(&named(&format!("t{number}")), round).await;
+            harness.publish(&named(&format!("t{number}")), round).await;
         }
     }
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     let published = metrics.series("prombus_events_published_total");
     assert_eq!(published.len(), 1001);
     assert_eq!(metrics.series("prombus_duplicates_total").len(), 1001);
@@ -270,20 +271,23 @@ async fn of_many_topics_the_first_thousand_have_series_and_the_others_one() {
 
 #[tokio::test(start_paused = true)]
 async fn of_many_groups_the_first_two_thousand_have_series_and_the_others_one() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 1).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 1).await;
     let mut consumers = Vec::new();
     for number in 0..2050 {
-        let (connection, group) = (scene.bus.connect(), Group::new(&format!("g{number}")).unwrap());
+        let (connection, group) =
+            (harness.bus.connect(), Group::new(&format!("g{number}")).unwrap());
         let options = from(StartAt::Earliest);
-        let joined = scene.bus.subscribe(&connection, &orders(), &group, options).await.unwrap();
+        let joined = harness.bus.subscribe(&connection, &orders(), &group, options).await.unwrap();
         consumers.push((connection, joined));
     }
     settle().await;
     let mut taken = Vec::new();
-    consumers.iter().for_each(|(connection, _)| connection.outbox.take(usize::MAX, &mut taken));
+    consumers
+        .iter()
+        .for_each(|(connection, _)| connection.delivery_queue.take(usize::MAX, &mut taken));
     assert_eq!(taken.len(), 2050);
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     for family in ["prombus_events_delivered_total", "prombus_inflight", "prombus_lag_events"] {
         let series = metrics.series(family);
         assert_eq!(series.len(), 2001, "{family}");
@@ -294,7 +298,7 @@ async fn of_many_groups_the_first_two_thousand_have_series_and_the_others_one() 
         subscription.ack(vec![delivery.event.id.clone()], None, None).await.unwrap().unwrap();
     }
     settle().await;
-    let metrics = scene.metrics().await;
+    let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_acked_total", &OTHER), 50.0);
     for family in ["prombus_inflight", "prombus_lag_events"] {
         assert!(metrics.series(family).iter().all(|(_, value)| *value == 0.0), "{family}");
@@ -305,10 +309,10 @@ async fn of_many_groups_the_first_two_thousand_have_series_and_the_others_one() 
 #[tokio::test(start_paused = true)]
 async fn the_document_names_every_family_and_no_other() {
     const DOCUMENT: &str = include_str!("../../../../docs/metrics.md");
-    let scene = Scene::new();
-    let consumer = scene.try_subscribe(&orders(), from(StartAt::Earliest)).await.unwrap();
-    scene.publish(&orders(), 1).await;
-    let metrics = scene.metrics().await;
+    let harness = Harness::new();
+    let consumer = harness.try_subscribe(&orders(), from(StartAt::Earliest)).await.unwrap();
+    harness.publish(&orders(), 1).await;
+    let metrics = harness.metrics().await;
     let seen: BTreeSet<_> = metrics
         .names()
         .into_iter()

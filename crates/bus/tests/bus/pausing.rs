@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use crate::scene::{Scene, at_most, attempts, ids, orders, seqs, settle};
+use crate::harness::{Harness, at_most, attempts, ids, orders, seqs, settle};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_comes_behind_the_answer_to_a_pause() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 20).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 20).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let first = consumer.next().await;
     let paused = consumer.subscription.pause();
     paused.await.unwrap().unwrap();
-    assert!(consumer.connection.outbox.is_empty(), "what has not left is taken back");
+    assert!(consumer.connection.delivery_queue.is_empty(), "what has not left is taken back");
     consumer.ack(vec![first.event.id]).await;
-    scene.publish(&orders(), 5).await;
+    harness.publish(&orders(), 5).await;
     assert!(consumer.next_within(Duration::from_secs(3600)).await.is_none());
     consumer.subscription.resume().await.unwrap().unwrap();
     let delivered = consumer.arrived().await;
@@ -24,9 +24,9 @@ async fn nothing_comes_behind_the_answer_to_a_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_taken_back_goes_to_the_others() {
-    let scene = Scene::new();
-    let (ann, ben) = (scene.consumer(at_most(10)).await, scene.consumer(at_most(10)).await);
-    scene.publish(&orders(), 10).await;
+    let harness = Harness::new();
+    let (ann, ben) = (harness.consumer(at_most(10)).await, harness.consumer(at_most(10)).await);
+    harness.publish(&orders(), 10).await;
     settle().await;
     ann.subscription.pause().await.unwrap().unwrap();
     let mut delivered = ben.arrived().await;
@@ -37,9 +37,9 @@ async fn what_was_taken_back_goes_to_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_out_keeps_its_deadline_through_a_pause() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 2).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     consumer.subscription.pause().await.unwrap().unwrap();
     tokio::time::sleep(Duration::from_secs(29)).await;
@@ -53,12 +53,12 @@ async fn what_is_out_keeps_its_deadline_through_a_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn pausing_twice_and_resuming_twice_is_as_once() {
-    let scene = Scene::new();
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    let consumer = harness.consumer(at_most(10)).await;
     for _ in 0..2 {
         consumer.subscription.pause().await.unwrap().unwrap();
     }
-    scene.publish(&orders(), 3).await;
+    harness.publish(&orders(), 3).await;
     assert!(consumer.arrived().await.is_empty());
     for _ in 0..2 {
         consumer.subscription.resume().await.unwrap().unwrap();

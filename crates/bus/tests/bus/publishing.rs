@@ -8,8 +8,8 @@ use prombus_engine::{Durability, Engine};
 use prombus_proto::limits::MAX_EVENT_BYTES;
 use prombus_proto::{ErrorCode, Event, EventId, NewEvent, Seq, Timestamp};
 
-use crate::scene::{
-    NOW, Scene, disk, event, from, large_event, memory, named, orders, seqs, stored, unlimited,
+use crate::harness::{
+    Harness, NOW, disk, event, from, large_event, memory, named, orders, seqs, stored, unlimited,
 };
 use crate::watched_engine::WatchedEngine;
 
@@ -19,22 +19,22 @@ fn with_id(id: &str) -> NewEvent {
 
 #[tokio::test(start_paused = true)]
 async fn positions_count_on_per_topic() {
-    let scene = Scene::new();
-    let connection = scene.bus.connect();
+    let harness = Harness::new();
+    let connection = harness.bus.connect();
     for (topic, expected) in [("orders", 1), ("orders", 2), ("payments", 1), ("orders", 3)] {
         let events = vec![event("{}")];
-        let positions = scene.try_publish(&connection, &named(topic), events).await.unwrap();
+        let positions = harness.try_publish(&connection, &named(topic), events).await.unwrap();
         assert_eq!((positions[0].seq, positions[0].duplicate), (Seq(expected), false));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_bus_adds_what_the_publisher_left_out() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let own = NewEvent { ts: Some(Timestamp(5)), ..with_id("mine") };
     let events = vec![event("{\"a\": 1}"), own];
-    scene.try_publish(&scene.bus.connect(), &orders(), events).await.unwrap();
-    let stored = stored(scene.engine.as_ref(), &orders()).await;
+    harness.try_publish(&harness.bus.connect(), &orders(), events).await.unwrap();
+    let stored = stored(harness.engine.as_ref(), &orders()).await;
     let (seq, first) = Event::decode(&stored[0].json).unwrap();
     assert_eq!((seq, first.ts, first.topic), (Seq(1), NOW, orders()));
     assert_eq!(first.payload.as_bytes(), b"{\"a\": 1}", "the payload is carried as it came");
@@ -45,8 +45,8 @@ async fn the_bus_adds_what_the_publisher_left_out() {
 
 #[tokio::test(start_paused = true)]
 async fn those_that_join_others_are_refused_without_them() {
-    let scene = Scene::new();
-    let (bus, connection) = (&scene.bus, scene.bus.connect());
+    let harness = Harness::new();
+    let (bus, connection) = (&harness.bus, harness.bus.connect());
     let mut prepared = bus.prepare(&connection, &orders(), vec![event("1")]).unwrap();
     let joining = vec![event("2"), large_event(MAX_EVENT_BYTES)].into_iter();
     let before = prepared.bytes();
@@ -63,13 +63,13 @@ async fn those_that_join_others_are_refused_without_them() {
 
 #[tokio::test(start_paused = true)]
 async fn the_same_id_is_stored_once() {
-    let scene = Scene::new();
-    let connection = scene.bus.connect();
-    let consumer = scene.consumer(from(StartAt::Earliest)).await;
+    let harness = Harness::new();
+    let connection = harness.bus.connect();
+    let consumer = harness.consumer(from(StartAt::Earliest)).await;
     let mut answers = Vec::new();
     for events in [vec![with_id("a"), with_id("b"), with_id("a")], vec![with_id("b"), with_id("c")]]
     {
-        let positions = scene.try_publish(&connection, &orders(), events).await.unwrap();
+        let positions = harness.try_publish(&connection, &orders(), events).await.unwrap();
         answers.extend(positions.into_iter().map(|position| (position.seq.0, position.duplicate)));
     }
     assert_eq!(answers, [(1, false), (2, false), (1, true), (2, true), (3, false)]);
@@ -78,12 +78,12 @@ async fn the_same_id_is_stored_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_with_one_bad_event_stores_nothing() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let events = vec![event("1"), large_event(MAX_EVENT_BYTES), event("2")];
-    let refusal = scene.try_publish(&scene.bus.connect(), &orders(), events).await.unwrap_err();
+    let refusal = harness.try_publish(&harness.bus.connect(), &orders(), events).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::PayloadTooLarge);
     assert!(refusal.message.contains("the limit is 16777216"), "{refusal}");
-    assert!(stored(scene.engine.as_ref(), &orders()).await.is_empty());
+    assert!(stored(harness.engine.as_ref(), &orders()).await.is_empty());
 }
 
 #[tokio::test]
@@ -92,20 +92,20 @@ async fn a_batch_larger_than_a_commit_is_refused_and_others_are_not() {
     let one_at_a_time: Arc<dyn Engine> = WatchedEngine::for_one_commit(memory());
     // On disk the refusal is there before the commit that was handed over first.
     for engine in [memory(), one_at_a_time, disk(folder.path())] {
-        let scene = Scene::over(engine, unlimited());
-        only_what_is_too_large_is_refused(&scene).await;
-        scene.bus.close().await.unwrap();
+        let harness = Harness::over(engine, unlimited());
+        only_what_is_too_large_is_refused(&harness).await;
+        harness.bus.close().await.unwrap();
     }
 }
 
-async fn only_what_is_too_large_is_refused(scene: &Scene) {
-    let connection = scene.bus.connect();
+async fn only_what_is_too_large_is_refused(harness: &Harness) {
+    let connection = harness.bus.connect();
     let too_much = (0..3).map(|_| large_event(12 << 20)).collect();
-    let too_much = scene.bus.prepare(&connection, &orders(), too_much).unwrap();
-    let small = || scene.bus.prepare(&connection, &orders(), vec![event("1")]).unwrap();
-    let mut before = scene.bus.submit(small()).await.unwrap();
-    let mut too_much = scene.bus.submit(too_much).await.unwrap();
-    let mut after = scene.bus.submit(small()).await.unwrap();
+    let too_much = harness.bus.prepare(&connection, &orders(), too_much).unwrap();
+    let small = || harness.bus.prepare(&connection, &orders(), vec![event("1")]).unwrap();
+    let mut before = harness.bus.submit(small()).await.unwrap();
+    let mut too_much = harness.bus.submit(too_much).await.unwrap();
+    let mut after = harness.bus.submit(small()).await.unwrap();
     assert_eq!(too_much.stored().await.unwrap_err().code, ErrorCode::PayloadTooLarge);
     assert_eq!(before.stored().await.unwrap()[0].seq, Seq(1));
     assert_eq!(after.stored().await.unwrap()[0].seq, Seq(2));
@@ -114,26 +114,26 @@ async fn only_what_is_too_large_is_refused(scene: &Scene) {
 #[tokio::test(start_paused = true)]
 async fn all_that_waits_is_one_commit_and_each_gets_its_own_places() {
     let engine = WatchedEngine::for_one_commit(memory());
-    each_gets_its_own_places(&Scene::over(engine.clone(), unlimited())).await;
+    each_gets_its_own_places(&Harness::over(engine.clone(), unlimited())).await;
     assert_eq!(engine.take_commits().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_engine_that_gathers_commits_gets_each_by_itself_and_in_order() {
     let engine = WatchedEngine::over(memory());
-    each_gets_its_own_places(&Scene::over(engine.clone(), unlimited())).await;
+    each_gets_its_own_places(&Harness::over(engine.clone(), unlimited())).await;
     let topics: Vec<_> = engine.take_commits().into_iter().map(|commit| commit.topics).collect();
     let (orders, payments) = (orders(), named("payments"));
     assert_eq!(topics, [vec![orders.clone(); 2], vec![payments], vec![orders; 3]]);
 }
 
-async fn each_gets_its_own_places(scene: &Scene) {
-    let connection = scene.bus.connect();
+async fn each_gets_its_own_places(harness: &Harness) {
+    let connection = harness.bus.connect();
     let mut submitted = Vec::new();
     for (topic, count) in [("orders", 2), ("payments", 1), ("orders", 3)] {
         let events = (0..count).map(|_| event("1")).collect();
-        let prepared = scene.bus.prepare(&connection, &named(topic), events).unwrap();
-        submitted.push(scene.bus.submit(prepared).await.unwrap());
+        let prepared = harness.bus.prepare(&connection, &named(topic), events).unwrap();
+        submitted.push(harness.bus.submit(prepared).await.unwrap());
     }
     let mut answers = Vec::new();
     for submitted in &mut submitted {
@@ -149,14 +149,14 @@ async fn a_commit_is_as_durable_as_the_most_careful_topic_in_it() {
         TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
     let engine = WatchedEngine::for_one_commit(memory());
     let topics = HashMap::from([(orders(), buffered)]);
-    let scene = Scene::over(engine.clone(), prombus_bus::Settings { topics, ..unlimited() });
+    let harness = Harness::over(engine.clone(), prombus_bus::Settings { topics, ..unlimited() });
     let mut seen = Vec::new();
     for topics in [vec!["orders"], vec!["payments"], vec!["orders", "payments"]] {
         let mut submitted = Vec::new();
         for topic in topics {
-            let connection = scene.bus.connect();
-            let prepared = scene.bus.prepare(&connection, &named(topic), vec![event("1")]);
-            submitted.push(scene.bus.submit(prepared.unwrap()).await.unwrap());
+            let connection = harness.bus.connect();
+            let prepared = harness.bus.prepare(&connection, &named(topic), vec![event("1")]);
+            submitted.push(harness.bus.submit(prepared.unwrap()).await.unwrap());
         }
         for submitted in &mut submitted {
             submitted.stored().await.unwrap();
@@ -169,12 +169,12 @@ async fn a_commit_is_as_durable_as_the_most_careful_topic_in_it() {
 #[tokio::test]
 async fn many_publishers_on_a_disk_leave_no_hole() {
     let folder = tempfile::tempdir().unwrap();
-    let scene = Scene::over(disk(folder.path()), unlimited());
+    let harness = Harness::over(disk(folder.path()), unlimited());
     let topic = orders();
-    let published = || scene.publish(&topic, 500);
+    let published = || harness.publish(&topic, 500);
     let (a, b, c) = tokio::join!(published(), published(), published());
     let all: HashSet<_> = a.into_iter().chain(b).chain(c).collect();
-    scene.bus.close().await.unwrap();
+    harness.bus.close().await.unwrap();
     let engine = disk(folder.path());
     let stored = stored(engine.as_ref(), &orders()).await;
     assert_eq!(stored.len(), 1500);

@@ -7,7 +7,7 @@ use prombus_bus::{Rate, Refusal, Settings, StartAt, TopicSettings};
 use prombus_proto::ErrorCode;
 use tokio::time::{Instant, advance};
 
-use crate::scene::{Scene, event, from, ids, named, orders, seqs, stored, unlimited};
+use crate::harness::{Harness, event, from, ids, named, orders, seqs, stored, unlimited};
 
 const fn rate(capacity: u64, refill_per_sec: u64) -> Rate {
     Rate { capacity, refill_per_sec }
@@ -31,76 +31,77 @@ fn refused(message: &str, retry_after: Option<Duration>) -> Refusal {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_beyond_its_rate_is_told_when_to_come_again() {
-    let scene = Scene::with(usual());
-    let connection = scene.bus.connect();
-    scene.try_publish(&connection, &orders(), some(200)).await.unwrap();
-    let refusal = scene.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
+    let harness = Harness::with(usual());
+    let connection = harness.bus.connect();
+    harness.try_publish(&connection, &orders(), some(200)).await.unwrap();
+    let refusal = harness.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
     let wait = Duration::from_millis(5);
     assert_eq!(refusal, refused("conn publish rate exceeded", Some(wait)));
-    let refusal = scene.try_publish(&connection, &orders(), some(100)).await.unwrap_err();
+    let refusal = harness.try_publish(&connection, &orders(), some(100)).await.unwrap_err();
     assert_eq!(refusal.retry_after, Some(Duration::from_millis(500)));
-    scene.try_publish(&scene.bus.connect(), &orders(), some(1)).await.unwrap();
+    harness.try_publish(&harness.bus.connect(), &orders(), some(1)).await.unwrap();
     advance(wait).await;
-    scene.try_publish(&connection, &orders(), some(1)).await.unwrap();
-    scene.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
+    harness.try_publish(&connection, &orders(), some(1)).await.unwrap();
+    harness.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_beyond_its_rate_refuses_every_connection_and_takes_none_of_its_tokens() {
-    let scene = Scene::with(usual());
+    let harness = Harness::with(usual());
     for _ in 0..5 {
-        scene.try_publish(&scene.bus.connect(), &orders(), some(200)).await.unwrap();
+        harness.try_publish(&harness.bus.connect(), &orders(), some(200)).await.unwrap();
     }
-    let connection = scene.bus.connect();
-    let refusal = scene.try_publish(&connection, &orders(), some(200)).await.unwrap_err();
+    let connection = harness.bus.connect();
+    let refusal = harness.try_publish(&connection, &orders(), some(200)).await.unwrap_err();
     let wait = Duration::from_millis(200);
     assert_eq!(refusal, refused("topic publish rate exceeded", Some(wait)));
     // All of the connection's tokens are still there for another topic.
-    scene.try_publish(&connection, &named("payments"), some(200)).await.unwrap();
+    harness.try_publish(&connection, &named("payments"), some(200)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn more_than_the_capacity_at_once_never_passes() {
     let settings = Settings { topic_rate: Some(rate(50, 1000)), ..usual() };
-    let scene = Scene::with(settings);
-    let connection = scene.bus.connect();
-    let refusal = scene.try_publish(&connection, &orders(), some(201)).await.unwrap_err();
+    let harness = Harness::with(settings);
+    let connection = harness.bus.connect();
+    let refusal = harness.try_publish(&connection, &orders(), some(201)).await.unwrap_err();
     assert_eq!(refusal, refused("conn publish rate exceeded", None));
-    let refusal = scene.try_publish(&connection, &orders(), some(51)).await.unwrap_err();
+    let refusal = harness.try_publish(&connection, &orders(), some(51)).await.unwrap_err();
     assert_eq!(refusal, refused("topic publish rate exceeded", None));
-    assert!(stored(scene.engine.as_ref(), &orders()).await.is_empty());
+    assert!(stored(harness.engine.as_ref(), &orders()).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_can_have_its_own_rate() {
     let own = TopicSettings { rate: Some(rate(3, 1)), ..TopicSettings::default() };
-    let scene = Scene::with(Settings { topics: HashMap::from([(orders(), own)]), ..usual() });
-    let connection = scene.bus.connect();
-    scene.try_publish(&connection, &orders(), some(3)).await.unwrap();
-    let refusal = scene.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
+    let harness = Harness::with(Settings { topics: HashMap::from([(orders(), own)]), ..usual() });
+    let connection = harness.bus.connect();
+    harness.try_publish(&connection, &orders(), some(3)).await.unwrap();
+    let refusal = harness.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
     assert_eq!(refusal.retry_after, Some(Duration::from_secs(1)));
-    scene.try_publish(&connection, &named("payments"), some(100)).await.unwrap();
+    harness.try_publish(&connection, &named("payments"), some(100)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn switched_off_means_off_for_all() {
     let own = TopicSettings { rate: Some(rate(3, 1)), ..TopicSettings::default() };
-    let scene = Scene::with(Settings { topics: HashMap::from([(orders(), own)]), ..unlimited() });
-    let connection = scene.bus.connect();
+    let harness =
+        Harness::with(Settings { topics: HashMap::from([(orders(), own)]), ..unlimited() });
+    let connection = harness.bus.connect();
     for _ in 0..10 {
-        scene.try_publish(&connection, &orders(), some(1000)).await.unwrap();
+        harness.try_publish(&connection, &orders(), some(1000)).await.unwrap();
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn ten_seconds_of_publishing_admit_the_capacity_and_ten_times_the_rate() {
-    let scene = Scene::with(usual());
-    let connection = scene.bus.connect();
+    let harness = Harness::with(usual());
+    let connection = harness.bus.connect();
     let start = Instant::now();
     let mut admitted = 0_u64;
     let mut step = 0_u64;
     loop {
-        while scene.try_publish(&connection, &orders(), some(1)).await.is_ok() {
+        while harness.try_publish(&connection, &orders(), some(1)).await.is_ok() {
             admitted += 1;
         }
         if start.elapsed() == Duration::from_secs(10) {
@@ -115,12 +116,12 @@ async fn ten_seconds_of_publishing_admit_the_capacity_and_ten_times_the_rate() {
 
 #[tokio::test(start_paused = true)]
 async fn ten_seconds_of_deliveries_are_as_many_and_need_nobody_to_ask() {
-    let scene = Scene::with(Settings { connection_rate: Some(rate(20, 50)), ..unlimited() });
+    let harness = Harness::with(Settings { connection_rate: Some(rate(20, 50)), ..unlimited() });
     for _ in 0..100 {
-        scene.try_publish(&scene.bus.connect(), &orders(), some(10)).await.unwrap();
+        harness.try_publish(&harness.bus.connect(), &orders(), some(10)).await.unwrap();
     }
     let start = Instant::now();
-    let consumer = scene.consumer(from(StartAt::Earliest)).await;
+    let consumer = harness.consumer(from(StartAt::Earliest)).await;
     let mut delivered = Vec::new();
     while start.elapsed() < Duration::from_secs(10) {
         let left = Duration::from_secs(10) - start.elapsed();
@@ -136,16 +137,16 @@ async fn ten_seconds_of_deliveries_are_as_many_and_need_nobody_to_ask() {
 
 #[tokio::test(start_paused = true)]
 async fn publishes_and_deliveries_share_the_connections_bucket() {
-    let scene = Scene::with(Settings { connection_rate: Some(rate(10, 1)), ..unlimited() });
-    scene.try_publish(&scene.bus.connect(), &orders(), some(7)).await.unwrap();
-    let consumer = scene.consumer(from(StartAt::Earliest)).await;
+    let harness = Harness::with(Settings { connection_rate: Some(rate(10, 1)), ..unlimited() });
+    harness.try_publish(&harness.bus.connect(), &orders(), some(7)).await.unwrap();
+    let consumer = harness.consumer(from(StartAt::Earliest)).await;
     assert_eq!(consumer.arrived().await.len(), 7);
     let payments = named("payments");
-    scene.try_publish(&consumer.connection, &payments, some(3)).await.unwrap();
-    let refusal = scene.try_publish(&consumer.connection, &payments, some(1)).await.unwrap_err();
+    harness.try_publish(&consumer.connection, &payments, some(3)).await.unwrap();
+    let refusal = harness.try_publish(&consumer.connection, &payments, some(1)).await.unwrap_err();
     assert_eq!(refusal.message, "conn publish rate exceeded");
     // Nothing is left for a delivery, until time brings it.
-    scene.try_publish(&scene.bus.connect(), &orders(), some(1)).await.unwrap();
+    harness.try_publish(&harness.bus.connect(), &orders(), some(1)).await.unwrap();
     assert_eq!(consumer.arrived().await.len(), 0);
     assert!(consumer.next_within(Duration::from_millis(900)).await.is_none());
     assert!(consumer.next_within(Duration::from_millis(200)).await.is_some());
@@ -153,38 +154,38 @@ async fn publishes_and_deliveries_share_the_connections_bucket() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delivery_that_is_taken_back_gives_its_token_back() {
-    let scene = Scene::with(Settings { connection_rate: Some(rate(10, 1)), ..unlimited() });
-    scene.try_publish(&scene.bus.connect(), &orders(), some(10)).await.unwrap();
-    let consumer = scene.consumer(from(StartAt::Earliest)).await;
-    crate::scene::settle().await;
+    let harness = Harness::with(Settings { connection_rate: Some(rate(10, 1)), ..unlimited() });
+    harness.try_publish(&harness.bus.connect(), &orders(), some(10)).await.unwrap();
+    let consumer = harness.consumer(from(StartAt::Earliest)).await;
+    crate::harness::settle().await;
     let payments = named("payments");
-    scene.try_publish(&consumer.connection, &payments, some(1)).await.unwrap_err();
+    harness.try_publish(&consumer.connection, &payments, some(1)).await.unwrap_err();
     consumer.subscription.pause().await.unwrap().unwrap();
-    scene.try_publish(&consumer.connection, &payments, some(10)).await.unwrap();
+    harness.try_publish(&consumer.connection, &payments, some(10)).await.unwrap();
     assert!(ids(&consumer.arrived().await).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_takes_its_turn_waits_for_its_tokens_and_takes_no_more_than_others() {
-    let scene = Scene::with(usual());
-    let (patient, start) = (scene.bus.connect(), Instant::now());
-    let prepared = scene.bus.prepare_in_turn(&patient, &orders(), some(1000)).await.unwrap();
+    let harness = Harness::with(usual());
+    let (patient, start) = (harness.bus.connect(), Instant::now());
+    let prepared = harness.bus.prepare_in_turn(&patient, &orders(), some(1000)).await.unwrap();
     assert_eq!(prepared.len(), 1000);
     // 200 at once, and 800 at 200 a second.
     assert_eq!(start.elapsed().as_secs(), 4);
     // What it waited for itself is not missing to others.
-    let others = scene.bus.connect();
-    scene.try_publish(&others, &orders(), some(200)).await.unwrap();
+    let others = harness.bus.connect();
+    harness.try_publish(&others, &orders(), some(200)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_takes_its_turn_ends_with_the_bus() {
-    let scene = Scene::with(usual());
-    let (connection, topic) = (scene.bus.connect(), orders());
-    let waiting = scene.bus.prepare_in_turn(&connection, &topic, some(100_000));
+    let harness = Harness::with(usual());
+    let (connection, topic) = (harness.bus.connect(), orders());
+    let waiting = harness.bus.prepare_in_turn(&connection, &topic, some(100_000));
     let closing = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        scene.bus.refuse_new_work();
+        harness.bus.refuse_new_work();
     };
     let (result, ()) = tokio::join!(waiting, closing);
     assert_eq!(result.unwrap_err().code, ErrorCode::ShuttingDown);

@@ -3,32 +3,34 @@
 use prombus_bus::{StartAt, SubscribeOptions};
 use prombus_proto::{Event, Seq};
 
-use crate::scene::{Scene, at_most, attempts, disk, from, ids, orders, seqs, settle, unlimited};
+use crate::harness::{
+    Harness, at_most, attempts, disk, from, ids, orders, seqs, settle, unlimited,
+};
 
 #[tokio::test(start_paused = true)]
 async fn attempts_count_on() {
-    let mut scene = Scene::new();
-    scene.publish(&orders(), 3).await;
+    let mut harness = Harness::new();
+    harness.publish(&orders(), 3).await;
     for attempt in 1..=4 {
-        let consumer = scene.consumer(at_most(10)).await;
+        let consumer = harness.consumer(at_most(10)).await;
         let delivered = consumer.arrived().await;
         assert_eq!((seqs(&delivered), attempts(&delivered)), (vec![1, 2, 3], vec![attempt; 3]));
         // The bus goes first: nothing can be given back.
-        scene = scene.restart();
+        harness = harness.restart();
         drop(consumer);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_acknowledged_out_of_order_stays_done() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 6).await;
-    let consumer = scene.consumer(at_most(5)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 6).await;
+    let consumer = harness.consumer(at_most(5)).await;
     let delivered = consumer.arrived().await;
     consumer.ack(ids(&delivered[1..3])).await;
     settle().await;
-    let scene = scene.restart();
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = harness.restart();
+    let consumer = harness.consumer(at_most(10)).await;
     let mut again = consumer.arrived().await;
     again.sort_by_key(|delivery| delivery.event.seq);
     assert_eq!(seqs(&again), [1, 4, 5, 6]);
@@ -36,31 +38,31 @@ async fn what_was_acknowledged_out_of_order_stays_done() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_attempt_before_a_restart_was_the_last() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 2).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 2).await;
     let options = SubscribeOptions { max_attempts: Some(1), ..from(StartAt::Earliest) };
-    let consumer = scene.consumer(options.clone()).await;
+    let consumer = harness.consumer(options.clone()).await;
     assert_eq!(consumer.arrived().await.len(), 2);
-    let scene = scene.restart();
+    let harness = harness.restart();
     drop(consumer);
-    let consumer = scene.consumer(options).await;
+    let consumer = harness.consumer(options).await;
     assert!(consumer.arrived().await.is_empty());
-    let letters = scene.dead_letters().await;
+    let letters = harness.dead_letters().await;
     assert_eq!(letters.len(), 2);
     let (_, letter) = Event::decode(&letters[0].json).unwrap();
     let payload: serde_json::Value = serde_json::from_slice(letter.payload.as_bytes()).unwrap();
     assert_eq!(payload["attempts"], 1);
     assert_eq!(payload["original"]["seq"], 1);
-    assert_eq!(scene.cursor().await.floor, Seq(2));
+    assert_eq!(harness.cursor().await.floor, Seq(2));
 }
 
 #[tokio::test]
 async fn a_disk_remembers_as_much() {
     let folder = tempfile::tempdir().unwrap();
-    let mut scene = Scene::over(disk(folder.path()), unlimited());
-    scene.publish(&orders(), 10).await;
+    let mut harness = Harness::over(disk(folder.path()), unlimited());
+    harness.publish(&orders(), 10).await;
     for attempt in 1..=3_u32 {
-        let consumer = scene.consumer(at_most(10)).await;
+        let consumer = harness.consumer(at_most(10)).await;
         let mut delivered = Vec::new();
         while delivered.len() < 11 - attempt as usize {
             delivered.push(consumer.next().await);
@@ -68,11 +70,11 @@ async fn a_disk_remembers_as_much() {
         assert_eq!(attempts(&delivered), vec![attempt; delivered.len()]);
         assert_eq!(seqs(&delivered), (u64::from(attempt)..=10).collect::<Vec<_>>());
         consumer.ack(ids(&delivered[..1])).await;
-        let engine = scene.engine.clone();
-        drop(scene);
+        let engine = harness.engine.clone();
+        drop(harness);
         engine.close().await.unwrap();
         drop((consumer, engine));
-        scene = Scene::over(disk(folder.path()), unlimited());
+        harness = Harness::over(disk(folder.path()), unlimited());
     }
-    scene.bus.close().await.unwrap();
+    harness.bus.close().await.unwrap();
 }

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use prombus_bus::{Settings, TopicSettings};
 
-use crate::scene::{Scene, named, orders, unlimited};
+use crate::harness::{Harness, named, orders, unlimited};
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_with_a_rule_forgets_and_others_do_not() {
     let own = TopicSettings { retention_bytes: Some(1000), ..TopicSettings::default() };
     let topics = HashMap::from([(orders(), own)]);
-    let scene = Scene::with(Settings { topics, ..unlimited() });
+    let harness = Harness::with(Settings { topics, ..unlimited() });
     for topic in [orders(), named("payments")] {
-        scene.publish(&topic, 100).await;
+        harness.publish(&topic, 100).await;
     }
     tokio::time::sleep(Duration::from_secs(61)).await;
-    let kept = scene.engine.bounds(&orders()).await.unwrap();
+    let kept = harness.engine.bounds(&orders()).await.unwrap();
     assert!(kept.count() < 100 && kept.bytes <= 1000, "{kept:?}");
     assert_eq!(kept.last().0, 100, "positions go on");
-    assert_eq!(scene.engine.bounds(&named("payments")).await.unwrap().count(), 100);
+    assert_eq!(harness.engine.bounds(&named("payments")).await.unwrap().count(), 100);
 }

@@ -7,8 +7,8 @@ use prombus_bus::{Delivery, Durability, StartAt, TopicSettings};
 use prombus_engine::{Engine, Faults, FaultyEngine};
 use prombus_proto::{ErrorCode, Seq};
 
-use crate::scene::{
-    Consumer, NOW, Scene, at_most, attempts, billing, event, from, ids, memory, named, orders,
+use crate::harness::{
+    Consumer, Harness, NOW, at_most, attempts, billing, event, from, ids, memory, named, orders,
     seqs, settle, stored, stored_cursor, unlimited,
 };
 use crate::watched_engine::WatchedEngine;
@@ -22,7 +22,7 @@ struct Shared(Arc<WatchedEngine>);
 
 /// One of the gateways, and what is wrong with its way to the store.
 struct Gateway {
-    scene: Scene,
+    harness: Harness,
     faults: Faults,
 }
 
@@ -35,7 +35,7 @@ impl Shared {
         let faults = Faults::none();
         let engine = Arc::new(FaultyEngine::new(self.0.clone(), faults.clone()));
         let settings = prombus_bus::Settings { group_lease: LEASE, ..unlimited() };
-        Gateway { scene: Scene::numbered(number, engine, settings), faults }
+        Gateway { harness: Harness::numbered(number, engine, settings), faults }
     }
 
     async fn floor(&self) -> Seq {
@@ -55,7 +55,7 @@ impl Gateway {
     }
 
     async fn consumer(&self) -> Consumer {
-        self.scene.consumer(at_most(100)).await
+        self.harness.consumer(at_most(100)).await
     }
 }
 
@@ -70,8 +70,8 @@ async fn one_delivers_what_all_of_them_took_and_the_others_wait() {
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
     for round in 0..3 {
-        one.scene.publish(&orders(), 2).await;
-        two.scene.publish(&orders(), 2).await;
+        one.harness.publish(&orders(), 2).await;
+        two.harness.publish(&orders(), 2).await;
         tokio::time::sleep(A_LOOK).await;
         let delivered = first.arrived().await;
         let expected: Vec<u64> = (round * 4 + 1..=round * 4 + 4).collect();
@@ -88,10 +88,10 @@ async fn one_that_dies_is_replaced_within_the_lease_time() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
-    one.scene.publish(&orders(), 3).await;
+    one.harness.publish(&orders(), 3).await;
     let delivered = first.arrived().await;
     assert!(first.ack(ids(&delivered[..1])).await.stale.is_empty());
-    // At any time between two of its beats.
+    // At any time between two of its heartbeat.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     drop(one);
     let again = second.next_within(LEASE).await.expect("it takes over in time");
@@ -108,10 +108,10 @@ async fn one_that_lives_is_never_replaced() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
-    one.scene.publish(&orders(), 1).await;
+    one.harness.publish(&orders(), 1).await;
     assert_eq!(first.arrived().await.len(), 1);
     for _ in 0..30 {
-        // Some of its beats fail, as they do.
+        // Some of its heartbeat fail, as they do.
         one.faults.fail_commits_before(2);
         tokio::time::sleep(LEASE).await;
         assert!(second.arrived().await.is_empty());
@@ -123,7 +123,7 @@ async fn one_that_was_replaced_changes_nothing_any_more() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
-    one.scene.publish(&orders(), 4).await;
+    one.harness.publish(&orders(), 4).await;
     let delivered = first.arrived().await;
     assert_eq!(seqs(&delivered), [1, 2, 3, 4]);
     one.cut_off();
@@ -135,8 +135,8 @@ async fn one_that_was_replaced_changes_nothing_any_more() {
     one.reconnect();
     // Late, and of no effect, whatever it is.
     let publish = {
-        let connection = one.scene.bus.connect();
-        one.scene.bus.prepare(&connection, &named("shipped"), vec![event("1")]).unwrap()
+        let connection = one.harness.bus.connect();
+        one.harness.bus.prepare(&connection, &named("shipped"), vec![event("1")]).unwrap()
     };
     let id = delivered[2].event.id.clone();
     let refusal =
@@ -165,7 +165,7 @@ async fn a_late_acknowledgement_is_marked_nevertheless() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
-    one.scene.publish(&orders(), 2).await;
+    one.harness.publish(&orders(), 2).await;
     let delivered = first.arrived().await;
     one.cut_off();
     tokio::time::sleep(LEASE).await;
@@ -177,7 +177,7 @@ async fn a_late_acknowledgement_is_marked_nevertheless() {
         let until = Some(NOW.plus_ms(1000));
         let acked = first.subscription.ack(vec![id.clone()], until, None).await.unwrap().unwrap();
         assert_eq!(acked.stale, [0]);
-        let seen = two.scene.bus.seen(&orders(), &billing(), vec![id.clone()]).await.unwrap();
+        let seen = two.harness.bus.seen(&orders(), &billing(), vec![id.clone()]).await.unwrap();
         assert_eq!(seen, [id]);
     }
     assert_eq!(store.floor().await, Seq(0));
@@ -191,7 +191,7 @@ async fn one_that_others_may_take_for_gone_lends_nothing() {
     one.faults.fail_commits_before(usize::MAX);
     tokio::time::sleep(LEASE).await;
     // Somebody else published, and this one can read it.
-    store.gateway(2).scene.publish(&orders(), 1).await;
+    store.gateway(2).harness.publish(&orders(), 1).await;
     tokio::time::sleep(A_LOOK).await;
     assert!(first.arrived().await.is_empty());
     one.reconnect();
@@ -204,7 +204,7 @@ async fn one_that_nobody_subscribes_at_any_more_gives_its_groups_back() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
-    one.scene.publish(&orders(), 2).await;
+    one.harness.publish(&orders(), 2).await;
     let delivered = first.arrived().await;
     assert!(first.ack(ids(&delivered[..1])).await.stale.is_empty());
     drop(first);
@@ -212,7 +212,7 @@ async fn one_that_nobody_subscribes_at_any_more_gives_its_groups_back() {
     assert_eq!((next.event.seq, next.attempt), (Seq(2), 2));
     // And so does one that is stopped.
     let first = one.consumer().await;
-    two.scene.bus.close().await.unwrap();
+    two.harness.bus.close().await.unwrap();
     let next = first.next_within(2 * A_LOOK).await.expect("it was given back");
     assert_eq!((next.event.seq, next.attempt), (Seq(2), 3));
 }
@@ -222,14 +222,14 @@ async fn an_answer_that_was_lost_does_not_end_a_tenure() {
     let store = Shared::new();
     let one = store.gateway(1);
     let first = one.consumer().await;
-    one.scene.publish(&orders(), 2).await;
+    one.harness.publish(&orders(), 2).await;
     let delivered = first.arrived().await;
     one.faults.fail_commits_after(1);
     let refusal = first.subscription.ack(ids(&delivered), None, None).await.unwrap().unwrap_err();
     assert_eq!(refusal.code, ErrorCode::StorageUnavailable);
     tokio::time::sleep(LEASE).await;
     assert!(first.ack(ids(&delivered)).await.stale.is_empty());
-    one.scene.publish(&orders(), 1).await;
+    one.harness.publish(&orders(), 1).await;
     let next = first.arrived().await;
     assert_eq!(seqs(&next), [3]);
     assert!(first.ack(ids(&next)).await.stale.is_empty());
@@ -240,13 +240,13 @@ async fn an_answer_that_was_lost_does_not_end_a_tenure() {
 async fn a_group_whose_taking_had_no_answer_is_not_blocked() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
-    // So that its first beat is over.
+    // So that its first heartbeat is over.
     tokio::time::sleep(A_LOOK).await;
     one.faults.fail_commits_after(1);
-    let refused = one.scene.try_subscribe(&orders(), from(StartAt::Earliest)).await;
+    let refused = one.harness.try_subscribe(&orders(), from(StartAt::Earliest)).await;
     assert_eq!(refused.err().unwrap().code, ErrorCode::StorageUnavailable);
     let second = two.consumer().await;
-    two.scene.publish(&orders(), 1).await;
+    two.harness.publish(&orders(), 1).await;
     assert!(second.next_within(LEASE).await.is_some());
 }
 
@@ -255,10 +255,10 @@ async fn a_group_whose_taking_over_had_no_answer_is_delivered() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
-    one.scene.publish(&orders(), 1).await;
+    one.harness.publish(&orders(), 1).await;
     assert_eq!(first.arrived().await.len(), 1);
     drop(one);
-    // It still trusts its last beat when it takes the group over, and hears of no commit since.
+    // It still trusts its last heartbeat when it takes the group over, and hears of no commit since.
     tokio::time::sleep(Duration::from_millis(6500)).await;
     two.faults.fail_commits_after(usize::MAX);
     tokio::time::sleep(Duration::from_millis(3000)).await;
@@ -275,10 +275,10 @@ async fn is_delivered_from_memory(durability: Durability) -> bool {
     let mut settings = prombus_bus::Settings { group_lease: LEASE, ..unlimited() };
     settings.topics.insert(orders(), own);
     let engine: Arc<dyn Engine> = store.0.clone();
-    let scene = Scene::numbered(1, engine, settings);
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::numbered(1, engine, settings);
+    let consumer = harness.consumer(at_most(10)).await;
     store.0.damage(&orders(), 1, 3);
-    scene.publish(&orders(), 3).await;
+    harness.publish(&orders(), 3).await;
     tokio::time::sleep(A_LOOK).await;
     !consumer.arrived().await.is_empty()
 }
@@ -293,15 +293,15 @@ async fn what_an_election_may_take_back_is_delivered_when_the_engine_has_it() {
 async fn what_is_set_at_one_holds_at_all() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
-    two.scene.publish(&orders(), 1).await;
+    two.harness.publish(&orders(), 1).await;
     let own = TopicSettings { retention_bytes: Some(1), ..TopicSettings::default() };
-    one.scene.bus.configure_topic(&orders(), own).await.unwrap();
+    one.harness.bus.configure_topic(&orders(), own).await.unwrap();
     assert_eq!(stored(store.0.as_ref(), &orders()).await.len(), 0);
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(two.scene.bus.topic(&orders()).await.unwrap().own, own);
+    assert_eq!(two.harness.bus.topic(&orders()).await.unwrap().own, own);
     // And it is applied by whoever is left.
     drop(one);
-    two.scene.publish(&orders(), 3).await;
+    two.harness.publish(&orders(), 3).await;
     tokio::time::sleep(Duration::from_secs(40)).await;
     assert_eq!(stored(store.0.as_ref(), &orders()).await.len(), 0);
 }

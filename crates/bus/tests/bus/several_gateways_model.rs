@@ -9,8 +9,8 @@ use prombus_bus::Delivery;
 use prombus_engine::{Faults, FaultyEngine};
 use prombus_proto::{Chance, FixedChance, Seq};
 
-use crate::scene::{
-    Consumer, Scene, at_most, billing, event, memory, orders, settle, stored, stored_cursor,
+use crate::harness::{
+    Consumer, Harness, at_most, billing, event, memory, orders, settle, stored, stored_cursor,
     unlimited,
 };
 use crate::watched_engine::WatchedEngine;
@@ -21,7 +21,7 @@ const STEPS: usize = 120;
 const RUNS: u64 = 400;
 
 struct Gateway {
-    scene: Scene,
+    harness: Harness,
     faults: Faults,
     consumer: Option<Consumer>,
     /// What its consumer has and has not acknowledged.
@@ -57,8 +57,8 @@ impl World {
         let faults = Faults::none();
         let engine = Arc::new(FaultyEngine::new(self.store.clone(), faults.clone()));
         let settings = prombus_bus::Settings { group_lease: LEASE, ..unlimited() };
-        let scene = Scene::numbered(1000 + self.lives, engine, settings);
-        Gateway { scene, faults, consumer: None, open: vec![] }
+        let harness = Harness::numbered(1000 + self.lives, engine, settings);
+        Gateway { harness, faults, consumer: None, open: vec![] }
     }
 
     fn below(&self, end: u64) -> u64 {
@@ -77,14 +77,15 @@ impl World {
                 let gateway = &self.gateways[place];
                 let events = (0..count).map(|n| event(&n.to_string())).collect();
                 // Refused where it does not reach the store.
-                let connection = gateway.scene.bus.connect();
-                let _ = gateway.scene.try_publish(&connection, &orders(), events).await;
+                let connection = gateway.harness.bus.connect();
+                let _ = gateway.harness.try_publish(&connection, &orders(), events).await;
             }
             2..=4 => self.acknowledge(place).await,
             5 => {
                 if self.gateways[place].consumer.is_none() {
                     let options = at_most(5);
-                    let joined = self.gateways[place].scene.try_subscribe(&orders(), options).await;
+                    let joined =
+                        self.gateways[place].harness.try_subscribe(&orders(), options).await;
                     self.gateways[place].consumer = joined.ok();
                 }
             }
@@ -103,9 +104,9 @@ impl World {
                 if self.below(4) == 0 {
                     // It dies: its bus first, so that nothing can be given back.
                     let new = self.new_gateway();
-                    let Gateway { scene, consumer, .. } =
+                    let Gateway { harness, consumer, .. } =
                         std::mem::replace(&mut self.gateways[place], new);
-                    drop(scene);
+                    drop(harness);
                     drop(consumer);
                 }
             }
@@ -150,7 +151,7 @@ impl World {
         let all = stored(self.store.as_ref(), &orders()).await.len() as u64;
         for _ in 0..200 {
             if self.gateways[0].consumer.is_none() {
-                let joined = self.gateways[0].scene.try_subscribe(&orders(), at_most(5)).await;
+                let joined = self.gateways[0].harness.try_subscribe(&orders(), at_most(5)).await;
                 self.gateways[0].consumer = joined.ok();
             }
             tokio::time::sleep(LEASE).await;

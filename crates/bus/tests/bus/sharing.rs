@@ -6,8 +6,8 @@ use std::time::Duration;
 use prombus_bus::{StartAt, SubscribeOptions};
 use prombus_proto::ErrorCode;
 
-use crate::scene::{
-    Consumer, Scene, at_most, attempts, billing, from, ids, named, orders, seqs, settle,
+use crate::harness::{
+    Consumer, Harness, at_most, attempts, billing, from, ids, named, orders, seqs, settle,
 };
 
 /// Takes and acknowledges until nothing comes for a second.
@@ -23,43 +23,43 @@ async fn consume_all(consumer: &Consumer) -> Vec<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn two_share_ten_thousand_with_none_lost_and_none_double() {
-    let scene = Scene::new();
-    let (ann, ben) = (scene.consumer(at_most(100)).await, scene.consumer(at_most(100)).await);
+    let harness = Harness::new();
+    let (ann, ben) = (harness.consumer(at_most(100)).await, harness.consumer(at_most(100)).await);
     let topic = orders();
     let (ann_had, ben_had, _) =
-        tokio::join!(consume_all(&ann), consume_all(&ben), scene.publish(&topic, 10_000));
+        tokio::join!(consume_all(&ann), consume_all(&ben), harness.publish(&topic, 10_000));
     assert_eq!(ann_had.len() + ben_had.len(), 10_000);
     let all: BTreeSet<_> = ann_had.iter().chain(&ben_had).copied().collect();
     assert_eq!(all, (1..=10_000).collect());
     assert!(ann_had.is_sorted() && ben_had.is_sorted());
     assert!(ann_had.len().min(ben_had.len()) > 2000, "{} {}", ann_had.len(), ben_had.len());
     settle().await;
-    let cursor = scene.cursor().await;
+    let cursor = harness.cursor().await;
     assert_eq!((cursor.floor.0, cursor.above().count()), (10_000, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_has_more_free_credit_gets_more() {
-    let scene = Scene::new();
-    let (ann, ben) = (scene.consumer(at_most(30)).await, scene.consumer(at_most(10)).await);
-    scene.publish(&orders(), 30).await;
+    let harness = Harness::new();
+    let (ann, ben) = (harness.consumer(at_most(30)).await, harness.consumer(at_most(10)).await);
+    harness.publish(&orders(), 30).await;
     let (ann_has, ben_has) = (ann.arrived().await, ben.arrived().await);
     assert_eq!((ann_has.len(), ben_has.len()), (25, 5), "five are free at both");
     // All that Ben acknowledges makes him the freer one.
     ben.ack(ids(&ben_has)).await;
-    scene.publish(&orders(), 5).await;
+    harness.publish(&orders(), 5).await;
     assert_eq!((ann.arrived().await.len(), ben.arrived().await.len()), (0, 5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn equals_take_turns() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let mut consumers = Vec::new();
     for _ in 0..3 {
-        consumers.push(scene.consumer(at_most(100)).await);
+        consumers.push(harness.consumer(at_most(100)).await);
     }
     for _ in 0..30 {
-        scene.publish(&orders(), 1).await;
+        harness.publish(&orders(), 1).await;
         settle().await;
     }
     for consumer in &consumers {
@@ -69,9 +69,9 @@ async fn equals_take_turns() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_are_out_than_asked_for() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 50).await;
-    let consumer = scene.consumer(at_most(3)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 50).await;
+    let consumer = harness.consumer(at_most(3)).await;
     let mut out = consumer.arrived().await;
     for _ in 0..10 {
         assert_eq!(out.len(), 3);
@@ -83,20 +83,20 @@ async fn no_more_are_out_than_asked_for() {
     consumer.nack(&out[0], Some(Duration::ZERO)).await;
     let again = consumer.arrived().await;
     assert_eq!((seqs(&again), attempts(&again)), (vec![out[0].event.seq.0], vec![2]));
-    let description = scene.bus.describe_group(&orders(), &billing()).await.unwrap();
+    let description = harness.bus.describe_group(&orders(), &billing()).await.unwrap();
     assert_eq!((description.in_flight, description.members), (3, 1));
     assert_eq!(description.floor.0, 10);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_stalled_member_has_moves_to_the_other_at_the_deadline() {
-    let scene = Scene::new();
-    let stalled = scene.consumer(at_most(5)).await;
-    scene.publish(&orders(), 5).await;
+    let harness = Harness::new();
+    let stalled = harness.consumer(at_most(5)).await;
+    harness.publish(&orders(), 5).await;
     assert_eq!(stalled.arrived().await.len(), 5);
     // The stalled one is paused, so that it takes none of them again.
     stalled.subscription.pause().await.unwrap().unwrap();
-    let other = scene.consumer(at_most(100)).await;
+    let other = harness.consumer(at_most(100)).await;
     assert!(other.next_within(Duration::from_millis(29_990)).await.is_none());
     let first = other.next_within(Duration::from_millis(20)).await.unwrap();
     assert_eq!((first.event.seq.0, first.attempt), (1, 2));
@@ -106,11 +106,11 @@ async fn what_a_stalled_member_has_moves_to_the_other_at_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn what_never_left_a_stalled_outbox_moves_and_was_no_attempt() {
-    let scene = Scene::new();
-    let stalled = scene.consumer(at_most(5)).await;
-    scene.publish(&orders(), 5).await;
+    let harness = Harness::new();
+    let stalled = harness.consumer(at_most(5)).await;
+    harness.publish(&orders(), 5).await;
     settle().await;
-    let other = scene.consumer(at_most(100)).await;
+    let other = harness.consumer(at_most(100)).await;
     tokio::time::sleep(Duration::from_secs(31)).await;
     let moved = other.arrived().await;
     assert!(!moved.is_empty() && attempts(&moved).iter().all(|attempt| *attempt == 1));
@@ -129,10 +129,10 @@ async fn what_never_left_a_stalled_outbox_moves_and_was_no_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn leaving_gives_back_at_once() {
-    let scene = Scene::new();
-    let (ann, ben) = (scene.consumer(at_most(2)).await, scene.consumer(at_most(100)).await);
+    let harness = Harness::new();
+    let (ann, ben) = (harness.consumer(at_most(2)).await, harness.consumer(at_most(100)).await);
     ben.subscription.pause().await.unwrap().unwrap();
-    scene.publish(&orders(), 2).await;
+    harness.publish(&orders(), 2).await;
     let delivered = ann.arrived().await;
     assert_eq!(delivered.len(), 2);
     ben.subscription.resume().await.unwrap().unwrap();
@@ -144,24 +144,25 @@ async fn leaving_gives_back_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn what_waited_for_one_who_leaves_was_no_attempt() {
-    let scene = Scene::new();
-    let ann = scene.consumer(at_most(2)).await;
-    scene.publish(&orders(), 2).await;
+    let harness = Harness::new();
+    let ann = harness.consumer(at_most(2)).await;
+    harness.publish(&orders(), 2).await;
     settle().await;
-    let outbox = ann.connection.outbox.clone();
+    let delivery_queue = ann.connection.delivery_queue.clone();
     drop(ann);
-    let ben = scene.consumer(at_most(100)).await;
+    let ben = harness.consumer(at_most(100)).await;
     let moved = ben.arrived().await;
     assert_eq!((seqs(&moved), attempts(&moved)), (vec![1, 2], vec![1, 1]));
-    assert!(outbox.is_empty());
+    assert!(delivery_queue.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn groups_and_topics_do_not_mix() {
-    let scene = Scene::new();
-    let orders_consumer = scene.consumer(from(StartAt::Earliest)).await;
-    let payments = scene.try_subscribe(&named("payments"), from(StartAt::Earliest)).await.unwrap();
-    scene.publish(&named("payments"), 2).await;
+    let harness = Harness::new();
+    let orders_consumer = harness.consumer(from(StartAt::Earliest)).await;
+    let payments =
+        harness.try_subscribe(&named("payments"), from(StartAt::Earliest)).await.unwrap();
+    harness.publish(&named("payments"), 2).await;
     assert!(orders_consumer.arrived().await.is_empty());
     let delivered = payments.arrived().await;
     let acked = orders_consumer.ack(ids(&delivered)).await;
@@ -170,19 +171,19 @@ async fn groups_and_topics_do_not_mix() {
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_without_room_for_its_dead_letters_has_no_groups() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let long = named(&"a".repeat(198));
-    let refusal = scene.try_subscribe(&long, from(StartAt::Earliest)).await.err().unwrap();
+    let refusal = harness.try_subscribe(&long, from(StartAt::Earliest)).await.err().unwrap();
     assert_eq!(refusal.code, ErrorCode::BadTopic);
 }
 
 #[tokio::test(start_paused = true)]
 async fn times_beyond_every_clock_do_no_harm() {
-    let scene = Scene::new();
+    let harness = Harness::new();
     let ack_timeout = Some(Duration::MAX);
     let options = SubscribeOptions { ack_timeout, ..from(StartAt::Earliest) };
-    let consumer = scene.consumer(options).await;
-    scene.publish(&orders(), 2).await;
+    let consumer = harness.consumer(options).await;
+    harness.publish(&orders(), 2).await;
     let delivered = consumer.arrived().await;
     let extended = consumer.subscription.extend(delivered[0].event.id.clone(), Duration::MAX);
     extended.await.unwrap().unwrap();

@@ -7,51 +7,52 @@ use prombus_bus::{StartAt, SubscribeOptions};
 use prombus_engine::{Faults, FaultyEngine};
 use prombus_proto::{ErrorCode, Seq};
 
-use crate::scene::{
-    Scene, at_most, attempts, event, from, ids, memory, named, orders, seqs, settle, stored,
+use crate::harness::{
+    Harness, at_most, attempts, event, from, ids, memory, named, orders, seqs, settle, stored,
     unlimited,
 };
 
-fn faulty() -> (Scene, Faults) {
+fn faulty() -> (Harness, Faults) {
     let faults = Faults::none();
     let engine = Arc::new(FaultyEngine::new(memory(), faults.clone()));
-    (Scene::over(engine, unlimited()), faults)
+    (Harness::over(engine, unlimited()), faults)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_publish_that_was_not_stored_is_refused() {
-    let (scene, faults) = faulty();
-    let connection = scene.bus.connect();
+    let (harness, faults) = faulty();
+    let connection = harness.bus.connect();
     faults.fail_commits_before(1);
-    let refusal = scene.try_publish(&connection, &orders(), vec![event("1")]).await.unwrap_err();
+    let refusal = harness.try_publish(&connection, &orders(), vec![event("1")]).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::StorageUnavailable);
-    assert!(stored(scene.engine.as_ref(), &orders()).await.is_empty());
-    scene.try_publish(&connection, &orders(), vec![event("1")]).await.unwrap();
+    assert!(stored(harness.engine.as_ref(), &orders()).await.is_empty());
+    harness.try_publish(&connection, &orders(), vec![event("1")]).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_acknowledgement_that_was_not_stored_is_refused_and_the_lease_goes_on() {
-    let (scene, faults) = faulty();
-    scene.publish(&orders(), 2).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let (harness, faults) = faulty();
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     faults.fail_commits_before(1);
     let refusal =
         consumer.subscription.ack(ids(&delivered), None, None).await.unwrap().unwrap_err();
     assert_eq!(refusal.code, ErrorCode::StorageUnavailable);
-    assert_eq!(scene.cursor().await.floor, Seq(0));
-    let description = scene.bus.describe_group(&orders(), &crate::scene::billing()).await.unwrap();
+    assert_eq!(harness.cursor().await.floor, Seq(0));
+    let description =
+        harness.bus.describe_group(&orders(), &crate::harness::billing()).await.unwrap();
     assert_eq!(description.in_flight, 2);
     assert!(consumer.ack(ids(&delivered)).await.stale.is_empty());
-    assert_eq!(scene.cursor().await.floor, Seq(2));
+    assert_eq!(harness.cursor().await.floor, Seq(2));
     assert!(consumer.next_within(Duration::from_secs(60)).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_whose_end_was_not_stored_still_has_its_deadline() {
-    let (scene, faults) = faulty();
-    scene.publish(&orders(), 1).await;
-    let consumer = scene.consumer(at_most(1)).await;
+    let (harness, faults) = faulty();
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(at_most(1)).await;
     let delivered = consumer.arrived().await;
     faults.fail_commits_before(1);
     consumer.subscription.ack(ids(&delivered), None, None).await.unwrap().unwrap_err();
@@ -62,9 +63,9 @@ async fn a_lease_whose_end_was_not_stored_still_has_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn who_leaves_while_its_end_fails_gives_back() {
-    let (scene, faults) = faulty();
-    scene.publish(&orders(), 1).await;
-    let consumer = scene.consumer(at_most(1)).await;
+    let (harness, faults) = faulty();
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(at_most(1)).await;
     let delivered = consumer.arrived().await;
     faults.shut_gate();
     let acked = consumer.subscription.ack(ids(&delivered), None, None);
@@ -74,37 +75,37 @@ async fn who_leaves_while_its_end_fails_gives_back() {
     faults.fail_commits_before(1);
     faults.open_gate();
     acked.await.unwrap().unwrap_err();
-    let other = scene.consumer(at_most(1)).await;
+    let other = harness.consumer(at_most(1)).await;
     let again = other.next_within(Duration::from_secs(2)).await.unwrap();
     assert_eq!((again.event.seq.0, again.attempt), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_published_with_an_acknowledgement_is_refused_with_it() {
-    let (scene, faults) = faulty();
-    scene.publish(&orders(), 1).await;
-    let consumer = scene.consumer(at_most(10)).await;
+    let (harness, faults) = faulty();
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     let invoice = || {
         let events = vec![event("1")];
-        scene.bus.prepare(&consumer.connection, &named("invoices"), events).unwrap()
+        harness.bus.prepare(&consumer.connection, &named("invoices"), events).unwrap()
     };
     faults.fail_commits_before(1);
     let acked = consumer.subscription.ack(ids(&delivered), None, Some(invoice()));
     assert_eq!(acked.await.unwrap().unwrap_err().code, ErrorCode::StorageUnavailable);
-    assert!(stored(scene.engine.as_ref(), &named("invoices")).await.is_empty());
+    assert!(stored(harness.engine.as_ref(), &named("invoices")).await.is_empty());
     let acked = consumer.subscription.ack(ids(&delivered), None, Some(invoice()));
     assert_eq!(acked.await.unwrap().unwrap().published.len(), 1);
-    assert_eq!(stored(scene.engine.as_ref(), &named("invoices")).await.len(), 1);
+    assert_eq!(stored(harness.engine.as_ref(), &named("invoices")).await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_letter_is_stored_later_and_once() {
     for (lost_before, lost_after) in [(3, 0), (0, 1), (0, 3), (1, 1)] {
-        let (scene, faults) = faulty();
-        scene.publish(&orders(), 3).await;
+        let (harness, faults) = faulty();
+        harness.publish(&orders(), 3).await;
         let options = SubscribeOptions { max_attempts: Some(1), ..from(StartAt::Earliest) };
-        let consumer = scene.consumer(options).await;
+        let consumer = harness.consumer(options).await;
         let delivered = consumer.arrived().await;
         faults.fail_commits_before(lost_before);
         faults.fail_commits_after(lost_after);
@@ -112,18 +113,18 @@ async fn a_dead_letter_is_stored_later_and_once() {
         let refusal = consumer.subscription.nack(id, None, None).await.unwrap().unwrap_err();
         assert_eq!(refusal.code, ErrorCode::StorageUnavailable);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(scene.dead_letters().await.len(), 1, "{lost_before} {lost_after}");
+        assert_eq!(harness.dead_letters().await.len(), 1, "{lost_before} {lost_after}");
         consumer.ack(ids(&delivered[1..])).await;
-        assert_eq!(scene.cursor().await.floor, Seq(3));
-        assert_eq!(scene.dead_letters().await.len(), 1);
+        assert_eq!(harness.cursor().await.floor, Seq(3));
+        assert_eq!(harness.dead_letters().await.len(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn reading_that_fails_delays_and_loses_nothing() {
-    let (scene, faults) = faulty();
-    scene.publish(&orders(), 3000).await;
-    let consumer = scene.consumer(at_most(100)).await;
+    let (harness, faults) = faulty();
+    harness.publish(&orders(), 3000).await;
+    let consumer = harness.consumer(at_most(100)).await;
     let mut seen = Vec::new();
     let mut failures = 0;
     while seen.len() < 3000 {
@@ -143,25 +144,25 @@ async fn reading_that_fails_delays_and_loses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_group_whose_cursor_cannot_be_read_is_refused_and_comes_later() {
-    let (scene, faults) = faulty();
-    scene.publish(&orders(), 2).await;
+    let (harness, faults) = faulty();
+    harness.publish(&orders(), 2).await;
     for reads in [1, 1] {
         faults.fail_reads(reads);
-        let refused = scene.try_subscribe(&orders(), at_most(10)).await.err().unwrap();
+        let refused = harness.try_subscribe(&orders(), at_most(10)).await.err().unwrap();
         assert_eq!(refused.code, ErrorCode::StorageUnavailable);
     }
     faults.fail_commits_before(1);
-    let refused = scene.try_subscribe(&orders(), at_most(10)).await.err().unwrap();
+    let refused = harness.try_subscribe(&orders(), at_most(10)).await.err().unwrap();
     assert_eq!(refused.code, ErrorCode::StorageUnavailable);
-    let consumer = scene.consumer(at_most(10)).await;
+    let consumer = harness.consumer(at_most(10)).await;
     assert_eq!(seqs(&consumer.arrived().await), [1, 2]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn deliveries_go_on_while_a_commit_takes_long() {
-    let (scene, faults) = faulty();
-    scene.publish(&orders(), 4).await;
-    let consumer = scene.consumer(at_most(2)).await;
+    let (harness, faults) = faulty();
+    harness.publish(&orders(), 4).await;
+    let consumer = harness.consumer(at_most(2)).await;
     let first = consumer.arrived().await;
     faults.shut_gate();
     let acked = consumer.subscription.ack(ids(&first), None, None);

@@ -6,76 +6,78 @@ use prombus_bus::StartAt;
 use prombus_engine::Engine;
 use prombus_proto::{Event, Seq};
 
-use crate::scene::{Scene, at_most, billing, from, ids, memory, orders, seqs, settle, unlimited};
+use crate::harness::{
+    Harness, at_most, billing, from, ids, memory, orders, seqs, settle, unlimited,
+};
 use crate::watched_engine::WatchedEngine;
 
 #[tokio::test(start_paused = true)]
 async fn a_group_that_was_behind_goes_on_with_what_is_kept() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 10).await;
-    let consumer = scene.consumer(at_most(2)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 10).await;
+    let consumer = harness.consumer(at_most(2)).await;
     let delivered = consumer.arrived().await;
     consumer.ack(ids(&delivered)).await;
     drop(consumer);
-    let scene = scene.restart();
-    scene.engine.trim(&orders(), Seq(8)).await.unwrap();
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = harness.restart();
+    harness.engine.trim(&orders(), Seq(8)).await.unwrap();
+    let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
     assert_eq!(seqs(&delivered), [8, 9, 10]);
     consumer.ack(ids(&delivered)).await;
-    assert_eq!(scene.cursor().await.floor, Seq(10));
+    assert_eq!(harness.cursor().await.floor, Seq(10));
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_trimmed_is_all_done() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 10).await;
-    drop(scene.consumer(from(StartAt::Earliest)).await);
-    let scene = scene.restart();
-    scene.engine.trim(&orders(), Seq(11)).await.unwrap();
-    let consumer = scene.consumer(at_most(10)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 10).await;
+    drop(harness.consumer(from(StartAt::Earliest)).await);
+    let harness = harness.restart();
+    harness.engine.trim(&orders(), Seq(11)).await.unwrap();
+    let consumer = harness.consumer(at_most(10)).await;
     assert!(consumer.arrived().await.is_empty());
-    scene.publish(&orders(), 1).await;
+    harness.publish(&orders(), 1).await;
     let delivered = consumer.arrived().await;
     assert_eq!(seqs(&delivered), [11]);
     consumer.ack(ids(&delivered)).await;
-    assert_eq!(scene.cursor().await.floor, Seq(11));
+    assert_eq!(harness.cursor().await.floor, Seq(11));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_trimmed_while_it_is_out_frees_its_place() {
-    let scene = Scene::new();
-    scene.publish(&orders(), 4).await;
-    let scene = scene.restart();
-    let consumer = scene.consumer(at_most(3)).await;
+    let harness = Harness::new();
+    harness.publish(&orders(), 4).await;
+    let harness = harness.restart();
+    let consumer = harness.consumer(at_most(3)).await;
     let delivered = consumer.arrived().await;
     assert_eq!(seqs(&delivered), [1, 2, 3]);
-    scene.engine.trim(&orders(), Seq(4)).await.unwrap();
+    harness.engine.trim(&orders(), Seq(4)).await.unwrap();
     // Trying it again is what shows that it is gone.
     consumer.nack(&delivered[0], Some(Duration::ZERO)).await;
     let next = consumer.arrived().await;
     assert_eq!(seqs(&next), [4]);
     let acked = consumer.ack(ids(&delivered)).await;
     assert_eq!(acked.stale.len(), delivered.len());
-    scene.publish(&orders(), 5).await;
+    harness.publish(&orders(), 5).await;
     let more = consumer.arrived().await;
     assert_eq!(seqs(&more), [5, 6], "three are out at a time, as before");
-    let description = scene.bus.describe_group(&orders(), &billing()).await.unwrap();
+    let description = harness.bus.describe_group(&orders(), &billing()).await.unwrap();
     assert_eq!((description.floor, description.in_flight), (Seq(3), 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_damaged_is_passed_over_with_one_dead_letter() {
     let engine = WatchedEngine::over(memory());
-    let scene = Scene::over(engine.clone(), unlimited());
-    scene.publish(&orders(), 10).await;
+    let harness = Harness::over(engine.clone(), unlimited());
+    harness.publish(&orders(), 10).await;
     engine.damage(&orders(), 4, 6);
-    let consumer = scene.consumer(at_most(100)).await;
+    let consumer = harness.consumer(at_most(100)).await;
     let delivered = consumer.arrived().await;
     assert_eq!(seqs(&delivered), [1, 2, 3, 7, 8, 9, 10]);
     consumer.ack(ids(&delivered)).await;
-    assert_eq!(scene.cursor().await.floor, Seq(10));
-    let letters = scene.dead_letters().await;
+    assert_eq!(harness.cursor().await.floor, Seq(10));
+    let letters = harness.dead_letters().await;
     assert_eq!(letters.len(), 1);
     let (_, letter) = Event::decode(&letters[0].json).unwrap();
     let payload: serde_json::Value = serde_json::from_slice(letter.payload.as_bytes()).unwrap();
@@ -86,32 +88,32 @@ async fn what_is_damaged_is_passed_over_with_one_dead_letter() {
 #[tokio::test(start_paused = true)]
 async fn what_is_damaged_after_it_was_tried_has_a_letter_of_its_own() {
     let engine = WatchedEngine::over(memory());
-    let scene = Scene::over(engine.clone(), unlimited());
-    scene.publish(&orders(), 3).await;
-    let consumer = scene.consumer(at_most(100)).await;
+    let harness = Harness::over(engine.clone(), unlimited());
+    harness.publish(&orders(), 3).await;
+    let consumer = harness.consumer(at_most(100)).await;
     assert_eq!(consumer.arrived().await.len(), 3);
     settle().await;
-    let scene = scene.restart();
+    let harness = harness.restart();
     engine.damage(&orders(), 2, 2);
-    let consumer = scene.consumer(at_most(100)).await;
+    let consumer = harness.consumer(at_most(100)).await;
     let delivered = consumer.arrived().await;
     assert_eq!(seqs(&delivered), [1, 3]);
     consumer.ack(ids(&delivered)).await;
-    assert_eq!(scene.cursor().await.floor, Seq(3));
-    assert_eq!(scene.dead_letters().await.len(), 1);
+    assert_eq!(harness.cursor().await.floor, Seq(3));
+    assert_eq!(harness.dead_letters().await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_dies_damaged_has_a_letter_without_it() {
     let engine = WatchedEngine::over(memory());
-    let scene = Scene::over(engine.clone(), unlimited());
-    scene.publish(&orders(), 1).await;
+    let harness = Harness::over(engine.clone(), unlimited());
+    harness.publish(&orders(), 1).await;
     let options = prombus_bus::SubscribeOptions { max_attempts: Some(1), ..at_most(1) };
-    let consumer = scene.consumer(options).await;
+    let consumer = harness.consumer(options).await;
     let delivery = consumer.next().await;
     engine.damage(&orders(), 1, 1);
     consumer.nack(&delivery, None).await;
-    let letters = scene.dead_letters().await;
+    let letters = harness.dead_letters().await;
     assert_eq!(letters.len(), 1);
     assert!(String::from_utf8_lossy(&letters[0].json).contains("\"original\":null"));
     assert_eq!(engine.bounds(&orders()).await.unwrap().count(), 1, "nothing was deleted");

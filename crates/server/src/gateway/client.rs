@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prombus_bus::{Connection, Prepared, Refusal, Subscription};
+use prombus_bus::{Connection, PublishBatch, Refusal, Subscription};
 use prombus_proto::frame::{AckMark, ClientFrame, ClientOp, Corr, FrameError, FrameLimits};
 use prombus_proto::{ErrorCode, EventId, Group, Timestamp, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -39,7 +39,7 @@ pub(super) enum Together {
     #[default]
     Nothing,
     Publishing {
-        prepared: Prepared,
+        prepared: PublishBatch,
         frames: Vec<PublishedFrame>,
     },
     Acking {

@@ -1,7 +1,7 @@
 //! One connection, from its first frame to its goodbye.
 //!
 //! One task does it all: it writes what waits, reads what has come, and sends what groups deliver.
-//! A peer that does not read is slowed down in steps. Deliveries stop when its outbox is full, for
+//! A peer that does not read is slowed down in steps. Deliveries stop when its delivery_queue is full, for
 //! groups find no room; reading stops when too many answers wait; and when nothing was taken for
 //! too long, it is closed.
 
@@ -178,8 +178,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
 
     /// Writes until something has come, a time is over, or the server stops.
     async fn turn(&mut self) -> Turn {
-        let outbox = Arc::clone(&self.client.connection.outbox);
-        let mut filled = std::pin::pin!(outbox.filled());
+        let delivery_queue = Arc::clone(&self.client.connection.delivery_queue);
+        let mut filled = std::pin::pin!(delivery_queue.filled());
         poll_fn(|context| {
             if !self.may_read() {
                 // Who is not read cannot be heard: its time begins anew.
@@ -235,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         if !may_deliver || outgoing.waiting() >= WRITE_BYTES {
             return;
         }
-        self.client.connection.outbox.take(WRITE_BYTES, &mut self.deliveries);
+        self.client.connection.delivery_queue.take(WRITE_BYTES, &mut self.deliveries);
         let now = Instant::now().into_std();
         for delivery in self.deliveries.drain(..) {
             let left = delivery.deadline.saturating_duration_since(now).as_millis();

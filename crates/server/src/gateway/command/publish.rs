@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use prombus_bus::{Prepared, Refusal};
+use prombus_bus::{PublishBatch, Refusal};
 use prombus_proto::frame::{Corr, Publish, PublishEvents};
 
 use crate::auth::Action;
@@ -19,7 +19,7 @@ impl Client {
         let Publish { topic, events } = publish;
         self.check(Action::Publish(&topic))?;
         if let Together::Nothing = self.together {
-            self.together = Together::Publishing { prepared: Prepared::none(), frames: vec![] };
+            self.together = Together::Publishing { prepared: PublishBatch::none(), frames: vec![] };
         }
         if let Together::Publishing { prepared, frames } = &mut self.together {
             let (bus, connection) = (&self.gateway.bus, &self.connection);

@@ -130,7 +130,7 @@ async fn who_does_not_take_its_answers_is_closed_in_time() {
     assert_eq!(client.close_code().await, 4008);
 }
 
-/// What waits in the outbox of a client that does not read has not been delivered: its time may
+/// What waits in the delivery_queue of a client that does not read has not been delivered: its time may
 /// run out there, but not its attempts.
 #[tokio::test]
 async fn what_never_left_the_server_does_not_die() {

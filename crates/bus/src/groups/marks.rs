@@ -1,0 +1,57 @@
+//! Marks of handled events: looked up by SEEN, stored by MARK.
+
+use std::time::Duration;
+
+use prombus_proto::{EventId, Group, Timestamp, Topic};
+
+use crate::bus::{Bus, Connection, now};
+use crate::error::Refusal;
+use crate::limits::Scope;
+use crate::publish::{Submission, Submitted};
+use crate::stored::mark::{Marks, are_marked};
+
+impl Bus {
+    /// Those of `ids` that `group` on `topic` has marked, in order.
+    pub async fn seen(
+        &self,
+        topic: &Topic,
+        group: &Group,
+        mut ids: Vec<EventId>,
+    ) -> Result<Vec<EventId>, Refusal> {
+        let mut marked = are_marked(self.engine().as_ref(), topic, group, &ids).await?.into_iter();
+        ids.retain(|_| marked.next().unwrap_or(false));
+        Ok(ids)
+    }
+
+    /// Marks `ids` as handled by `group` on `topic`, for `ttl` from now. Takes a token of the
+    /// connection for each.
+    ///
+    /// Twice: the time begins anew.
+    pub async fn mark(
+        &self,
+        connection: &Connection,
+        topic: &Topic,
+        group: &Group,
+        ids: &[EventId],
+        ttl: Duration,
+    ) -> Result<Submitted, Refusal> {
+        self.check_open()?;
+        let count = ids.len() as u64;
+        connection.limit.try_consume(count, now()).map_err(|deficit| {
+            self.metrics().rate_limited(Scope::Connection, count);
+            Scope::Connection.refusal(deficit)
+        })?;
+        let mut marks = Marks::of(topic, group, self.marked_until(ttl));
+        ids.iter().for_each(|id| marks.add(id));
+        let durability = self.topic_in_use(topic).durability();
+        let submission = Submission::of_state(marks.into_state(), durability);
+        Submitted::to(self.committer(), submission).await
+    }
+
+    /// When a mark ends that is made now for `ttl`.
+    #[must_use]
+    pub fn marked_until(&self, ttl: Duration) -> Timestamp {
+        let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        self.clock().now().plus_ms(ttl)
+    }
+}

@@ -1,0 +1,9 @@
+//! Read-only views of topics and groups for operators.
+
+mod lag;
+mod latest_by_key;
+mod overview;
+
+pub use lag::Lag;
+pub(crate) use lag::open_events;
+pub use overview::{GroupOverview, TopicOverview};

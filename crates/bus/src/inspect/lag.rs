@@ -1,0 +1,80 @@
+//! How far a group is behind its topic.
+
+use prombus_engine::Bounds;
+use prombus_proto::Seq;
+
+use crate::stored::cursor::{Cursor, Progress};
+
+/// How far a group is behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lag {
+    /// How many events of the topic it has not done.
+    pub events: u64,
+    /// How old the first of them is, in milliseconds.
+    pub ms: u64,
+}
+
+/// How many events within `bounds` are not done, and the first of them.
+///
+/// Events that the topic no longer keeps are nothing that can still be done.
+pub(crate) fn open_events(cursor: &Cursor, bounds: &Bounds) -> (u64, Option<Seq>) {
+    let behind_floor = cursor.floor.next();
+    let (mut open, mut first_open) = (0, None);
+    let mut seq = behind_floor;
+    for progress in cursor.above() {
+        if seq >= bounds.next {
+            break;
+        }
+        if seq >= bounds.first && progress != Progress::Done {
+            open += 1;
+            first_open.get_or_insert(seq);
+        }
+        seq = seq.next();
+    }
+    let rest = seq.max(bounds.first);
+    if rest < bounds.next {
+        open += bounds.next.0 - rest.0;
+        first_open.get_or_insert(rest);
+    }
+    (open, first_open)
+}
+
+#[cfg(test)]
+mod tests {
+    use prombus_proto::Timestamp;
+
+    use super::*;
+
+    fn cursor(floor: u64, above: &[Progress]) -> Cursor {
+        Cursor::starting_behind(Seq(floor), Timestamp(0)).with_above(above.iter().copied())
+    }
+
+    fn open(cursor: &Cursor, first: u64, next: u64) -> (u64, Option<u64>) {
+        let bounds = Bounds { first: Seq(first), next: Seq(next), bytes: 0 };
+        let (events, first) = open_events(cursor, &bounds);
+        (events, first.map(|seq| seq.0))
+    }
+
+    #[test]
+    fn counts_what_is_behind_the_floor() {
+        assert_eq!(open(&cursor(0, &[]), 1, 11), (10, Some(1)));
+        assert_eq!(open(&cursor(7, &[]), 1, 11), (3, Some(8)));
+        assert_eq!(open(&cursor(10, &[]), 1, 11), (0, None));
+        assert_eq!(open(&cursor(0, &[]), 1, 1), (0, None));
+    }
+
+    #[test]
+    fn what_is_done_above_the_floor_is_done() {
+        let above = [Progress::Tried(1), Progress::Done, Progress::Done, Progress::Tried(2)];
+        assert_eq!(open(&cursor(2, &above), 1, 11), (6, Some(3)));
+        assert_eq!(open(&cursor(2, &above), 1, 7), (2, Some(3)));
+    }
+
+    #[test]
+    fn what_the_topic_forgot_is_not_open() {
+        assert_eq!(open(&cursor(0, &[]), 8, 11), (3, Some(8)));
+        assert_eq!(open(&cursor(0, &[]), 11, 11), (0, None));
+        let above = [Progress::Tried(1), Progress::Done, Progress::Done, Progress::Tried(2)];
+        assert_eq!(open(&cursor(2, &above), 4, 11), (5, Some(6)));
+    }
+}

@@ -1,0 +1,150 @@
+//! What topics and groups there are, and how they are.
+
+use prombus_engine::{Bounds, Engine, Health, ReadBudget, ReadError, StateEntry};
+use prombus_proto::{ErrorCode, Group, Seq, Timestamp, Topic};
+
+use crate::bus::Bus;
+use crate::error::Refusal;
+use crate::inspect::lag::{self, Lag};
+use crate::stored::StatePages;
+use crate::stored::cursor::Cursor;
+use crate::topics::{TopicRules, TopicSettings};
+
+/// How a topic is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicOverview {
+    /// Its first and next event, and what they take.
+    pub bounds: Bounds,
+    /// What holds for it.
+    pub rules: TopicRules,
+    /// What was set for it alone while the bus ran, now or earlier.
+    pub own: TopicSettings,
+}
+
+/// How a group is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupOverview {
+    /// Its name.
+    pub group: Group,
+    /// What it has done.
+    pub cursor: Cursor,
+    /// How far it is behind.
+    pub lag: Lag,
+    /// How many subscriptions share it.
+    pub members: usize,
+    /// How many events are out.
+    pub in_flight: usize,
+}
+
+impl Bus {
+    /// The topics that anything was ever published to, or that somebody configured; by name.
+    pub async fn topics(&self) -> Result<Vec<Topic>, Refusal> {
+        let mut topics = self.engine().topics().await?;
+        topics.append(&mut self.topics_in_use().configured());
+        topics.sort_unstable();
+        topics.dedup();
+        Ok(topics)
+    }
+
+    /// How `topic` is.
+    pub async fn topic(&self, topic: &Topic) -> Result<TopicOverview, Refusal> {
+        let bounds = self.bounds(topic).await?;
+        let rules = self.topics_in_use().rules(topic);
+        let own = self.topics_in_use().own(topic).unwrap_or_default();
+        Ok(TopicOverview { bounds, rules, own })
+    }
+
+    /// The ends of `topic`; a refusal if nothing was ever published to it and nobody configured it.
+    pub async fn bounds(&self, topic: &Topic) -> Result<Bounds, Refusal> {
+        let bounds = self.engine().bounds(topic).await?;
+        if bounds.next == Seq::FIRST && !self.topics_in_use().is_configured(topic) {
+            let message = format!("nothing was ever published to {topic}");
+            return Err(Refusal::new(ErrorCode::UnknownTopic, message));
+        }
+        Ok(bounds)
+    }
+
+    /// The groups of `topic`, by name.
+    pub async fn groups_of(&self, topic: &Topic) -> Result<Vec<GroupOverview>, Refusal> {
+        let bounds = self.bounds(topic).await?;
+        let prefix = Cursor::prefix_of(topic);
+        let mut pages = StatePages::new(self.engine().as_ref(), &prefix);
+        let mut groups = Vec::new();
+        loop {
+            let page = pages.next().await?;
+            if page.is_empty() {
+                groups.sort_unstable_by(|a: &GroupOverview, b| a.group.cmp(&b.group));
+                return Ok(groups);
+            }
+            for entry in page {
+                // Keys of another form belong to somebody else.
+                let Some((_, group)) = Cursor::names_at(&entry.key) else { continue };
+                groups.push(self.group_overview(topic, &bounds, group, &entry).await?);
+            }
+        }
+    }
+
+    /// How `group` on `topic` is.
+    pub async fn group(&self, topic: &Topic, group: &Group) -> Result<GroupOverview, Refusal> {
+        let bounds = self.bounds(topic).await?;
+        let key = Cursor::key(topic, group)
+            .map_err(|error| Refusal::new(ErrorCode::BadGroup, error.to_string()))?;
+        let Some(entry) = self.engine().get(&key).await? else {
+            let message = format!("{topic} has no group {group}");
+            return Err(Refusal::new(ErrorCode::UnknownId, message));
+        };
+        self.group_overview(topic, &bounds, group.clone(), &entry).await
+    }
+
+    /// How the store is.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.engine().health()
+    }
+
+    async fn group_overview(
+        &self,
+        topic: &Topic,
+        bounds: &Bounds,
+        group: Group,
+        entry: &StateEntry,
+    ) -> Result<GroupOverview, Refusal> {
+        let cursor = Cursor::decode(&entry.value).map_err(|error| {
+            let message = format!("the cursor of {group} on {topic} {error}");
+            Refusal::new(ErrorCode::Internal, message)
+        })?;
+        let (events, first) = lag::open_events(&cursor, bounds);
+        let ms = match first {
+            Some(first) => self.age(topic, first).await?,
+            None => 0,
+        };
+        let in_use = self.describe_group(topic, &group).await;
+        Ok(GroupOverview {
+            group,
+            cursor,
+            lag: Lag { events, ms },
+            members: in_use.map_or(0, |group| group.members),
+            in_flight: in_use.map_or(0, |group| group.in_flight),
+        })
+    }
+
+    /// How long ago the event at `seq` happened.
+    async fn age(&self, topic: &Topic, seq: Seq) -> Result<u64, Refusal> {
+        let now = self.clock().now();
+        match time_at(self.engine().as_ref(), topic, seq).await {
+            Ok(ts) => Ok(ts.map_or(0, |ts| now.0.saturating_sub(ts.0))),
+            // Nobody can tell any more; the group itself passes over it.
+            Err(ReadError::Damaged(_)) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+async fn time_at(
+    engine: &dyn Engine,
+    topic: &Topic,
+    seq: Seq,
+) -> Result<Option<Timestamp>, ReadError> {
+    let page = engine.read(topic, seq, ReadBudget::of_events(1)).await?;
+    Ok(page.events.first().map(|event| event.ts))
+}

@@ -1,0 +1,248 @@
+//! A bus, those who publish and those who consume.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prombus_bus::cursor::Cursor;
+use prombus_bus::{
+    Acked, Bus, Connection, Delivery, Refusal, Settings, StartAt, SubscribeOptions, Subscription,
+    SubscriptionDefaults,
+};
+use prombus_engine::{
+    DiskEngine, DiskOptions, Engine, MemoryEngine, Position, ReadBudget, StoredEvent,
+};
+use prombus_proto::{
+    EventId, FixedChance, Group, IdSource, ManualClock, NewEvent, Payload, Seq, Timestamp, Topic,
+};
+
+/// What the wall clock shows in every harness.
+pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+/// A bus over an engine that outlives it.
+pub(crate) struct Harness {
+    pub(crate) bus: Bus,
+    pub(crate) engine: Arc<dyn Engine>,
+    settings: Settings,
+    ids: Arc<IdSource>,
+}
+
+/// A connection with one subscription.
+pub(crate) struct Consumer {
+    pub(crate) connection: Connection,
+    pub(crate) subscription: Subscription,
+}
+
+/// No rate limits, and the defaults of the protocol.
+pub(crate) fn unlimited() -> Settings {
+    Settings {
+        connection_rate: None,
+        topic_rate: None,
+        topics: HashMap::new(),
+        max_outbox_bytes: 1 << 20,
+        subscription: SubscriptionDefaults {
+            max_in_flight: 100,
+            ack_timeout: Duration::from_secs(30),
+            max_attempts: 5,
+        },
+        group_lease: Duration::from_secs(10),
+    }
+}
+
+pub(crate) fn named(topic: &str) -> Topic {
+    Topic::new(topic).unwrap()
+}
+
+pub(crate) fn orders() -> Topic {
+    named("orders")
+}
+
+pub(crate) fn billing() -> Group {
+    Group::new("billing").unwrap()
+}
+
+pub(crate) fn from(start: StartAt) -> SubscribeOptions {
+    SubscribeOptions { start, max_in_flight: None, ack_timeout: None, max_attempts: None }
+}
+
+/// From the first event on, with so many out at a time.
+pub(crate) fn at_most(max_in_flight: u32) -> SubscribeOptions {
+    SubscribeOptions { max_in_flight: Some(max_in_flight), ..from(StartAt::Earliest) }
+}
+
+pub(crate) fn event(payload: &str) -> NewEvent {
+    NewEvent::of(Payload::parse(Bytes::copy_from_slice(payload.as_bytes())).unwrap())
+}
+
+/// An event whose JSON has about so many bytes.
+pub(crate) fn large_event(bytes: usize) -> NewEvent {
+    event(&format!("\"{}\"", "x".repeat(bytes)))
+}
+
+pub(crate) fn memory() -> Arc<dyn Engine> {
+    Arc::new(MemoryEngine::new(Arc::new(ManualClock::at(NOW))))
+}
+
+pub(crate) fn disk(folder: &std::path::Path) -> Arc<dyn Engine> {
+    Arc::new(DiskEngine::open(&DiskOptions::at(folder)).unwrap())
+}
+
+/// Lets everybody do what can be done without time. The paused clock moves a millisecond.
+pub(crate) async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+/// All events of `topic`.
+pub(crate) async fn stored(engine: &dyn Engine, topic: &Topic) -> Vec<StoredEvent> {
+    let mut events: Vec<StoredEvent> = Vec::new();
+    loop {
+        let next = events.last().map_or(Seq::ZERO, |last| last.seq.next());
+        let page = engine.read(topic, next, ReadBudget::of_events(1000)).await.unwrap();
+        if page.events.is_empty() {
+            return events;
+        }
+        events.extend(page.events);
+    }
+}
+
+pub(crate) async fn stored_cursor(engine: &dyn Engine, topic: &Topic, group: &Group) -> Cursor {
+    let entry = engine.get(&Cursor::key(topic, group).unwrap()).await.unwrap();
+    Cursor::decode(&entry.expect("the group has a cursor").value).unwrap()
+}
+
+impl Harness {
+    pub(crate) fn new() -> Self {
+        Self::with(unlimited())
+    }
+
+    pub(crate) fn with(settings: Settings) -> Self {
+        Self::over(memory(), settings)
+    }
+
+    pub(crate) fn over(engine: Arc<dyn Engine>, settings: Settings) -> Self {
+        Self::numbered(1, engine, settings)
+    }
+
+    /// One of several over one store: each has a chance of its own.
+    pub(crate) fn numbered(number: u64, engine: Arc<dyn Engine>, settings: Settings) -> Self {
+        let clock = Arc::new(ManualClock::at(NOW));
+        let chance = Arc::new(FixedChance::seeded(number));
+        Self::go_on(engine, settings, Arc::new(IdSource::new(clock, chance)))
+    }
+
+    fn go_on(engine: Arc<dyn Engine>, settings: Settings, ids: Arc<IdSource>) -> Self {
+        let clock = Arc::new(ManualClock::at(NOW));
+        let bus = Bus::start(Arc::clone(&engine), settings.clone(), clock, Arc::clone(&ids));
+        Self { bus, engine, settings, ids }
+    }
+
+    /// A new bus over the same engine; the old one is dropped as it is.
+    pub(crate) fn restart(self) -> Self {
+        let Self { bus, engine, settings, ids } = self;
+        drop(bus);
+        Self::go_on(engine, settings, ids)
+    }
+
+    /// Drops the bus as it is, and answers how to start one over another engine.
+    pub(crate) fn stop(self) -> impl FnOnce(Arc<dyn Engine>) -> Self {
+        let Self { settings, ids, .. } = self;
+        |engine| Self::go_on(engine, settings, ids)
+    }
+
+    pub(crate) async fn try_publish(
+        &self,
+        connection: &Connection,
+        topic: &Topic,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<Position>, Refusal> {
+        let prepared = self.bus.prepare(connection, topic, events)?;
+        self.bus.submit(prepared).await?.stored().await
+    }
+
+    /// Publishes `count` small events and answers their ids.
+    pub(crate) async fn publish(&self, topic: &Topic, count: usize) -> Vec<EventId> {
+        let mut ids = Vec::new();
+        for chunk in (0..count).collect::<Vec<_>>().chunks(1000) {
+            let events = chunk.iter().map(|number| event(&number.to_string())).collect();
+            let prepared = self.bus.prepare(&self.bus.connect(), topic, events).unwrap();
+            ids.extend(prepared.ids().cloned());
+            self.bus.submit(prepared).await.unwrap().stored().await.unwrap();
+        }
+        ids
+    }
+
+    pub(crate) async fn try_subscribe(
+        &self,
+        topic: &Topic,
+        options: SubscribeOptions,
+    ) -> Result<Consumer, Refusal> {
+        let connection = self.bus.connect();
+        let subscription = self.bus.subscribe(&connection, topic, &billing(), options).await?;
+        Ok(Consumer { connection, subscription })
+    }
+
+    /// A member of the group billing on orders.
+    pub(crate) async fn consumer(&self, options: SubscribeOptions) -> Consumer {
+        self.try_subscribe(&orders(), options).await.unwrap()
+    }
+
+    /// The events on the dead-letter topic of orders.
+    pub(crate) async fn dead_letters(&self) -> Vec<StoredEvent> {
+        stored(self.engine.as_ref(), &named("dlq.orders")).await
+    }
+
+    pub(crate) async fn cursor(&self) -> Cursor {
+        stored_cursor(self.engine.as_ref(), &orders(), &billing()).await
+    }
+}
+
+impl Consumer {
+    /// The next delivery, whenever it comes.
+    pub(crate) async fn next(&self) -> Delivery {
+        let mut taken = Vec::new();
+        loop {
+            self.connection.delivery_queue.take(1, &mut taken);
+            if let Some(delivery) = taken.pop() {
+                return delivery;
+            }
+            self.connection.delivery_queue.filled().await;
+        }
+    }
+
+    /// The next delivery, if it comes in time.
+    pub(crate) async fn next_within(&self, time: Duration) -> Option<Delivery> {
+        tokio::time::timeout(time, self.next()).await.ok()
+    }
+
+    /// All that is there once everybody has done what can be done.
+    pub(crate) async fn arrived(&self) -> Vec<Delivery> {
+        settle().await;
+        let mut taken = Vec::new();
+        self.connection.delivery_queue.take(usize::MAX, &mut taken);
+        taken
+    }
+
+    pub(crate) async fn ack(&self, ids: Vec<EventId>) -> Acked {
+        self.subscription.ack(ids, None, None).await.unwrap().unwrap()
+    }
+
+    /// Says that `delivery` failed, and when to try again.
+    pub(crate) async fn nack(&self, delivery: &Delivery, rest: Option<Duration>) {
+        let id = delivery.event.id.clone();
+        let nacked = self.subscription.nack(id, Some("no stock".to_owned()), rest);
+        assert!(!nacked.await.unwrap().unwrap().stale);
+    }
+}
+
+pub(crate) fn ids(deliveries: &[Delivery]) -> Vec<EventId> {
+    deliveries.iter().map(|delivery| delivery.event.id.clone()).collect()
+}
+
+pub(crate) fn seqs(deliveries: &[Delivery]) -> Vec<u64> {
+    deliveries.iter().map(|delivery| delivery.event.seq.0).collect()
+}
+
+pub(crate) fn attempts(deliveries: &[Delivery]) -> Vec<u32> {
+    deliveries.iter().map(|delivery| delivery.attempt).collect()
+}
