@@ -51,9 +51,9 @@ pub use tally::{Glance, Tally};
 pub use target::Target;
 pub use wire::{Wire, set_durability};
 
-use prombus_proto::{Chance, SystemChance};
+use prombus_proto::{RandomSource, SystemRandom};
 
 /// A name that no other run has.
 fn run_name() -> String {
-    format!("{:012x}", SystemChance.next_u64() >> 16)
+    format!("{:012x}", SystemRandom.next_u64() >> 16)
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use prombus_bus::{Bus, DEFAULT_MARK_TTL, Settings, SubscriptionDefaults};
 use prombus_engine::{DiskEngine, DiskOptions};
 use prombus_proto::{
-    Clock, EventId, Group, IdSource, ManualClock, SystemChance, SystemClock, Topic,
+    Clock, EventId, Group, IdSource, ManualClock, SystemClock, SystemRandom, Topic,
 };
 
 const USUAL_COUNT: usize = 1_000_000;
@@ -36,7 +36,7 @@ async fn measure(count: usize) {
     // On the filesystem that is built on, which is a disk; the usual temporary folder may be memory.
     let folder = tempfile::tempdir_in(PathBuf::from(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let data = folder.path().join("data");
-    let ids = IdSource::new(Arc::new(SystemClock), Arc::new(SystemChance));
+    let ids = IdSource::new(Arc::new(SystemClock), Arc::new(SystemRandom));
     let marked: Vec<EventId> = (0..count).map(|_| ids.next_id()).collect();
     let others: Vec<EventId> = (0..LOOK_UPS).map(|_| ids.next_id()).collect();
     let clock = Arc::new(ManualClock::at(SystemClock.now()));
@@ -101,7 +101,7 @@ fn start(data: &Path, clock: &Arc<ManualClock>) -> Bus {
         },
         group_lease: Duration::from_secs(10),
     };
-    let ids = IdSource::new(Arc::new(SystemClock), Arc::new(SystemChance));
+    let ids = IdSource::new(Arc::new(SystemClock), Arc::new(SystemRandom));
     let engine = Arc::new(DiskEngine::open(&options).unwrap());
     Bus::start(engine, settings, clock.clone(), Arc::new(ids))
 }

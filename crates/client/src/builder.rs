@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prombus_proto::frame::Token;
 use prombus_proto::limits::MAX_PAYLOAD_BYTES;
-use prombus_proto::{Chance, IdSource, SystemChance};
+use prombus_proto::{IdSource, RandomSource, SystemRandom};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::client::{Client, Shared};
@@ -31,7 +31,7 @@ pub struct Builder {
     first_wait: Duration,
     longest_wait: Duration,
     waits_for_rate: bool,
-    chance: Arc<dyn Chance>,
+    random: Arc<dyn RandomSource>,
 }
 
 /// How many pauses, stops and the like may wait to be taken.
@@ -50,7 +50,7 @@ impl Builder {
             first_wait: Duration::from_millis(100),
             longest_wait: Duration::from_secs(10),
             waits_for_rate: true,
-            chance: Arc::new(SystemChance),
+            random: Arc::new(SystemRandom),
         }
     }
 
@@ -109,9 +109,9 @@ impl Builder {
         self
     }
 
-    /// Where the chance in waits comes from, for tests that are to repeat.
-    pub fn chance(mut self, chance: impl Chance) -> Self {
-        self.chance = Arc::new(chance);
+    /// The source of jitter in waits. Tests pass a seeded one so that they repeat.
+    pub fn random(mut self, random: impl RandomSource) -> Self {
+        self.random = Arc::new(random);
         self
     }
 
@@ -144,7 +144,7 @@ impl Builder {
         };
         let max_frame_bytes = self.max_frame_bytes;
         let settings = SessionSettings { retrying, max_frame_bytes };
-        let session = Session::new(settings, self.token.clone(), Arc::clone(&self.chance));
+        let session = Session::new(settings, self.token.clone(), Arc::clone(&self.random));
         let (command_sender, commands) = mpsc::channel(COMMANDS_AT_A_TIME);
         let (request_sender, requests) = mpsc::channel(self.window);
         let (state_sender, state) = watch::channel(ConnectionState::Connecting);
@@ -153,7 +153,7 @@ impl Builder {
             session,
             address,
             back_off.clone(),
-            Arc::clone(&self.chance),
+            Arc::clone(&self.random),
             commands,
             requests,
             state_sender,
@@ -171,7 +171,7 @@ impl Builder {
             http,
             token: std::sync::Mutex::new(self.token),
             back_off,
-            chance: self.chance,
+            random: self.random,
         }))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use prombus_proto::frame::{Membership, Outcome, Token};
-use prombus_proto::{Chance, ErrorCode, EventId, IdSource, Topic};
+use prombus_proto::{ErrorCode, EventId, IdSource, RandomSource, Topic};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) http: Option<ServerAddress>,
     pub(crate) token: Mutex<Option<Token>>,
     pub(crate) back_off: BackOff,
-    pub(crate) chance: Arc<dyn Chance>,
+    pub(crate) random: Arc<dyn RandomSource>,
 }
 
 impl Client {

@@ -136,7 +136,7 @@ impl From<HttpFailure> for Error {
             HttpFailure::NotSendable(_) => Error::BadAddress(text),
             HttpFailure::Refused { code, message, retry_after, .. } => {
                 // A word that this version does not know is as on the WebSocket.
-                let (code, msg) = match ErrorCode::from_word(&code) {
+                let (code, msg) = match ErrorCode::parse(&code) {
                     Some(code) => (code, message),
                     None => (ErrorCode::Internal, format!("{code}: {message}")),
                 };

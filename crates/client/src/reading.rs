@@ -195,13 +195,13 @@ impl Exporting {
 /// How long it is tried again.
 struct Patience {
     back_off: BackOff,
-    chance: std::sync::Arc<dyn prombus_proto::Chance>,
+    random: std::sync::Arc<dyn prombus_proto::RandomSource>,
 }
 
 impl Patience {
     fn of(client: &Client) -> Self {
-        let chance = std::sync::Arc::clone(&client.shared.chance);
-        Self { back_off: client.shared.back_off.clone(), chance }
+        let random = std::sync::Arc::clone(&client.shared.random);
+        Self { back_off: client.shared.back_off.clone(), random }
     }
 
     /// Waits for the next try, if this can get better and was not tried too often.
@@ -209,7 +209,7 @@ impl Patience {
         if !failure.may_pass() || self.back_off.count() >= TRIES {
             return Err(failure.into());
         }
-        let wait = full_jitter(self.back_off.failed(), &*self.chance);
+        let wait = full_jitter(self.back_off.failed(), &*self.random);
         let wait: Duration = failure.told_to_wait().unwrap_or(wait);
         tokio::time::sleep(wait).await;
         Ok(())

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prombus_proto::frame::{Membership, Outcome, ServerFrame, Token};
-use prombus_proto::{Chance, ErrorCode, EventId};
+use prombus_proto::{ErrorCode, EventId, RandomSource};
 use tokio::sync::oneshot;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -95,7 +95,7 @@ enum Link {
 
 pub(crate) struct Session {
     settings: SessionSettings,
-    chance: Arc<dyn Chance>,
+    random: Arc<dyn RandomSource>,
     token: Option<Token>,
     /// A new token to be told, and who waits for that.
     new_token: VecDeque<(Token, oneshot::Sender<Result<()>>)>,
@@ -112,12 +112,12 @@ impl Session {
     pub(crate) fn new(
         settings: SessionSettings,
         token: Option<Token>,
-        chance: Arc<dyn Chance>,
+        random: Arc<dyn RandomSource>,
     ) -> Self {
         Self {
             requests: Requests::new(settings.retrying.clone()),
             settings,
-            chance,
+            random,
             token,
             new_token: VecDeque::new(),
             link: Link::None,
@@ -302,16 +302,16 @@ impl Session {
     }
 
     fn refused(&mut self, refusal: Refusal, now: Instant) -> Result<()> {
-        let chance = &*self.chance;
+        let random = &*self.random;
         match self.sent.pop_front() {
-            Some(Sent::Request(request)) => self.requests.refused(request, refusal, now, chance),
+            Some(Sent::Request(request)) => self.requests.refused(request, refusal, now, random),
             Some(Sent::Auth(Some((_, reply)))) => drop(reply.send(Err(refusal.into()))),
             Some(Sent::Auth(None)) => return Err(refusal.into()),
             Some(Sent::Following(which, asked)) => {
                 self.followers_are_quiet = false;
                 let retrying = &self.settings.retrying;
                 if let Some(follower) = self.followers.get_mut(&which)
-                    && let Err(error) = follower.refused(asked, refusal, now, retrying, chance)
+                    && let Err(error) = follower.refused(asked, refusal, now, retrying, random)
                     && let Some(follower) = self.followers.remove(&which)
                 {
                     follower.end(Err(error));

@@ -10,7 +10,7 @@ use mongodb::error::{
 };
 use mongodb::options::ReadConcern;
 use prombus_engine::{
-    Batch, CommitError, Committed, Conflict, Durability, StateKey, Version, Write,
+    Batch, CommitError, Committed, Conflict, Durability, StateKey, Version, WriteStats,
 };
 
 use crate::MongoError;
@@ -103,7 +103,7 @@ impl Store {
     /// A random pause that grows from attempt to attempt, so that gateways do not keep colliding.
     async fn pause(&self, attempts: u32) {
         let longest = LONGEST_PAUSE_MS.min(1 << attempts.min(10));
-        let micros = self.chance.next_u64() % (longest * 1000);
+        let micros = self.random.next_u64() % (longest * 1000);
         tokio::time::sleep(Duration::from_micros(micros)).await;
     }
 
@@ -144,7 +144,7 @@ impl Store {
         }
         let sync_time = is_synced.then(|| began.elapsed());
         Ok(Committed {
-            write: Some(Write { events: plan.positions.len(), sync_time }),
+            write: Some(WriteStats { events: plan.positions.len(), sync_time }),
             positions: plan.positions,
             version,
             durability: if is_synced { Durability::Fsync } else { Durability::Buffered },

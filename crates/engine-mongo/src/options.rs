@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prombus_proto::{Chance, Clock, SystemChance, SystemClock};
+use prombus_proto::{Clock, RandomSource, SystemClock, SystemRandom};
 
 /// How an engine is opened.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ pub struct MongoOptions {
     /// What time it is, for what expires.
     pub clock: Arc<dyn Clock>,
     /// How long to wait before trying again what another gateway was first with.
-    pub chance: Arc<dyn Chance>,
+    pub random: Arc<dyn RandomSource>,
     /// How what other gateways wrote is noticed.
     pub tail: Tail,
     /// How often is asked for what other gateways wrote, where there is no change stream.
@@ -40,7 +40,7 @@ impl MongoOptions {
             url: url.into(),
             database: None,
             clock: Arc::new(SystemClock),
-            chance: Arc::new(SystemChance),
+            random: Arc::new(SystemRandom),
             tail: Tail::ChangeStream,
             poll_every: Duration::from_millis(200),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::error::Error;
 use mongodb::{Client, ClientSession};
-use prombus_proto::{Chance, Clock, Topic};
+use prombus_proto::{Clock, RandomSource, Topic};
 
 use crate::MongoOptions;
 use crate::causality::Causality;
@@ -28,7 +28,7 @@ pub(crate) struct Store {
     pub(crate) collections: Collections,
     pub(crate) deployment: Deployment,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) chance: Arc<dyn Chance>,
+    pub(crate) random: Arc<dyn RandomSource>,
     pub(crate) causality: Causality,
     pub(crate) growth: Growth,
     pub(crate) turns: Turns,
@@ -47,7 +47,7 @@ impl Store {
             app_name,
             deployment,
             clock: options.clock.clone(),
-            chance: options.chance.clone(),
+            random: options.random.clone(),
             causality: Causality::default(),
             growth: Growth::new(),
             turns: Turns::default(),

@@ -67,12 +67,12 @@ pub struct Committed {
     /// How safe all of it is now.
     pub durability: Durability,
     /// The write that it was stored by. Of commits that were stored together, the first tells it.
-    pub write: Option<Write>,
+    pub write: Option<WriteStats>,
 }
 
 /// One write to the store, by which one or more commits were stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct WriteStats {
     /// How many events the commits have.
     pub events: usize,
     /// How long the sync took that made them durable; nothing where none was needed.

@@ -26,7 +26,7 @@ pub mod page;
 pub mod retention;
 pub mod state;
 
-pub use batch::{Batch, Committed, Durability, Position, StateOp, Write};
+pub use batch::{Batch, Committed, Durability, Position, StateOp, WriteStats};
 pub use capabilities::Capabilities;
 pub use contract::Engine;
 pub use disk::{DiskEngine, DiskOptions};

@@ -8,7 +8,7 @@ use mongodb::bson::{Bson, Document};
 use prombus_client::transport::{BackOff, full_jitter};
 use prombus_client::{Client, ConnectionState};
 use prombus_engine_mongo::MongoError;
-use prombus_proto::{IdSource, SystemChance};
+use prombus_proto::{IdSource, SystemRandom};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
@@ -322,7 +322,7 @@ impl Worker {
     /// Something went wrong: says so, and waits a while, longer each time in a row.
     pub(crate) async fn pause_after(&mut self, trouble: String) {
         self.tell(&Notice::Trouble(trouble));
-        let time = full_jitter(self.back_off.failed(), &SystemChance);
+        let time = full_jitter(self.back_off.failed(), &SystemRandom);
         let mut stop = self.stop.clone();
         let is_stopped = self.is_stopped();
         tokio::select! {

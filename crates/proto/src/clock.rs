@@ -44,7 +44,7 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place where real time comes in")]
+    #[expect(clippy::disallowed_methods, reason = "the only use of real time")]
     fn now(&self) -> Timestamp {
         let since_epoch =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -22,7 +22,7 @@ macro_rules! error_codes {
 
             /// The code that `word` is, if this version knows it.
             #[must_use]
-            pub fn from_word(word: &str) -> Option<Self> {
+            pub fn parse(word: &str) -> Option<Self> {
                 match word { $($code => Some(ErrorCode::$variant),)* _ => None }
             }
 
@@ -110,9 +110,9 @@ mod tests {
         );
         assert_eq!(words.iter().collect::<HashSet<_>>().len(), words.len());
         for code in ErrorCode::ALL {
-            assert_eq!(ErrorCode::from_word(code.as_str()), Some(*code));
+            assert_eq!(ErrorCode::parse(code.as_str()), Some(*code));
         }
-        assert_eq!(ErrorCode::from_word("BAD_JSON"), None);
+        assert_eq!(ErrorCode::parse("BAD_JSON"), None);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub struct EncodedEvent {
     id: EventId,
     ts: Timestamp,
     key: Option<Key>,
-    json_behind_seq: Arc<[u8]>,
+    json_after_seq: Arc<[u8]>,
 }
 
 const JSON_BEFORE_SEQ: &[u8] = b"{\"seq\":";
@@ -72,9 +72,9 @@ impl Event {
     /// As [`Event::encode`], for who does not need the event any more.
     #[must_use]
     pub fn into_encoded(self) -> EncodedEvent {
-        let json_behind_seq = of_its_own_size(|json| self.append_members(json));
+        let json_after_seq = of_its_own_size(|json| self.append_members(json));
         let Event { topic, id, ts, key, .. } = self;
-        EncodedEvent { topic, id, ts, key, json_behind_seq }
+        EncodedEvent { topic, id, ts, key, json_after_seq }
     }
 
     /// Appends all members but `seq`, and the end of the object.
@@ -190,27 +190,27 @@ impl EncodedEvent {
     /// The most bytes its JSON can have, whatever its `seq`.
     #[must_use]
     pub fn max_json_bytes(&self) -> usize {
-        JSON_BEFORE_SEQ.len() + MAX_SEQ_DIGITS + self.json_behind_seq.len()
+        JSON_BEFORE_SEQ.len() + MAX_SEQ_DIGITS + self.json_after_seq.len()
     }
 
     /// How many bytes its JSON has at the place `seq`.
     #[must_use]
     pub fn json_bytes(&self, seq: Seq) -> usize {
         let digits = seq.0.checked_ilog10().unwrap_or(0) as usize + 1;
-        JSON_BEFORE_SEQ.len() + digits + self.json_behind_seq.len()
+        JSON_BEFORE_SEQ.len() + digits + self.json_after_seq.len()
     }
 
     /// The end of its JSON, all that follows the `seq`.
     #[must_use]
-    pub fn json_behind_seq(&self) -> &[u8] {
-        &self.json_behind_seq
+    pub fn json_after_seq(&self) -> &[u8] {
+        &self.json_after_seq
     }
 
     /// Appends the whole JSON to `out`: these bytes are what every reader gets.
     pub fn write_json(&self, seq: Seq, out: &mut impl BufMut) {
         out.put_slice(JSON_BEFORE_SEQ);
         out.put_slice(itoa::Buffer::new().format(seq.0).as_bytes());
-        out.put_slice(&self.json_behind_seq);
+        out.put_slice(&self.json_after_seq);
     }
 }
 

@@ -43,7 +43,7 @@ pub use ack::Ack;
 pub use auth::{Auth, Token};
 pub use corr::Corr;
 pub use error::FrameError;
-pub use event_alone::{event_of_line, payload_alone};
+pub use event_alone::{parse_event_line, parse_payload};
 pub use ids::Ids;
 pub(crate) use json::{Json, lone_value};
 pub use mark::{AckMark, Mark};

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
 
-use crate::{Chance, Clock, EventId, SystemChance, SystemClock, Timestamp};
+use crate::{Clock, EventId, RandomSource, SystemClock, SystemRandom, Timestamp};
 
 /// Makes UUIDs of version 7, each greater than all this source made before, whatever the clock does.
 ///
@@ -12,7 +12,7 @@ use crate::{Chance, Clock, EventId, SystemChance, SystemClock, Timestamp};
 /// back) the 74 random bits count on by a random step, as RFC 9562 section 6.2 method 2 has it.
 pub struct IdSource {
     clock: Arc<dyn Clock>,
-    chance: Arc<dyn Chance>,
+    random: Arc<dyn RandomSource>,
     last: Mutex<Last>,
 }
 
@@ -28,16 +28,16 @@ const TAIL_MASK: u128 = (1 << TAIL_BITS) - 1;
 const MILLIS_MASK: u64 = (1 << 48) - 1;
 
 impl IdSource {
-    /// A source that asks `clock` and `chance`.
+    /// Creates a source that reads `clock` and `random`.
     #[must_use]
-    pub fn new(clock: Arc<dyn Clock>, chance: Arc<dyn Chance>) -> Self {
-        Self { clock, chance, last: Mutex::new(Last { millis: 0, tail: 0 }) }
+    pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn RandomSource>) -> Self {
+        Self { clock, random, last: Mutex::new(Last { millis: 0, tail: 0 }) }
     }
 
-    /// A source on the machine's own clock and chance.
+    /// Creates a source on the system clock and the system random source.
     #[must_use]
     pub fn system() -> Self {
-        Self::new(Arc::new(SystemClock), Arc::new(SystemChance))
+        Self::new(Arc::new(SystemClock), Arc::new(SystemRandom))
     }
 
     /// The next id.
@@ -50,11 +50,11 @@ impl IdSource {
     #[must_use]
     pub fn next_id_at(&self, now: Timestamp) -> EventId {
         let now = now.0 & MILLIS_MASK;
-        let random = self.chance.next_u64();
+        let random = self.random.next_u64();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if now > last.millis {
             // The top bit stays clear, so that one millisecond has room to count on.
-            let high = u128::from(self.chance.next_u64()) << 64;
+            let high = u128::from(self.random.next_u64()) << 64;
             *last = Last { millis: now, tail: (high | u128::from(random)) & (TAIL_MASK >> 1) };
         } else {
             let step = u128::from(random & 0xFFFF_FFFF) + 1;
@@ -78,10 +78,10 @@ fn assemble(last: Last) -> Uuid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FixedChance, ManualClock};
+    use crate::{ManualClock, SeededRandom};
 
     fn source(clock: &ManualClock) -> IdSource {
-        IdSource::new(Arc::new(clock.clone()), Arc::new(FixedChance::seeded(7)))
+        IdSource::new(Arc::new(clock.clone()), Arc::new(SeededRandom::new(7)))
     }
 
     #[test]

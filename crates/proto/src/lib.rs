@@ -11,12 +11,11 @@
 //! | what can go wrong, on every wire | [`error_code`] |
 //! | what the WebSocket gateway and its clients say | [`frame`] |
 //! | how large anything may be | [`limits`] |
-//! | time and chance, handed in | [`clock`], [`chance`] |
+//! | time and randomness, injected | [`clock`], [`random`] |
 
 #![warn(missing_docs)]
 
 mod byte_search;
-pub mod chance;
 pub mod clock;
 pub mod error_code;
 pub mod event;
@@ -28,9 +27,9 @@ pub mod limits;
 pub mod name;
 pub mod new_event;
 pub mod payload;
+pub mod random;
 pub mod seq;
 
-pub use chance::{Chance, FixedChance, SystemChance};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use error_code::ErrorCode;
 pub use event::{EncodedEvent, Event, EventError, Headers};
@@ -41,4 +40,5 @@ pub use key::{InvalidKey, Key};
 pub use name::{Group, InvalidName, Topic};
 pub use new_event::NewEvent;
 pub use payload::{InvalidPayload, Payload};
+pub use random::{RandomSource, SeededRandom, SystemRandom};
 pub use seq::Seq;

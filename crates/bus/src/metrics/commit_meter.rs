@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use prombus_engine::Write;
+use prombus_engine::WriteStats;
 use prometheus::Histogram;
 use prometheus::local::LocalHistogram;
 
@@ -30,7 +30,7 @@ impl CommitMeter {
     pub(crate) fn committed<'a>(
         &mut self,
         taken: impl Iterator<Item = &'a PublishTimes>,
-        write: Option<Write>,
+        write: Option<WriteStats>,
         now: Instant,
     ) {
         for (at, count) in taken.flat_map(PublishTimes::runs) {
@@ -40,7 +40,7 @@ impl CommitMeter {
             }
         }
         self.publish_to_commit.flush();
-        let Some(Write { events, sync_time }) = write else { return };
+        let Some(WriteStats { events, sync_time }) = write else { return };
         if events > 0 {
             #[expect(clippy::cast_precision_loss, reason = "a batch is far smaller than that")]
             self.batch.observe(events as f64);

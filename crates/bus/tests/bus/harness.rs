@@ -14,7 +14,7 @@ use prombus_engine::{
     DiskEngine, DiskOptions, Engine, MemoryEngine, Position, ReadBudget, StoredEvent,
 };
 use prombus_proto::{
-    EventId, FixedChance, Group, IdSource, ManualClock, NewEvent, Payload, Seq, Timestamp, Topic,
+    EventId, Group, IdSource, ManualClock, NewEvent, Payload, SeededRandom, Seq, Timestamp, Topic,
 };
 
 /// What the wall clock shows in every harness.
@@ -124,11 +124,11 @@ impl Harness {
         Self::numbered(1, engine, settings)
     }
 
-    /// One of several over one store: each has a chance of its own.
+    /// One of several gateways over one store, each with its own random source.
     pub(crate) fn numbered(number: u64, engine: Arc<dyn Engine>, settings: Settings) -> Self {
         let clock = Arc::new(ManualClock::at(NOW));
-        let chance = Arc::new(FixedChance::seeded(number));
-        Self::go_on(engine, settings, Arc::new(IdSource::new(clock, chance)))
+        let random = Arc::new(SeededRandom::new(number));
+        Self::go_on(engine, settings, Arc::new(IdSource::new(clock, random)))
     }
 
     fn go_on(engine: Arc<dyn Engine>, settings: Settings, ids: Arc<IdSource>) -> Self {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use prombus_bus::Delivery;
 use prombus_engine::{Faults, FaultyEngine};
-use prombus_proto::{Chance, FixedChance, Seq};
+use prombus_proto::{RandomSource, SeededRandom, Seq};
 
 use crate::harness::{
     Consumer, Harness, at_most, billing, event, memory, orders, settle, stored, stored_cursor,
@@ -30,7 +30,7 @@ struct Gateway {
 
 struct World {
     store: Arc<WatchedEngine>,
-    chance: FixedChance,
+    random: SeededRandom,
     lives: u64,
     gateways: Vec<Gateway>,
     done: BTreeSet<u64>,
@@ -40,7 +40,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut world = Self {
             store: WatchedEngine::for_several(memory()),
-            chance: FixedChance::seeded(seed),
+            random: SeededRandom::new(seed),
             lives: 0,
             gateways: vec![],
             done: BTreeSet::new(),
@@ -62,7 +62,7 @@ impl World {
     }
 
     fn below(&self, end: u64) -> u64 {
-        self.chance.next_u64() % end
+        self.random.next_u64() % end
     }
 
     fn any(&self) -> usize {

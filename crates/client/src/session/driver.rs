@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{Sink, Stream, StreamExt};
-use prombus_proto::Chance;
+use prombus_proto::RandomSource;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
@@ -43,7 +43,7 @@ pub(crate) struct Driver {
     address: Arc<ServerAddress>,
     link: Link,
     back_off: BackOff,
-    chance: Arc<dyn Chance>,
+    random: Arc<dyn RandomSource>,
     commands: mpsc::Receiver<Command>,
     requests: mpsc::Receiver<Request>,
     settled: (mpsc::Sender<Settled>, mpsc::Receiver<Settled>),
@@ -63,7 +63,7 @@ impl Driver {
         session: Session,
         address: ServerAddress,
         back_off: BackOff,
-        chance: Arc<dyn Chance>,
+        random: Arc<dyn RandomSource>,
         commands: mpsc::Receiver<Command>,
         requests: mpsc::Receiver<Request>,
         state: watch::Sender<ConnectionState>,
@@ -75,7 +75,7 @@ impl Driver {
             link: Link::Opening(open(&address)),
             address,
             back_off,
-            chance,
+            random,
             commands,
             requests,
             settled: mpsc::channel(SETTLED_AT_A_TIME),
@@ -281,7 +281,7 @@ impl Driver {
 
     /// Tries again after a while.
     fn wait(&mut self, reason: String) {
-        let wait = full_jitter(self.back_off.failed(), &*self.chance);
+        let wait = full_jitter(self.back_off.failed(), &*self.random);
         let failures = self.back_off.count();
         self.state.send_replace(ConnectionState::Disconnected { reason, failures });
         self.link = Link::Waiting(Box::pin(tokio::time::sleep(wait)));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use prombus_proto::frame::Outcome;
-use prombus_proto::{Chance, ErrorCode, Topic};
+use prombus_proto::{ErrorCode, RandomSource, Topic};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -44,8 +44,8 @@ pub(crate) struct Retrying {
 
 impl Retrying {
     /// How long to wait after so many failures before.
-    pub(super) fn wait(&self, failed: u32, chance: &dyn Chance) -> Duration {
-        full_jitter(wait_after(self.first, self.longest, failed), chance)
+    pub(super) fn wait(&self, failed: u32, random: &dyn RandomSource) -> Duration {
+        full_jitter(wait_after(self.first, self.longest, failed), random)
     }
 }
 
@@ -163,7 +163,7 @@ impl Requests {
         mut request: Request,
         refusal: Refusal,
         now: Instant,
-        chance: &dyn Chance,
+        random: &dyn RandomSource,
     ) {
         self.in_flight -= 1;
         match (refusal.code, refusal.retry_after) {
@@ -179,7 +179,7 @@ impl Requests {
             }
             (ErrorCode::StorageUnavailable | ErrorCode::ShuttingDown, _) => {
                 self.settle_pace(&request);
-                let wait = self.retrying.wait(request.failed, chance);
+                let wait = self.retrying.wait(request.failed, random);
                 request.failed += 1;
                 request.not_before = Some(now + refusal.retry_after.unwrap_or(wait));
                 self.later.push(request);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prombus_proto::frame::{Membership, Outcome, SubscribeOptions, Token};
-use prombus_proto::{EventId, FixedChance, Group, Topic};
+use prombus_proto::{EventId, Group, SeededRandom, Topic};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -47,7 +47,7 @@ impl Scene {
         let token = token.map(|token| Token::new(token.to_owned()));
         let now = Instant::now();
         Self {
-            session: Session::new(settings, token, Arc::new(FixedChance::seeded(1))),
+            session: Session::new(settings, token, Arc::new(SeededRandom::new(1))),
             began: now,
             now,
             window: Arc::new(Semaphore::new(100)),

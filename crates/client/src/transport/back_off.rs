@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prombus_proto::Chance;
+use prombus_proto::RandomSource;
 
 /// Waits that double from one failure to the next, up to an end.
 #[derive(Clone, Debug)]
@@ -46,17 +46,17 @@ pub fn wait_after(first: Duration, longest: Duration, failed: u32) -> Duration {
 
 /// Any time up to `longest`: so those who failed together do not come back together.
 #[must_use]
-pub fn full_jitter(longest: Duration, chance: &dyn Chance) -> Duration {
+pub fn full_jitter(longest: Duration, random: &dyn RandomSource) -> Duration {
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(match nanos.checked_add(1) {
-        Some(count) => chance.next_u64() % count,
-        None => chance.next_u64(),
+        Some(count) => random.next_u64() % count,
+        None => random.next_u64(),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use prombus_proto::FixedChance;
+    use prombus_proto::SeededRandom;
 
     use super::*;
 
@@ -73,14 +73,14 @@ mod tests {
 
     #[test]
     fn chance_spreads_waits_over_all_of_the_time() {
-        let chance = FixedChance::seeded(1);
+        let random = SeededRandom::new(1);
         let longest = Duration::from_millis(100);
-        let waits: Vec<_> = (0..1000).map(|_| full_jitter(longest, &chance)).collect();
+        let waits: Vec<_> = (0..1000).map(|_| full_jitter(longest, &random)).collect();
         assert!(waits.iter().all(|wait| *wait <= longest));
         for tenth in 0..10 {
             let within = longest * tenth / 10..longest * (tenth + 1) / 10;
             assert!(waits.iter().filter(|wait| within.contains(wait)).count() > 50, "{tenth}");
         }
-        assert_eq!(full_jitter(Duration::ZERO, &chance), Duration::ZERO);
+        assert_eq!(full_jitter(Duration::ZERO, &random), Duration::ZERO);
     }
 }

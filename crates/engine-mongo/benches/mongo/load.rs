@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prombus_engine::Durability;
 use prombus_engine_mongo::{MongoEngine, MongoOptions};
-use prombus_proto::{IdSource, NewEvent, Payload, SystemChance, SystemClock, Timestamp, Topic};
+use prombus_proto::{IdSource, NewEvent, Payload, SystemClock, SystemRandom, Timestamp, Topic};
 use prombus_test_mongod::new_database;
 
 /// How long one measurement lasts.
@@ -60,7 +60,7 @@ impl Load {
 }
 
 pub(crate) fn new_ids() -> IdSource {
-    IdSource::new(Arc::new(SystemClock), Arc::new(SystemChance))
+    IdSource::new(Arc::new(SystemClock), Arc::new(SystemRandom))
 }
 
 /// An engine on a database of its own, and the name of that.

@@ -32,7 +32,7 @@ impl Lease {
         let engine = store.collections.engine();
         let nobody = doc! { "$setOnInsert": { "until": DateTime::from_millis(0) } };
         engine.update_one(doc! { "_id": NOTE }, nobody).upsert(true).await?;
-        let holder = format!("{:016x}", store.chance.next_u64());
+        let holder = format!("{:016x}", store.random.next_u64());
         let began = Instant::now();
         while !hold(&engine, &holder).await? {
             if began.elapsed() > LASTS + RENEWED_EVERY {

@@ -117,7 +117,7 @@ impl TtlWork<'_> {
                 {
                     // Somebody published in this moment.
                     (self.report)(0, 0)?;
-                    let pause = 1 + self.store.chance.next_u64() % 20;
+                    let pause = 1 + self.store.random.next_u64() % 20;
                     tokio::time::sleep(Duration::from_millis(pause)).await;
                 }
                 finished => return Ok(finished?),

@@ -49,7 +49,7 @@ pub(crate) fn batches(topic: &Topic, events: usize, ids: &IdSource) -> Vec<Vec<E
 }
 
 pub(crate) fn ids() -> IdSource {
-    IdSource::new(Arc::new(SystemClock), Arc::new(prombus_proto::SystemChance))
+    IdSource::new(Arc::new(SystemClock), Arc::new(prombus_proto::SystemRandom))
 }
 
 /// Commits all batches, at most `window` at a time, and waits for all answers.

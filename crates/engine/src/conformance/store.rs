@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use prombus_proto::{
-    Clock, EncodedEvent, Event, EventId, FixedChance, Headers, IdSource, ManualClock, Payload, Seq,
-    Timestamp, Topic,
+    Clock, EncodedEvent, Event, EventId, Headers, IdSource, ManualClock, Payload, SeededRandom,
+    Seq, Timestamp, Topic,
 };
 
 use super::Subject;
@@ -35,7 +35,7 @@ impl Store {
         Self {
             subject,
             engine: Some(engine),
-            ids: IdSource::new(Arc::new(clock.clone()), Arc::new(FixedChance::seeded(0x5EED))),
+            ids: IdSource::new(Arc::new(clock.clone()), Arc::new(SeededRandom::new(0x5EED))),
             clock,
             events_made: AtomicU64::new(0),
         }

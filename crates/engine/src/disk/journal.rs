@@ -22,7 +22,7 @@ use super::storage_faults::means_full;
 use super::wal_file::WalFile;
 use crate::{
     Batch, Bounds, CommitError, Committed, Condition, Durability, Position, Retention, Unavailable,
-    Version, Write,
+    Version, WriteStats,
 };
 
 /// What the journal is asked to do, in order.
@@ -259,7 +259,7 @@ impl Journal {
             Ok(kept) => {
                 self.gathering.answered(waiting.len(), wants_sync);
                 let events = waiting.iter().map(|(_, outcome)| outcome.events()).sum();
-                let mut write = Some(Write { events, sync_time: kept.sync_time });
+                let mut write = Some(WriteStats { events, sync_time: kept.sync_time });
                 for (request, outcome) in waiting {
                     request.answer(&self.shared, outcome, kept.durability, &mut write);
                 }
@@ -618,7 +618,7 @@ impl Request {
         shared: &Shared,
         outcome: Outcome,
         durability: Durability,
-        write: &mut Option<Write>,
+        write: &mut Option<WriteStats>,
     ) {
         match (self, outcome) {
             (Request::Commit { reply, batch, .. }, Outcome::Committed { positions, version }) => {

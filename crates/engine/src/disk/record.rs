@@ -67,7 +67,7 @@ pub(super) struct EndSum(u32);
 
 impl EndSum {
     pub(super) fn of(event: &EncodedEvent) -> Self {
-        Self(checksum(event.json_behind_seq()))
+        Self(checksum(event.json_after_seq()))
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn append(
     let record = &mut out[start..];
     let length = u32::try_from(record.len() - PREFIX_BYTES).expect("events are below 4 GiB");
     record[CHECKSUM_BYTES..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
-    let end_bytes = event.json_behind_seq().len();
+    let end_bytes = event.json_after_seq().len();
     let start_sum = checksum(&record[CHECKSUM_BYTES..record.len() - end_bytes]);
     let sum = joined(start_sum, end_sum.0, end_bytes) ^ seed.0;
     record[..CHECKSUM_BYTES].copy_from_slice(&sum.to_le_bytes());

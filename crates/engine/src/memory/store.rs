@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::topic_log::TopicLog;
 use crate::{
     Batch, Bounds, CommitError, Committed, Conflict, Durability, Position, Retention, StateEntry,
-    StateKey, StateOp, Version, Write,
+    StateKey, StateOp, Version, WriteStats,
 };
 
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl Store {
                 self.tell_watchers(&topic, *last);
             }
         }
-        let write = Some(Write { events: positions.len(), sync_time: None });
+        let write = Some(WriteStats { events: positions.len(), sync_time: None });
         Ok(Committed { positions, version, durability: Durability::Memory, write })
     }
 

@@ -27,7 +27,7 @@ members! {
 ///
 /// It may be nested as deep as in a frame, where one object is around it, so that it can be told
 /// to others in one.
-pub fn payload_alone(body: &Bytes, limits: &FrameLimits) -> Result<Payload, FrameError> {
+pub fn parse_payload(body: &Bytes, limits: &FrameLimits) -> Result<Payload, FrameError> {
     let text = text_of(body).map_err(not_json)?;
     let mut cursor = Cursor::of_member(text);
     let value = cursor.value().map_err(malformed)?;
@@ -37,7 +37,7 @@ pub fn payload_alone(body: &Bytes, limits: &FrameLimits) -> Result<Payload, Fram
 
 /// The event of one line: an object with a `payload`. What the bus gives by itself (`topic`, `seq`)
 /// and unknown members are ignored. Payloads stay slices of the line.
-pub fn event_of_line(line: &Bytes, limits: &FrameLimits) -> Result<NewEvent, FrameError> {
+pub fn parse_event_line(line: &Bytes, limits: &FrameLimits) -> Result<NewEvent, FrameError> {
     let text = text_of(line).map_err(not_json)?;
     let mut cursor = Cursor::new(text);
     if !cursor.is_at_object() {
@@ -71,13 +71,13 @@ mod tests {
 
     fn of_line(line: &str) -> Result<NewEvent, String> {
         let limits = FrameLimits { max_payload_bytes: 20 };
-        event_of_line(&Bytes::copy_from_slice(line.as_bytes()), &limits)
+        parse_event_line(&Bytes::copy_from_slice(line.as_bytes()), &limits)
             .map_err(|error| error.to_string())
     }
 
     fn alone(body: impl AsRef<[u8]>) -> Result<Payload, String> {
         let limits = FrameLimits { max_payload_bytes: 500 };
-        payload_alone(&Bytes::copy_from_slice(body.as_ref()), &limits)
+        parse_payload(&Bytes::copy_from_slice(body.as_ref()), &limits)
             .map_err(|error| error.to_string())
     }
 

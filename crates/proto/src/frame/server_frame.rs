@@ -140,7 +140,7 @@ impl ServerFrame {
     fn read_err(members: &ServerMembers<'_>, corr: Option<Corr>) -> Result<Self, FrameError> {
         let word = field::required_text("code", members.code)?;
         let msg = field::required_text("msg", members.msg)?;
-        let (code, msg) = match ErrorCode::from_word(&word) {
+        let (code, msg) = match ErrorCode::parse(&word) {
             Some(code) => (code, msg.into_owned()),
             None => (ErrorCode::Internal, format!("{word}: {msg}")),
         };

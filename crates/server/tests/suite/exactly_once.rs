@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use consumer::ConsumerProcess;
 use prombus_client::{Client, EventId, Outgoing};
-use prombus_proto::{Chance, FixedChance, SystemChance};
+use prombus_proto::{RandomSource, SeededRandom, SystemRandom};
 
 use crate::killed::process::{Process, free_address};
 use crate::store::Store;
@@ -98,9 +98,9 @@ impl<'a> Scene<'a> {
 }
 
 async fn holds_with(victim: Victim) {
-    let seed = SystemChance.next_u64();
+    let seed = SystemRandom.next_u64();
     println!("seed {seed}");
-    let chance = FixedChance::seeded(seed);
+    let random = SeededRandom::new(seed);
     let folder = tempfile::tempdir().unwrap();
     let handled = folder.path().join("handled");
     let store = Store::new();
@@ -111,7 +111,7 @@ async fn holds_with(victim: Victim) {
         let first = round * EVENTS_PER_ROUND;
         let publishing = publish(&publisher, first..first + EVENTS_PER_ROUND);
         let killing = async {
-            let time = Duration::from_millis(chance.next_u64() % LONGEST_ROUND_MS);
+            let time = Duration::from_millis(random.next_u64() % LONGEST_ROUND_MS);
             tokio::time::sleep(time).await;
             tokio::task::block_in_place(|| scene.kill_and_start_again(victim));
         };

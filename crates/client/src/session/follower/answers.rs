@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use prombus_proto::frame::{Membership, Outcome};
-use prombus_proto::{Chance, ErrorCode, EventId};
+use prombus_proto::{ErrorCode, EventId, RandomSource};
 
 use super::{Asked, Follower, Place, Stage};
 use crate::error::Refusal;
@@ -87,7 +87,7 @@ impl Follower {
         refusal: Refusal,
         now: Instant,
         retrying: &Retrying,
-        chance: &dyn Chance,
+        random: &dyn RandomSource,
     ) -> Result<()> {
         self.unanswered -= 1;
         let Refusal { code, retry_after, .. } = &refusal;
@@ -97,7 +97,7 @@ impl Follower {
             code => code.is_retryable(),
         };
         if may_pass && !matches!(asked, Asked::Nack | Asked::ModAck(_)) {
-            let wait = retry_after.unwrap_or_else(|| retrying.wait(self.failures, chance));
+            let wait = retry_after.unwrap_or_else(|| retrying.wait(self.failures, random));
             self.failures += 1;
             self.not_before = self.not_before.max(Some(now + wait));
         }

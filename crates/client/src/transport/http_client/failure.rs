@@ -130,7 +130,7 @@ impl HttpFailure {
                 true
             }
             HttpFailure::Refused { code, .. } => {
-                ErrorCode::from_word(code).is_some_and(ErrorCode::is_retryable)
+                ErrorCode::parse(code).is_some_and(ErrorCode::is_retryable)
             }
             HttpFailure::Foreign { status, .. } => matches!(status.as_u16(), 429 | 502..=504),
             _ => false,

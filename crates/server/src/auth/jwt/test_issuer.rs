@@ -49,8 +49,8 @@ impl Issuer {
             }
             Self::Rs256(key) => {
                 let mut signature = vec![0; key.public_modulus_len()];
-                let chance = SystemRandom::new();
-                key.sign(&RSA_PKCS1_SHA256, &chance, message.as_bytes(), &mut signature).unwrap();
+                let random = SystemRandom::new();
+                key.sign(&RSA_PKCS1_SHA256, &random, message.as_bytes(), &mut signature).unwrap();
                 signature
             }
             Self::EdDsa(key) => key.sign(message.as_bytes()).as_ref().to_vec(),

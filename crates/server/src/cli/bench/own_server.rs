@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use prombus_client::transport::{ServerAddress, Speech};
-use prombus_proto::{Chance, SystemChance};
+use prombus_proto::{RandomSource, SystemRandom};
 use prombus_server::config::EngineChoice;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -98,7 +98,7 @@ pub(super) struct TemporaryFolder(PathBuf);
 impl TemporaryFolder {
     /// A new one, where the system has such folders (TMPDIR).
     pub(super) fn new() -> io::Result<Self> {
-        let name = format!("prombus-bench-{:016x}", SystemChance.next_u64());
+        let name = format!("prombus-bench-{:016x}", SystemRandom.next_u64());
         let path = env::temp_dir().join(name);
         std::fs::create_dir(&path)?;
         Ok(Self(path))

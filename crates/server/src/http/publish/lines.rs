@@ -5,7 +5,7 @@ use axum::response::Response;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 use prombus_bus::{Connection, Position};
-use prombus_proto::frame::event_of_line;
+use prombus_proto::frame::parse_event_line;
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_BATCH_EVENTS};
 use prombus_proto::{ErrorCode, FrameLimits, NewEvent, Seq, Topic};
 use serde::Serialize;
@@ -95,7 +95,7 @@ impl Events<'_> {
             let message = format!("more than the {MAX_BATCH_EVENTS} events allowed in one request");
             return Err(at_line(HttpError::new(ErrorCode::PayloadTooLarge, message)));
         }
-        let event = event_of_line(line, self.limits).map_err(|error| at_line(error.into()))?;
+        let event = parse_event_line(line, self.limits).map_err(|error| at_line(error.into()))?;
         self.events.push(event);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use axum::extract::Request;
 use axum::response::Response;
 use prombus_bus::Connection;
-use prombus_proto::frame::payload_alone;
+use prombus_proto::frame::parse_payload;
 use prombus_proto::{EventId, FrameLimits, Key, NewEvent, Seq, Timestamp, Topic};
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub(super) async fn publish(
     let limits = FrameLimits { max_payload_bytes: http.gateway.settings.max_frame_bytes };
     let body = RequestBody::new(&head.headers, body, limits.max_payload_bytes)?.whole().await?;
     let payload =
-        payload_alone(&body, &limits).map_err(|error| HttpError::from(error).within("the body"))?;
+        parse_payload(&body, &limits).map_err(|error| HttpError::from(error).within("the body"))?;
     let event = NewEvent { id, key, ts, headers, ..NewEvent::of(payload) };
     let prepared = http.bus().prepare(connection, topic, vec![event])?;
     let id = prepared.ids().next().expect("one event has one id").clone();

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use prombus_client::Client;
-use prombus_proto::{Chance, SystemChance};
+use prombus_proto::{RandomSource, SystemRandom};
 use prombus_test_mongod::{Kind, new_database, shared};
 
 use super::ledger::Ledger;
@@ -81,10 +81,10 @@ async fn kill_one_after_the_other(count: usize) {
         let (ledger, is_over) = (Arc::clone(&ledger), Arc::clone(&is_over));
         publishing.push(tokio::spawn(ledger.publish_on(gateway.client(), number, is_over)));
     }
-    let chance = SystemChance;
+    let random = SystemRandom;
     for kill in 1..=KILLS {
         ledger.until_consumed(BETWEEN_KILLS).await;
-        let place = usize::try_from(chance.next_u64() % count as u64).unwrap();
+        let place = usize::try_from(random.next_u64() % count as u64).unwrap();
         gateways[place].process.kill();
         let began = Instant::now();
         // More than any of them can have on its way.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
-use prombus_proto::{Chance, FixedChance};
+use prombus_proto::{RandomSource, SeededRandom};
 
 use super::database::{Database, pending};
 use super::worker::{WorkerProcess, events};
@@ -84,10 +84,10 @@ async fn each_is_published_once_and_in_order_whoever_is_killed() {
     };
     let mut workers: Vec<_> = (0..WORKERS).map(|number| start(&database, number)).collect();
     let service = tokio::spawn(serve(database.outbox.clone()));
-    let chance = FixedChance::seeded(6);
+    let random = SeededRandom::new(6);
     for _ in 0..ROUNDS {
         for turn in 0..WORKERS {
-            tokio::time::sleep(Duration::from_millis(300 + chance.next_u64() % 400)).await;
+            tokio::time::sleep(Duration::from_millis(300 + random.next_u64() % 400)).await;
             let unlucky = holder(&database).await.unwrap_or(turn);
             // The old one is killed when it is dropped.
             workers[unlucky] = start(&database, unlucky);
