@@ -1,5 +1,12 @@
 //! The one door in: a transaction, tried again when another gateway was first.
 
+mod idle_transactions;
+mod plan;
+pub(crate) mod topic_cache;
+pub(crate) mod topic_locks;
+mod version_counter;
+mod writer;
+
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -14,16 +21,16 @@ use prombus_engine::{
 };
 
 use crate::MongoError;
-use crate::abandoned::Abandoned;
-use crate::collections::{EVENTS, PARTS, TOPICS, write_concern};
+use crate::commit::idle_transactions::Abandoned;
+use crate::commit::plan::{Plan, Seen, stage};
+use crate::commit::writer::{Failure, Writer};
 use crate::error::of_commit;
-use crate::event_document::seq_of;
-use crate::numbers::{number_in, to_bson};
-use crate::staging::{Plan, Seen, stage};
-use crate::state_reading::entries_of;
+use crate::layout::collections::{EVENTS, PARTS, TOPICS, write_concern};
+use crate::layout::event_document::seq_of;
+use crate::layout::numbers::{number_in, to_bson};
+use crate::layout::topic_document::TopicDocument;
+use crate::state::lookup::entries_of;
 use crate::store::Store;
-use crate::topic_document::TopicDocument;
-use crate::writing::{Failure, Writer};
 
 /// An election takes some ten seconds; whoever waits longer than this is told.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(30);

@@ -13,13 +13,15 @@ use prombus_proto::{EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::connecting::Connected;
+use crate::connection::Connected;
 use crate::error::of_read;
-use crate::indexes::Flaw;
-use crate::layout::LAYOUT;
+use crate::layout::indexes::Flaw;
+use crate::layout::version::LAYOUT;
+use crate::layout::{indexes, version};
+use crate::state::sweep::sweep_from_time_to_time;
 use crate::store::Store;
-use crate::sweeping::sweep_from_time_to_time;
-use crate::{MongoError, MongoOptions, indexes, layout, tailing};
+use crate::watch::change_stream;
+use crate::{MongoError, MongoOptions};
 
 /// Events and state in MongoDB. Any number of them may use one database, if it is a replica set.
 pub struct MongoEngine {
@@ -43,7 +45,7 @@ impl MongoEngine {
             );
         }
         let mut behind = vec![tokio::spawn(sweep_from_time_to_time(Arc::downgrade(&store)))];
-        let follow = tailing::begin(&store, options.tail).await?;
+        let follow = change_stream::begin(&store, options.tail).await?;
         if deployment.capabilities().several_gateways {
             behind.push(tokio::spawn(follow));
         }
@@ -62,10 +64,10 @@ impl MongoEngine {
 /// take long is left to `prombus migrate`.
 async fn make_or_check(store: &Store) -> Result<(), MongoError> {
     let database = store.collections.database();
-    match layout::noted(&store.collections).await? {
+    match version::noted(&store.collections).await? {
         None => {
             indexes::make_all(database).await?;
-            layout::note(&store.collections, None).await
+            version::note(&store.collections, None).await
         }
         Some(found) if found < LAYOUT => Err(MongoError::OlderLayout { found, needed: LAYOUT }),
         Some(_) => check_indexes(database).await,

@@ -1,56 +1,38 @@
-//! The engine over MongoDB: any number of gateways on one replica set.
+//! The storage engine over MongoDB: any number of gateways share one replica set.
 //!
-//! | idea | file |
-//! |---|---|
-//! | what it connects to, and what that can do | `options`, `connecting`, `deployment` |
-//! | collections, their indexes and their layout | `collections`, `indexes`, `layout`, `migration` |
-//! | one topic, one event, one entry of state as documents | `topic_document`, `event_document`, `state_document`, `state_place` |
-//! | the one door in | `commit`, `staging`, `writing`, `turns`, `ends`, `versions`, `abandoned` |
-//! | reading and places | `reading`, `halving`, `state_reading`, `causality` |
-//! | what is forgotten | `forgetting`, `expiry`, `expiring`, `sweeping` |
-//! | wake-ups | `growth`, `tailing` |
-//! | what the driver says, and what to do about it | `error`, `warned` |
+//! In reading order:
 //!
-//! The layout, write concerns and limits are in `docs/mongodb.md`; why it is so in
+//! - `engine`: [`MongoEngine`], the implementation of the engine contract.
+//! - `options`, `connection`: the address, and what kind of deployment answers there.
+//! - `store`: what every part of an open engine shares; `in_flight`: closing waits for running calls.
+//! - `layout`: collections, indexes, the documents of topics and events, the version of the layout.
+//! - `commit`: one transaction per batch, retried when another gateway was faster.
+//! - `read`: pages, searches by time and id, and read-your-writes sessions.
+//! - `state`: the keyed state, its collections and documents.
+//! - `retention`: trimming, and events that the servers remove at the end of their time to live.
+//! - `watch`: how watchers learn that a topic grew.
+//! - `migration`: `prombus migrate`.
+//! - `error`: [`MongoError`], and how driver errors map to it.
+//!
+//! The layout, write concerns and limits are described in `docs/mongodb.md`; the reasons for them in
 //! `docs/decisions/0010-mongodb.md`.
 
-mod abandoned;
-mod causality;
-mod collections;
 mod commit;
-mod connecting;
-mod deployment;
-mod ends;
+mod connection;
 mod engine;
 mod error;
-mod event_document;
-mod expiring;
-mod expiry;
-mod forgetting;
-mod gate;
-mod growth;
-mod halving;
-mod indexes;
+mod in_flight;
 mod layout;
 mod migration;
-mod numbers;
 mod options;
-mod reading;
-mod staging;
-mod state_document;
-mod state_place;
-mod state_reading;
+mod read;
+mod retention;
+mod state;
 mod store;
-mod sweeping;
-mod tailing;
-mod topic_document;
-mod turns;
-mod versions;
-mod warned;
-mod writing;
+mod watch;
 
-pub use connecting::connect;
-pub use deployment::Deployment;
+pub use connection::connect;
+pub use connection::deployment::Deployment;
 pub use engine::MongoEngine;
 pub use error::MongoError;
 pub use migration::{Migration, MigrationPlan, Progress, Step, Watcher};

@@ -3,16 +3,16 @@
 //! | idea | file |
 //! |---|---|
 //! | what is to be done, in words and as JSON | `plan` |
-//! | one at a time | `lease` |
-//! | indexes | `index_work` |
-//! | the time to live of topics | `ttl_work` |
+//! | one at a time | `lock` |
+//! | indexes | `build_index` |
+//! | the time to live of topics | `change_ttl` |
 //!
 //! Everything may be stopped in the middle and done again. Nothing keeps gateways from publishing.
 
-mod index_work;
-mod lease;
+mod build_index;
+mod change_ttl;
+mod lock;
 mod plan;
-mod ttl_work;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,17 +21,18 @@ use mongodb::bson::{Document, doc};
 use prombus_engine::{ReadError, StateEntry, StateKey};
 use prombus_proto::Topic;
 
-use crate::collections::ALL;
-use crate::connecting::Connected;
-use crate::layout::LAYOUT;
-use crate::numbers::{from_bson, to_bson};
+use crate::connection::Connected;
+use crate::layout::collections::ALL;
+use crate::layout::numbers::{from_bson, to_bson};
+use crate::layout::topic_document::TopicDocument;
+use crate::layout::version::LAYOUT;
+use crate::layout::{indexes, version};
 use crate::store::Store;
-use crate::topic_document::TopicDocument;
-use crate::{MongoError, MongoOptions, indexes, layout};
-use lease::Lease;
+use crate::{MongoError, MongoOptions};
+use change_ttl::TtlWork;
+use lock::Lease;
 use plan::Work;
 pub use plan::{MigrationPlan, Step};
-use ttl_work::TtlWork;
 
 /// A database that is to be brought to what this program needs.
 pub struct Migration {
@@ -56,7 +57,7 @@ impl Migration {
     /// Connects, and changes nothing. Refuses what a newer version of this program made.
     pub async fn connect(options: &MongoOptions) -> Result<Self, MongoError> {
         let store = Store::over(Connected::to(options).await?, options);
-        layout::noted(&store.collections).await?;
+        version::noted(&store.collections).await?;
         store.see_what_was_answered().await?;
         Ok(Self { store })
     }
@@ -83,7 +84,7 @@ impl Migration {
     /// time to live, in milliseconds, that `wanted` says, or none. Changes nothing.
     pub async fn plan(&self, wanted: &BTreeMap<Topic, u64>) -> Result<MigrationPlan, MongoError> {
         let database = self.store.collections.database();
-        let noted = layout::noted(&self.store.collections).await?;
+        let noted = version::noted(&self.store.collections).await?;
         let there = database.list_collection_names().await?;
         let missing = ALL.into_iter().filter(|name| !there.iter().any(|other| other == name));
         let mut work: Vec<Work> = missing.map(Work::Collection).collect();
@@ -171,9 +172,9 @@ impl Migration {
                 })
             }
             Work::Index { flaw, documents } => {
-                index_work::mend(&self.store, flaw, *documents, &report).await
+                build_index::mend(&self.store, flaw, *documents, &report).await
             }
-            Work::Layout { from } => layout::note(&self.store.collections, *from).await,
+            Work::Layout { from } => version::note(&self.store.collections, *from).await,
             Work::Ttl { topic, to, .. } => {
                 let wanted = to.map(to_bson);
                 TtlWork { store: &self.store, topic, wanted, report: &report }.bring().await

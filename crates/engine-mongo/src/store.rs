@@ -9,16 +9,16 @@ use mongodb::{Client, ClientSession};
 use prombus_proto::{Clock, RandomSource, Topic};
 
 use crate::MongoOptions;
-use crate::causality::Causality;
-use crate::collections::Collections;
-use crate::connecting::Connected;
-use crate::deployment::Deployment;
-use crate::ends::Ends;
-use crate::gate::Gate;
-use crate::growth::Growth;
-use crate::topic_document::TopicDocument;
-use crate::turns::Turns;
-use crate::warned::Warned;
+use crate::commit::topic_cache::Ends;
+use crate::commit::topic_locks::Turns;
+use crate::connection::Connected;
+use crate::connection::deployment::Deployment;
+use crate::in_flight::Gate;
+use crate::layout::collections::Collections;
+use crate::layout::topic_document::TopicDocument;
+use crate::read::causality::Causality;
+use crate::retention::ttl_warnings::Warned;
+use crate::watch::topic_watchers::Growth;
 
 /// A database in use.
 pub(crate) struct Store {

@@ -5,8 +5,8 @@ use std::fmt;
 use prombus_proto::Topic;
 use serde_json::{Value, json};
 
-use crate::indexes::Flaw;
-use crate::layout::LAYOUT;
+use crate::layout::indexes::Flaw;
+use crate::layout::version::LAYOUT;
 
 /// All that is to be done, in order.
 #[derive(Clone, Debug)]

@@ -16,12 +16,12 @@ use prombus_proto::Topic;
 
 use super::Report;
 use crate::MongoError;
-use crate::collections::{EVENTS, PARTS, TOPICS, write_concern};
 use crate::commit::finish;
-use crate::expiry::{expire_at, set_expire_at};
-use crate::numbers::{from_bson, number_in};
+use crate::layout::collections::{EVENTS, PARTS, TOPICS, write_concern};
+use crate::layout::numbers::{from_bson, number_in};
+use crate::layout::topic_document::{TopicDocument, TtlChange};
+use crate::retention::ttl::{expire_at, set_expire_at};
 use crate::store::Store;
-use crate::topic_document::{TopicDocument, TtlChange};
 
 /// Few enough that nobody waits for one write.
 const EVENTS_AT_ONCE: i64 = 1000;

@@ -8,8 +8,8 @@ use mongodb::{ClientSession, Collection};
 use prombus_engine::{ReadError, StateEntry, StateKey};
 
 use crate::error::of_read;
-use crate::state_document::{decode, not_over};
-use crate::state_place::{Place, Shelf};
+use crate::state::collection::{Place, Shelf};
+use crate::state::document::{decode, not_over};
 use crate::store::Store;
 
 /// Keys in one question; with the longest keys some megabytes.

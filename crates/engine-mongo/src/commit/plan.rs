@@ -7,9 +7,9 @@ use mongodb::bson::RawDocumentBuf;
 use prombus_engine::{Batch, Conflict, Expect, Position, StateEntry, StateKey, StateOp, Version};
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 
-use crate::event_document::{Sums, encode};
-use crate::numbers::{from_bson, to_bson};
-use crate::topic_document::TopicDocument;
+use crate::layout::event_document::{Sums, encode};
+use crate::layout::numbers::{from_bson, to_bson};
+use crate::layout::topic_document::TopicDocument;
 
 /// What the transaction found.
 #[derive(Default)]

@@ -5,8 +5,8 @@ use mongodb::error::{Error, ErrorKind};
 use mongodb::options::{CollectionOptions, ReturnDocument};
 use prombus_engine::{Durability, Version};
 
-use crate::collections::{ENGINE, write_concern};
-use crate::numbers::from_bson;
+use crate::layout::collections::{ENGINE, write_concern};
+use crate::layout::numbers::from_bson;
 use crate::store::Store;
 
 const COUNTER: &str = "commits";

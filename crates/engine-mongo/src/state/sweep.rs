@@ -9,8 +9,8 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::error::Error;
 
-use crate::state_document::date_of;
-use crate::state_place::Shelf;
+use crate::state::collection::Shelf;
+use crate::state::document::date_of;
 use crate::store::Store;
 
 const EVERY: Duration = Duration::from_secs(60);

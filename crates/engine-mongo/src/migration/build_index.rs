@@ -9,7 +9,7 @@ use mongodb::bson::{Bson, Document, doc};
 use super::Report;
 use crate::MongoError;
 use crate::error::is_duplicate_key;
-use crate::indexes::{self, Flaw, Index};
+use crate::layout::indexes::{self, Flaw, Index};
 use crate::store::Store;
 
 const REPORTED_EVERY: Duration = Duration::from_millis(500);

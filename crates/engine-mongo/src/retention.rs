@@ -1,5 +1,9 @@
 //! What is forgotten: first the topic says so, then the events go.
 
+mod expired_events;
+pub(crate) mod ttl;
+pub(crate) mod ttl_warnings;
+
 use mongodb::ClientSession;
 use mongodb::bson::doc;
 use mongodb::error::Error;
@@ -8,11 +12,11 @@ use prombus_engine::{Bounds, CommitError, Retention};
 use prombus_proto::{Seq, Topic};
 
 use crate::error::{is_duplicate_key, of_commit};
-use crate::event_document::Sums;
-use crate::expiring::beginning;
-use crate::numbers::{from_bson, number_in, to_bson};
+use crate::layout::event_document::Sums;
+use crate::layout::numbers::{from_bson, number_in, to_bson};
+use crate::layout::topic_document::TopicDocument;
+use crate::retention::expired_events::beginning;
 use crate::store::Store;
-use crate::topic_document::TopicDocument;
 
 /// What went on meanwhile at another gateway.
 pub(crate) enum Step {

@@ -8,8 +8,8 @@ use prombus_engine::{StateEntry, Version};
 use prombus_proto::Timestamp;
 use serde::Deserialize;
 
-use crate::numbers::{from_bson, number_in, to_bson};
-use crate::state_place::{Place, Shelf};
+use crate::layout::numbers::{from_bson, number_in, to_bson};
+use crate::state::collection::{Place, Shelf};
 
 /// What a mark holds that another program made.
 const MARK: &[u8] = b"1";

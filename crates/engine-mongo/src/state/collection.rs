@@ -3,7 +3,7 @@
 
 use prombus_engine::StateKey;
 
-use crate::collections::{CURSORS, DEDUPE, STATE};
+use crate::layout::collections::{CURSORS, DEDUPE, STATE};
 
 /// A collection of keyed state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,9 +6,9 @@ use mongodb::Database;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::Error;
 
-use crate::collections::{CURSORS, DEDUPE, EVENTS, OUTBOX, PARTS, STATE, TOPICS};
 use crate::error::{is_no_such_collection, is_there_already};
-use crate::numbers::number_in;
+use crate::layout::collections::{CURSORS, DEDUPE, EVENTS, OUTBOX, PARTS, STATE, TOPICS};
+use crate::layout::numbers::number_in;
 
 /// An index as it is to be, or as it is.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use mongodb::bson::doc;
 use mongodb::error::Error;
 use prombus_proto::Topic;
 
-use crate::numbers::number_in;
+use crate::layout::numbers::number_in;
 use crate::store::Store;
 
 /// Places asked for in one question: four questions for a million events.

@@ -8,12 +8,12 @@ use mongodb::error::Error;
 use prombus_engine::{Durability, StateEntry, StateKey, Version};
 use prombus_proto::Topic;
 
-use crate::collections::{Collections, EVENTS, PARTS, TOPICS};
+use crate::commit::plan::{Becomes, Plan};
 use crate::error::is_duplicate_key;
-use crate::staging::{Becomes, Plan};
-use crate::state_document;
-use crate::state_place::{Place, Shelf};
-use crate::topic_document::TopicDocument;
+use crate::layout::collections::{Collections, EVENTS, PARTS, TOPICS};
+use crate::layout::topic_document::TopicDocument;
+use crate::state::collection::{Place, Shelf};
+use crate::state::document as state_document;
 
 /// Why something was not written.
 #[derive(Debug)]

@@ -1,5 +1,8 @@
 //! Pages and places of a topic.
 
+mod bisect;
+pub(crate) mod causality;
+
 use mongodb::ClientSession;
 use mongodb::bson::{RawDocumentBuf, doc};
 use mongodb::error::Error;
@@ -7,10 +10,10 @@ use prombus_engine::{Bounds, Damaged, Page, ReadBudget, ReadError, StoredEvent};
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 
 use crate::error::of_read;
-use crate::event_document::{Decoded, decode, seq_of};
-use crate::numbers::{from_bson, number_in, to_bson};
+use crate::layout::event_document::{Decoded, decode, seq_of};
+use crate::layout::numbers::{from_bson, number_in, to_bson};
+use crate::layout::topic_document::TopicDocument;
 use crate::store::Store;
-use crate::topic_document::TopicDocument;
 
 /// About the bytes of a small event, to guess how many fill a page.
 const SMALL_EVENT_BYTES: usize = 512;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prombus_proto::{Seq, Topic};
 
-use crate::topic_document::TopicDocument;
+use crate::layout::topic_document::TopicDocument;
 
 /// What commits begin with instead of looking. It may be out of date, by another gateway or an
 /// election: whoever builds on it writes only where the database still agrees.

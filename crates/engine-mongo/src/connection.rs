@@ -1,11 +1,13 @@
 //! From an address to a database that can be used.
 
+pub(crate) mod deployment;
+
 use std::time::Duration;
 
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 
-use crate::deployment::Deployment;
+use crate::connection::deployment::Deployment;
 use crate::{MongoError, MongoOptions};
 
 const DATABASE_UNLESS_SAID: &str = "prombus";

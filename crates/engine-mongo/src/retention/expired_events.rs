@@ -10,11 +10,11 @@ use mongodb::bson::{Document, doc};
 use mongodb::error::Error;
 use prombus_proto::Topic;
 
-use crate::event_document::Sums;
-use crate::expiry::is_over;
-use crate::numbers::number_in;
+use crate::layout::event_document::Sums;
+use crate::layout::numbers::number_in;
+use crate::layout::topic_document::TopicDocument;
+use crate::retention::ttl::is_over;
 use crate::store::Store;
-use crate::topic_document::TopicDocument;
 
 impl Store {
     /// The topic as it is when all that is gone from its front counts as forgotten.

@@ -5,7 +5,7 @@ use prombus_engine::Bounds;
 use prombus_proto::{Seq, Topic};
 use serde::{Deserialize, Serialize};
 
-use crate::numbers::from_bson;
+use crate::layout::numbers::from_bson;
 
 /// A topic. It is there once the topic had an event or a retention rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use mongodb::options::{CollectionOptions, ReadConcern, WriteConcern};
 use mongodb::{Collection, Database};
 use prombus_engine::Durability;
 
-use crate::deployment::Deployment;
-use crate::topic_document::TopicDocument;
+use crate::connection::deployment::Deployment;
+use crate::layout::topic_document::TopicDocument;
 
 pub(crate) const EVENTS: &str = "events";
 pub(crate) const PARTS: &str = "event_parts";

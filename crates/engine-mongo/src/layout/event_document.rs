@@ -12,8 +12,8 @@ use mongodb::bson::spec::BinarySubtype;
 use prombus_engine::StoredEvent;
 use prombus_proto::{EncodedEvent, EventId, Key, Seq, Timestamp};
 
-use crate::expiry::expire_at;
-use crate::numbers::{from_bson, number_in, to_bson};
+use crate::layout::numbers::{from_bson, number_in, to_bson};
+use crate::retention::ttl::expire_at;
 
 /// A document has at most 16 MiB, and an event may have as many; what is larger than this is stored
 /// in parts of this size.

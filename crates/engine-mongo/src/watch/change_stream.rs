@@ -15,8 +15,8 @@ use mongodb::error::Error;
 use prombus_proto::{Seq, Topic};
 
 use crate::MongoError;
-use crate::collections::TOPICS;
-use crate::numbers::from_bson;
+use crate::layout::collections::TOPICS;
+use crate::layout::numbers::from_bson;
 use crate::options::Tail;
 use crate::store::Store;
 
