@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::BenchError;
+use crate::measure::tally::Tally;
 use crate::port::ConsumePort;
 use crate::publisher::Course;
-use crate::tally::Tally;
 
 /// How many acknowledgements are still to be answered, over all connections.
 #[derive(Debug)]

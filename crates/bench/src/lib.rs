@@ -13,43 +13,31 @@
 //! | what the system says and allows | `resident`, `open_files` |
 //! | what they come to | `report` |
 
-mod connections;
+mod benches;
 mod consumer;
 mod error;
-mod event_text;
-mod export;
-mod in_process;
-mod latencies;
-mod limits;
 mod load;
-mod open_files;
-mod pacer;
+mod measure;
 mod port;
-mod publish;
 mod publisher;
 mod report;
-mod resident;
-mod schedule;
-mod sending;
-mod subscribe;
-mod tally;
+mod system;
 mod target;
-mod wire;
 
-pub use connections::{ConnectionsPlan, ConnectionsReport, bench_connections};
+pub use benches::connections::{ConnectionsPlan, ConnectionsReport, bench_connections};
+pub use benches::export::{ExportReport, bench_export};
+pub use benches::limits::{BucketReport, LimitsPlan, LimitsReport, bench_limits};
+pub use benches::publish::bench_publish;
+pub use benches::subscribe::{bench_backlog, bench_subscribe};
 pub use error::BenchError;
-pub use export::{ExportReport, bench_export};
-pub use in_process::InProcess;
-pub use latencies::{Latencies, Summary};
-pub use limits::{BucketReport, LimitsPlan, LimitsReport, bench_limits};
 pub use load::Load;
-pub use publish::bench_publish;
+pub use load::schedule::Schedule;
+pub use measure::latencies::{Latencies, Summary};
+pub use measure::tally::{Glance, Tally};
 pub use report::{Figures, PublishReport, SubscribeReport};
-pub use schedule::Schedule;
-pub use subscribe::{bench_backlog, bench_subscribe};
-pub use tally::{Glance, Tally};
 pub use target::Target;
-pub use wire::{Wire, set_durability};
+pub use target::in_process::InProcess;
+pub use target::wire::{Wire, set_durability};
 
 use prombus_proto::{RandomSource, SystemRandom};
 

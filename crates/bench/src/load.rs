@@ -1,5 +1,10 @@
 //! What work is done.
 
+pub(crate) mod event_text;
+pub(crate) mod pacer;
+pub(crate) mod schedule;
+pub(crate) mod send_plan;
+
 use prombus_proto::Topic;
 use prombus_proto::limits::MAX_FRAME_EVENTS;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::BenchError;
-use crate::event_text::EventText;
-use crate::sending::Frame;
+use crate::load::event_text::EventText;
+use crate::load::send_plan::Frame;
 
 /// The events of one frame, to be written.
 pub(crate) struct Events<'a> {

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::event_text::EventText;
+use crate::load::event_text::EventText;
+use crate::load::send_plan::Sending;
+use crate::measure::tally::Tally;
 use crate::port::{Events, PublishPort};
-use crate::sending::Sending;
-use crate::tally::Tally;
 use crate::{BenchError, Load};
 
 /// What all connections of a run share.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::latencies::Summary;
-use crate::tally::Total;
+use crate::measure::latencies::Summary;
+use crate::measure::tally::Total;
 
 /// What publishing came to.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -1,5 +1,8 @@
 //! What is measured.
 
+pub(crate) mod in_process;
+pub(crate) mod wire;
+
 use std::time::Duration;
 
 use crate::{BenchError, InProcess, Wire};

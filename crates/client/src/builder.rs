@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::client::{Client, Shared};
 use crate::connection_state::ConnectionState;
-use crate::session::driver::Driver;
+use crate::driver::Driver;
 use crate::session::requests::Retrying;
 use crate::session::{Session, SessionSettings};
 use crate::transport::{BackOff, ServerAddress, Speech};

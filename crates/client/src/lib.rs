@@ -61,19 +61,14 @@
 mod builder;
 mod client;
 mod connection_state;
-mod dedupe;
+mod consuming;
+mod driver;
 mod error;
 mod event;
-mod exactly_once;
-mod handler;
-mod lease;
 mod names;
-mod outgoing;
 mod publishing;
 mod reading;
-mod received;
 mod session;
-mod subscribing;
 pub mod transport;
 
 pub use prombus_proto::frame::Published;
@@ -82,17 +77,17 @@ pub use prombus_proto::{ErrorCode, EventId, Group, Headers, Key, Seq, Timestamp,
 pub use builder::Builder;
 pub use client::Client;
 pub use connection_state::ConnectionState;
-pub use dedupe::{Dedupe, DedupeFuture, MemoryDedupe};
+pub use consuming::dedupe::{Dedupe, DedupeFuture, MemoryDedupe};
+pub use consuming::exactly_once::{SubscribingExactlyOnce, Transforming};
+pub use consuming::handler::HandlerError;
+pub use consuming::received::Received;
+pub use consuming::subscription::{Start, Subscribing, Subscription};
 pub use error::{Error, Refusal, Result};
 pub use event::Event;
-pub use exactly_once::{SubscribingExactlyOnce, Transforming};
-pub use handler::HandlerError;
 pub use names::IntoTopic;
-pub use outgoing::{IntoOutgoing, Outgoing};
 pub use publishing::Receipt;
+pub use publishing::outgoing::{IntoOutgoing, Outgoing};
 pub use reading::{EventStream, Exporting, Replaying};
-pub use received::Received;
-pub use subscribing::{Start, Subscribing, Subscription};
 
 /// The program in the README compiles.
 #[cfg(doctest)]

@@ -1,5 +1,7 @@
 //! Publishing: one event, many, and as many at a time as there is room for.
 
+pub(crate) mod outgoing;
+
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,7 +12,7 @@ use prombus_proto::{NewEvent, Topic};
 
 use crate::client::{Asking, Client, not_answered};
 use crate::names::IntoTopic;
-use crate::outgoing::IntoOutgoing;
+use crate::publishing::outgoing::IntoOutgoing;
 use crate::session::frames;
 use crate::{Error, Result};
 

@@ -12,13 +12,12 @@
 //! The server answers in the order of frames, so the frame at the head of `sent` is the one that an
 //! answer is to.
 
-pub(crate) mod driver;
-pub(crate) mod follower;
 pub(crate) mod frames;
+#[cfg(test)]
+mod harness;
 mod pacing;
 pub(crate) mod requests;
-#[cfg(test)]
-mod scene;
+pub(crate) mod subscriber;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,12 +29,12 @@ use prombus_proto::{ErrorCode, EventId, RandomSource};
 use tokio::sync::oneshot;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
+use crate::consuming::handler::{Handled, Handler};
+use crate::consuming::received::Delivery;
 use crate::error::Refusal;
-use crate::handler::{Handled, Handler};
-use crate::received::Delivery;
 use crate::{Error, Result};
-use follower::{Asked, Follower, Following};
 use requests::{Request, Requests, Retrying, earlier};
+use subscriber::{Asked, Follower, Following};
 
 /// What a client can be told.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 use prombus_proto::ErrorCode;
 
-use super::scene::Scene;
+use super::harness::Scene;
 use crate::Error;
 
 fn published(seq: u64) -> String {
@@ -144,7 +144,7 @@ fn a_token_is_told_before_anything_else() {
 #[test]
 fn at_the_end_everybody_hears_why() {
     let mut scene = Scene::connected();
-    let mut followed = scene.follow(super::follower::Form::Plain, 1, 1);
+    let mut followed = scene.follow(super::subscriber::Form::Plain, 1, 1);
     let mut answers = ["a", "b"].map(|frame| scene.publish(frame, None));
     scene.session.next_frame(scene.now);
     let error = Error::Closed { code: 1002, reason: "no".to_owned() };

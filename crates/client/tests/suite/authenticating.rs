@@ -2,8 +2,8 @@
 
 use prombus_client::{Client, ConnectionState, Error, ErrorCode, Received};
 
+use crate::harness::{started, through, within};
 use crate::proxy::Proxy;
-use crate::running::{started, through, within};
 
 const TOKENS: &str = r#"auth.tokens=[
     {token="publisher-token",scopes=["publish:**"]},

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use prombus_client::{Client, ConnectionState, Error};
 use prombus_engine::{DiskEngine, DiskOptions};
 
+use crate::harness::{started, started_over, through, within};
 use crate::proxy::Proxy;
-use crate::running::{started, started_over, through, within};
 
 #[tokio::test]
 async fn a_wrong_address_is_said_at_once() {

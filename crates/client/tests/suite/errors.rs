@@ -2,7 +2,7 @@
 
 use prombus_client::{Error, ErrorCode, EventId, Received, Start};
 
-use crate::running::started;
+use crate::harness::started;
 
 fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorCode {
     result.unwrap_err().code().unwrap()

@@ -10,10 +10,10 @@ use prombus_client::{
 };
 use tokio::sync::Notify;
 
-use crate::held_up::HeldUp;
-use crate::left_over::not_done;
+use crate::gated_handler::HeldUp;
+use crate::harness::{Ledger, started, through, within};
 use crate::proxy::Proxy;
-use crate::running::{Ledger, started, through, within};
+use crate::unacknowledged::not_done;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

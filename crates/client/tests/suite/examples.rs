@@ -7,7 +7,7 @@ use prombus_client::Outgoing;
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::running::{Running, started, within};
+use crate::harness::{Running, started, within};
 
 fn example(name: &str, running: &Running) -> Command {
     let this = std::env::current_exe().unwrap();

@@ -1,7 +1,7 @@
 //! A publisher that loses its connection between its request and the answer.
 
+use crate::harness::{started, through};
 use crate::proxy::Proxy;
-use crate::running::{started, through};
 use serde_json::Value;
 
 /// Every connection passes one answer on; the server's next one is swallowed, and the connection

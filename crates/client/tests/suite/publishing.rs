@@ -6,8 +6,8 @@ use futures_util::FutureExt;
 use prombus_client::{Error, ErrorCode, Outgoing};
 use serde_json::{Value, json};
 
+use crate::harness::{started, started_with_faults, through, within};
 use crate::proxy::Proxy;
-use crate::running::{started, started_with_faults, through, within};
 
 #[tokio::test]
 async fn an_event_is_stored_with_all_that_it_has_and_an_id_once() {

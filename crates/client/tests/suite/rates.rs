@@ -5,7 +5,7 @@ use std::time::Duration;
 use prombus_client::{ErrorCode, EventId, Received, Start};
 use serde_json::Value;
 
-use crate::running::{Ledger, started};
+use crate::harness::{Ledger, started};
 
 fn numbers(count: u64) -> Vec<Value> {
     (0..count).map(Value::from).collect()

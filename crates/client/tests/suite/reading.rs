@@ -3,8 +3,8 @@
 use futures_util::{StreamExt, TryStreamExt};
 use prombus_client::{Error, Event, Outgoing};
 
+use crate::harness::{Running, started, through};
 use crate::proxy::Proxy;
-use crate::running::{Running, started, through};
 
 /// A topic t with so many numbers, each of them its own time.
 async fn filled(count: u64) -> Running {

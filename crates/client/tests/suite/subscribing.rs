@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
-use crate::held_up::HeldUp;
-use crate::left_over::{counting, not_done};
+use crate::gated_handler::HeldUp;
+use crate::harness::{Ledger, started, through, within};
 use crate::proxy::Proxy;
-use crate::running::{Ledger, started, through, within};
+use crate::unacknowledged::{counting, not_done};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Order {

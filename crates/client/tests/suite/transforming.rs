@@ -5,9 +5,9 @@ use std::time::Duration;
 use prombus_client::{HandlerError, Outgoing, Received, Start};
 use serde_json::Value;
 
-use crate::held_up::HeldUp;
+use crate::gated_handler::HeldUp;
+use crate::harness::{Running, started, through, within};
 use crate::proxy::Proxy;
-use crate::running::{Running, started, through, within};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

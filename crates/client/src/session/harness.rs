@@ -9,12 +9,12 @@ use prombus_proto::{EventId, Group, SeededRandom, Topic};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use super::follower::{Following, Form};
 use super::requests::{Request, Retrying};
+use super::subscriber::{Following, Form};
 use super::{Command, Session, SessionSettings, Settled};
 use crate::Result;
-use crate::handler::Handled;
-use crate::received::Delivery;
+use crate::consuming::handler::Handled;
+use crate::consuming::received::Delivery;
 
 pub(super) struct Scene {
     pub(super) session: Session,

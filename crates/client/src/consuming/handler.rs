@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use prombus_proto::{NewEvent, Topic};
 use serde::de::DeserializeOwned;
 
-use crate::received::{Delivery, Received};
+use crate::consuming::received::{Delivery, Received};
 
 /// Why a handler did not do its work. Any error becomes one by `?`.
 ///

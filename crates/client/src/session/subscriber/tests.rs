@@ -4,7 +4,7 @@ use prombus_proto::{ErrorCode, NewEvent, Payload, Topic};
 use tokio::sync::oneshot;
 
 use super::super::Command;
-use super::super::scene::{Scene, frame, ops, which};
+use super::super::harness::{Scene, frame, ops, which};
 use super::*;
 
 const MARKED: Form = Form::Marked(Duration::from_secs(60));

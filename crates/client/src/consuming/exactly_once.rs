@@ -12,14 +12,14 @@ use serde::de::DeserializeOwned;
 
 use crate::Result;
 use crate::client::Client;
-use crate::dedupe::Dedupe;
+use crate::consuming::dedupe::Dedupe;
+use crate::consuming::handler::{Handled, Handler, HandlerError, handler};
+use crate::consuming::received::Received;
+use crate::consuming::subscription::{Options, Subscription, membership, subscription_options};
 use crate::event::id_within;
-use crate::handler::{Handled, Handler, HandlerError, handler};
 use crate::names::IntoTopic;
-use crate::outgoing::Outgoing;
-use crate::received::Received;
-use crate::session::follower::Form;
-use crate::subscribing::{Options, Subscription, membership, subscription_options};
+use crate::publishing::outgoing::Outgoing;
+use crate::session::subscriber::Form;
 use crate::transport::wait_after;
 
 const USUAL_TTL: Duration = Duration::from_millis(DEFAULT_MARK_TTL_MS);

@@ -10,11 +10,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{oneshot, watch};
 
 use crate::client::Client;
-use crate::handler::{Handled, Handler, HandlerError, handler};
+use crate::consuming::handler::{Handled, Handler, HandlerError, handler};
+use crate::consuming::received::Received;
 use crate::names::{IntoTopic, group_named};
-use crate::received::Received;
 use crate::session::Command;
-use crate::session::follower::{Following, Form};
+use crate::session::subscriber::{Following, Form};
 use crate::{Error, Result};
 
 /// Where a group begins that does not exist yet. One that exists goes on where it was.

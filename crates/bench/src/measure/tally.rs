@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::latencies::{Latencies, Summary};
+use crate::measure::latencies::{Latencies, Summary};
 
 /// What was done so far.
 #[derive(Debug, Default)]

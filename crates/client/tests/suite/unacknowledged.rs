@@ -2,7 +2,7 @@
 
 use prombus_client::{Received, Start, Subscription};
 
-use crate::running::{Ledger, Running};
+use crate::harness::{Ledger, Running};
 
 /// A subscription of group g to the topic t from its beginning, that only writes down numbers.
 pub(crate) async fn counting(running: &Running, ledger: &Ledger<u64>) -> Subscription {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Load;
-use crate::schedule::Schedule;
+use crate::load::schedule::Schedule;
 
 /// A send that happens so much after it was meant to is late. Timers and wake-ups of a machine that
 /// is not overloaded take less.
@@ -130,5 +130,4 @@ impl Sending {
 }
 
 #[cfg(test)]
-#[path = "sending_tests.rs"]
 mod tests;

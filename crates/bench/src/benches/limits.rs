@@ -12,8 +12,8 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::tally::Tally;
-use crate::wire::{Glimpse, Socket, refusal};
+use crate::measure::tally::Tally;
+use crate::target::wire::{Glimpse, Socket, refusal};
 use crate::{BenchError, Wire, run_name};
 
 /// How many publishes a connection has out at a time.

@@ -8,14 +8,14 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::{Instant as Moment, sleep, timeout_at};
 
-use crate::event_text::EventText;
-use crate::open_files::allow_connections;
-use crate::publish::Publishers;
+use crate::benches::publish::Publishers;
+use crate::load::event_text::EventText;
+use crate::measure::tally::Tally;
 use crate::publisher::Course;
 use crate::report::{PublishReport, ms};
-use crate::resident::resident_bytes;
-use crate::tally::Tally;
-use crate::wire::{OPENED_AT_ONCE, Socket, WirePublisher};
+use crate::system::open_files::allow_connections;
+use crate::system::resident::resident_bytes;
+use crate::target::wire::{OPENED_AT_ONCE, Socket, WirePublisher};
 use crate::{BenchError, Load, Wire, run_name};
 
 /// So long memory is given to settle.

@@ -11,7 +11,7 @@
 //! | a connection that consumes | `consuming` |
 
 mod consuming;
-mod glimpse;
+mod frame_peek;
 mod publishing;
 mod socket;
 
@@ -21,7 +21,7 @@ use prombus_client::transport::{HttpClient, Query, ServerAddress};
 use prombus_proto::Topic;
 
 pub(crate) use consuming::WireConsumer;
-pub(crate) use glimpse::{Glimpse, refusal};
+pub(crate) use frame_peek::{Glimpse, refusal};
 pub(crate) use publishing::WirePublisher;
 pub(crate) use socket::Socket;
 

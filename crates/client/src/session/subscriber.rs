@@ -11,7 +11,7 @@
 //! | what comes of its answers | `answers` |
 
 mod answers;
-mod asking;
+mod next_frame;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::frames;
 use super::requests::earlier;
+use crate::consuming::handler::{Handled, Handler};
+use crate::consuming::lease_status::Lease;
+use crate::consuming::received::Delivery;
 use crate::event::id_within;
-use crate::handler::{Handled, Handler};
-use crate::lease::Lease;
-use crate::received::Delivery;
 use crate::{Error, Result};
 
 /// What is said about an event that is done.

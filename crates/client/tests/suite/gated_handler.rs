@@ -5,7 +5,7 @@ use std::sync::Arc;
 use prombus_client::Received;
 use tokio::sync::Notify;
 
-use crate::running::Ledger;
+use crate::harness::Ledger;
 
 /// What handlers wait for, and what they were given. Clones share it.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use prombus_proto::{Clock, EventId, Group, SystemClock, Timestamp, Topic};
 
-use crate::handler::HandlerError;
+use crate::consuming::handler::HandlerError;
 
 /// What a [`Dedupe`] answers.
 pub type DedupeFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, HandlerError>> + Send + 'a>>;

@@ -8,8 +8,8 @@ use prombus_proto::Topic;
 use serde::Serialize;
 
 use crate::BenchError;
+use crate::measure::tally::Tally;
 use crate::report::{ms, per_second};
-use crate::tally::Tally;
 
 /// What an export came to.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -15,9 +15,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
-use super::requests::Request;
-use super::{Command, Session, Settled, Start};
 use crate::connection_state::ConnectionState;
+use crate::session::requests::Request;
+use crate::session::{Command, Session, Settled, Start};
 use crate::transport::{
     BackOff, ServerAddress, WebSocket, WebSocketError, full_jitter, open_websocket,
 };
@@ -334,7 +334,7 @@ mod tests {
     /// As the table of close codes says, line by line.
     #[test]
     fn comes_back_where_the_protocol_says_so() {
-        let protocol = include_str!("../../../../docs/protocol.md");
+        let protocol = include_str!("../../../docs/protocol.md");
         let (_, table) = protocol.split_once("### Close codes").unwrap();
         let rows = table.lines().filter(|line| line.starts_with("| ")).map_while(|line| {
             let mut cells = line.split('|').map(str::trim).skip(1);

@@ -6,7 +6,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::{Glimpse, Socket, refusal};
 use crate::BenchError;
-use crate::event_text::EventText;
+use crate::load::event_text::EventText;
 use crate::port::{ConsumePort, Delivered};
 use crate::target::{LEASE, lease_lost};
 

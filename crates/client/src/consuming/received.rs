@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
-use crate::lease::Lease;
+use crate::consuming::lease_status::Lease;
 use crate::{Event, Result};
 
 /// An event that was delivered to a handler: the [`Event`], and how it came.

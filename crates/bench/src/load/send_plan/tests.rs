@@ -1,5 +1,5 @@
 use super::*;
-use crate::latencies::Latencies;
+use crate::measure::latencies::Latencies;
 
 fn load(events: u64, rate: Option<f64>) -> Load {
     Load { events, rate, window: 10, ..Load::default() }

@@ -8,15 +8,15 @@ use prombus_proto::limits::MAX_IN_FLIGHT;
 use prombus_proto::{Group, Topic};
 use tokio::task::JoinSet;
 
+use crate::benches::publish::{Publishers, all};
 use crate::consumer::{CountFrom, Countdown, consume};
-use crate::event_text::EventText;
+use crate::load::event_text::EventText;
+use crate::measure::tally::Tally;
 use crate::port::ConsumePort;
-use crate::publish::{Publishers, all};
 use crate::publisher::Course;
 use crate::report::SubscribeReport;
-use crate::tally::Tally;
 use crate::target::Target;
-use crate::wire::WireConsumer;
+use crate::target::wire::WireConsumer;
 use crate::{BenchError, Load, run_name};
 
 /// How many events a frame has that a backlog is published with.
@@ -134,7 +134,7 @@ impl<'a> Run<'a> {
 
 /// Connections that have subscribed.
 enum Consumers {
-    InProcess(Vec<crate::in_process::InProcessConsumer>),
+    InProcess(Vec<crate::target::in_process::InProcessConsumer>),
     Wire(Vec<WireConsumer>),
 }
 

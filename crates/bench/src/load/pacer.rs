@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::Load;
-use crate::schedule::Schedule;
+use crate::load::schedule::Schedule;
 
 /// It looks this often whether it is still wanted.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);

@@ -6,14 +6,14 @@ use std::time::Instant;
 use prombus_proto::Topic;
 use tokio::task::JoinSet;
 
-use crate::event_text::EventText;
-use crate::pacer::Pacer;
+use crate::load::event_text::EventText;
+use crate::load::pacer::Pacer;
+use crate::measure::tally::Tally;
 use crate::port::PublishPort;
 use crate::publisher::{Course, publish};
 use crate::report::PublishReport;
-use crate::tally::Tally;
 use crate::target::Target;
-use crate::wire::WirePublisher;
+use crate::target::wire::WirePublisher;
 use crate::{BenchError, Load, run_name};
 
 /// Publishes `load`; `tally` says how far it is.
@@ -33,7 +33,7 @@ pub async fn bench_publish(
 
 /// Connections that are there and publish when they are told to.
 pub(crate) enum Publishers {
-    InProcess(Vec<crate::in_process::InProcessPublisher>),
+    InProcess(Vec<crate::target::in_process::InProcessPublisher>),
     Wire(Vec<WirePublisher>),
 }
 

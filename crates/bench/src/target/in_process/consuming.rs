@@ -8,7 +8,7 @@ use prombus_proto::Topic;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::BenchError;
-use crate::event_text::EventText;
+use crate::load::event_text::EventText;
 use crate::port::{ConsumePort, Delivered};
 use crate::target::lease_lost;
 
