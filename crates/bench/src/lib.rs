@@ -33,7 +33,7 @@ pub use error::BenchError;
 pub use load::Load;
 pub use load::schedule::Schedule;
 pub use measure::latencies::{Latencies, Summary};
-pub use measure::tally::{Glance, Tally};
+pub use measure::tally::{Progress, Tally};
 pub use report::{Figures, PublishReport, SubscribeReport};
 pub use target::Target;
 pub use target::in_process::InProcess;

@@ -39,7 +39,7 @@ async fn everything_is_published_once_and_of_the_size_that_was_asked_for() {
         let report = bench_publish(&Target::InProcess(bus), &load, &tally).await.unwrap();
         assert_eq!(report.published, load.events);
         assert_eq!(report.figures.bytes, load.bytes());
-        assert_eq!(tally.glance().events, load.events);
+        assert_eq!(tally.progress().events, load.events);
         assert_rising(&report.figures.latency);
         let (mut events, mut bytes) = (0, 0);
         for topic in load.topics().unwrap() {

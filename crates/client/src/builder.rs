@@ -14,7 +14,7 @@ use crate::connection_state::ConnectionState;
 use crate::driver::Driver;
 use crate::session::requests::Retrying;
 use crate::session::{Session, SessionSettings};
-use crate::transport::{BackOff, ServerAddress, Speech};
+use crate::transport::{BackOff, Protocol, ServerAddress};
 use crate::{Error, Result};
 
 /// What a client is told before it connects. Made by [`Client::builder`].
@@ -134,9 +134,9 @@ impl Builder {
 
     fn start(self, first: Option<oneshot::Sender<Result<()>>>) -> Result<Client> {
         let ca_file = self.ca_file.as_deref();
-        let address = ServerAddress::new(&self.url, Speech::WebSocket, ca_file)?;
+        let address = ServerAddress::new(&self.url, Protocol::WebSocket, ca_file)?;
         let http = self.http.as_deref();
-        let http = http.map(|url| ServerAddress::new(url, Speech::Http, ca_file)).transpose()?;
+        let http = http.map(|url| ServerAddress::new(url, Protocol::Http, ca_file)).transpose()?;
         let retrying = Retrying {
             first: self.first_wait,
             longest: self.longest_wait,

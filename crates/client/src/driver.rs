@@ -260,7 +260,7 @@ impl Driver {
     }
 
     fn take(&mut self, text: Utf8Bytes, now: Instant) -> Result<()> {
-        self.back_off.went_well();
+        self.back_off.reset();
         let was_ready = self.session.is_ready();
         self.session.received(&Bytes::from(text), now)?;
         if !was_ready {
@@ -281,8 +281,8 @@ impl Driver {
 
     /// Tries again after a while.
     fn wait(&mut self, reason: String) {
-        let wait = full_jitter(self.back_off.failed(), &*self.random);
-        let failures = self.back_off.count();
+        let wait = full_jitter(self.back_off.next_wait(), &*self.random);
+        let failures = self.back_off.failures();
         self.state.send_replace(ConnectionState::Disconnected { reason, failures });
         self.link = Link::Waiting(Box::pin(tokio::time::sleep(wait)));
     }

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use crate::client::Client;
 use crate::event::id_within;
 use crate::names::IntoTopic;
-use crate::transport::{Answer, BackOff, HttpClient, HttpFailure, Query, full_jitter};
+use crate::transport::{BackOff, HttpClient, HttpFailure, HttpResponse, Query, full_jitter};
 use crate::{Error, Event, Result};
 
 /// How often in a row a lost connection is tried again.
@@ -206,11 +206,11 @@ impl Patience {
 
     /// Waits for the next try, if this can get better and was not tried too often.
     async fn after(&mut self, failure: HttpFailure) -> Result<()> {
-        if !failure.may_pass() || self.back_off.count() >= TRIES {
+        if !failure.is_retryable() || self.back_off.failures() >= TRIES {
             return Err(failure.into());
         }
-        let wait = full_jitter(self.back_off.failed(), &*self.random);
-        let wait: Duration = failure.told_to_wait().unwrap_or(wait);
+        let wait = full_jitter(self.back_off.next_wait(), &*self.random);
+        let wait: Duration = failure.retry_after().unwrap_or(wait);
         tokio::time::sleep(wait).await;
         Ok(())
     }
@@ -242,7 +242,7 @@ impl Source for Replay {
             let Some(query) = &self.next else { return Ok(None) };
             match page(&mut self.http, query).await {
                 Ok(json) => {
-                    self.patience.back_off.went_well();
+                    self.patience.back_off.reset();
                     let page: Page<'_> = serde_json::from_slice(&json)
                         .map_err(|error| Error::NotUnderstood(error.to_string()))?;
                     let events = page.events.iter();
@@ -258,7 +258,7 @@ impl Source for Replay {
 }
 
 async fn page(http: &mut HttpClient, query: &str) -> Result<Bytes, HttpFailure> {
-    http.get(query).await?.whole().await
+    http.get(query).await?.bytes().await
 }
 
 struct Export {
@@ -268,7 +268,7 @@ struct Export {
     to_ts: u64,
     /// The last event that was given, or behind which it begins.
     after: Option<EventId>,
-    answer: Option<Answer>,
+    answer: Option<HttpResponse>,
     received: BytesMut,
     is_over: bool,
     patience: Patience,
@@ -314,7 +314,7 @@ impl Export {
         };
         match answer.next().await? {
             Some(bytes) => {
-                self.patience.back_off.went_well();
+                self.patience.back_off.reset();
                 self.received.extend_from_slice(&bytes);
             }
             None if self.received.is_empty() => self.is_over = true,

@@ -16,7 +16,7 @@ mod trust;
 mod websocket;
 
 pub use back_off::{BackOff, full_jitter, wait_after};
-pub use http_client::{Answer, HttpClient, HttpFailure, Query};
-pub use server_address::{AddressError, OPENING_TIME, ServerAddress, Speech, Stream};
+pub use http_client::{HttpClient, HttpFailure, HttpResponse, Query};
+pub use server_address::{AddressError, CONNECT_TIMEOUT, Protocol, ServerAddress, Stream};
 pub use trust::Trust;
 pub use websocket::{WebSocket, WebSocketError, open_websocket};

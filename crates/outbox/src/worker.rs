@@ -322,7 +322,7 @@ impl Worker {
     /// Something went wrong: says so, and waits a while, longer each time in a row.
     pub(crate) async fn pause_after(&mut self, trouble: String) {
         self.tell(&Notice::Trouble(trouble));
-        let time = full_jitter(self.back_off.failed(), &SystemRandom);
+        let time = full_jitter(self.back_off.next_wait(), &SystemRandom);
         let mut stop = self.stop.clone();
         let is_stopped = self.is_stopped();
         tokio::select! {
@@ -332,8 +332,8 @@ impl Worker {
     }
 
     pub(crate) fn went_well(&mut self) {
-        if self.back_off.count() > 0 {
-            self.back_off.went_well();
+        if self.back_off.failures() > 0 {
+            self.back_off.reset();
             self.tell(&Notice::GoesOn);
         }
     }

@@ -15,7 +15,7 @@ struct Counted {
     bytes: u64,
     late: u64,
     all: Latencies,
-    /// Those since the last glance.
+    /// Those since the last progress.
     recent: Latencies,
     /// When the last one was done.
     last: Duration,
@@ -23,10 +23,10 @@ struct Counted {
 
 /// What whoever watches sees.
 #[derive(Clone, Copy, Debug)]
-pub struct Glance {
+pub struct Progress {
     /// How many events are done.
     pub events: u64,
-    /// How long those took that were done since the last glance.
+    /// How long those took that were done since the last progress.
     pub recent: Summary,
 }
 
@@ -42,13 +42,13 @@ pub(crate) struct Total {
 }
 
 impl Tally {
-    /// What was done since the last glance, and before.
+    /// What was done since the last progress, and before.
     #[must_use]
-    pub fn glance(&self) -> Glance {
+    pub fn progress(&self) -> Progress {
         let mut counted = self.counted();
-        let glance = Glance { events: counted.events, recent: counted.recent.summary() };
+        let progress = Progress { events: counted.events, recent: counted.recent.summary() };
         counted.recent.clear();
-        glance
+        progress
     }
 
     /// So many events with so many bytes are done by `now`, in these times.
@@ -88,10 +88,10 @@ mod tests {
         let ms = Duration::from_millis;
         let tally = Tally::default();
         tally.add(ms(10), 20, &[(ms(4), 2)]);
-        assert!(tally.glance().recent.max >= 4.0);
+        assert!(tally.progress().recent.max >= 4.0);
         tally.add(ms(11), 10, &[(ms(1), 1)]);
-        let glance = tally.glance();
-        assert!((glance.events, glance.recent.max < 1.1) == (3, true), "{glance:?}");
+        let progress = tally.progress();
+        assert!((progress.events, progress.recent.max < 1.1) == (3, true), "{progress:?}");
         tally.add_late(1);
         let total = tally.total();
         assert_eq!((total.events, total.bytes, total.late, total.took), (3, 30, 1, ms(11)));

@@ -20,7 +20,7 @@ impl BackOff {
     }
 
     /// One more went wrong: how long to wait before the next try.
-    pub fn failed(&mut self) -> Duration {
+    pub fn next_wait(&mut self) -> Duration {
         let wait = wait_after(self.first, self.longest, self.failed);
         self.failed = self.failed.saturating_add(1);
         wait
@@ -28,12 +28,12 @@ impl BackOff {
 
     /// How many went wrong in a row.
     #[must_use]
-    pub const fn count(&self) -> u32 {
+    pub const fn failures(&self) -> u32 {
         self.failed
     }
 
     /// It goes on: the next failure is the first again.
-    pub const fn went_well(&mut self) {
+    pub const fn reset(&mut self) {
         self.failed = 0;
     }
 }
@@ -64,11 +64,11 @@ mod tests {
     fn waits_longer_each_time() {
         let mut back_off = BackOff::new(Duration::from_millis(200), Duration::from_secs(10));
         for expected in [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000] {
-            assert_eq!(back_off.failed().as_millis(), expected);
+            assert_eq!(back_off.next_wait().as_millis(), expected);
         }
-        assert_eq!(back_off.count(), 8);
-        back_off.went_well();
-        assert_eq!(back_off.failed().as_millis(), 200);
+        assert_eq!(back_off.failures(), 8);
+        back_off.reset();
+        assert_eq!(back_off.next_wait().as_millis(), 200);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::{OPENING_TIME, ServerAddress};
+use super::{CONNECT_TIMEOUT, ServerAddress};
 pub use failure::HttpFailure;
 pub use query::Query;
 
@@ -32,7 +32,7 @@ const MAX_WHOLE_BYTES: usize = 64 << 20;
 const READY_TIME: Duration = Duration::from_secs(1);
 const OURSELVES: &str = concat!("prombus/", env!("CARGO_PKG_VERSION"));
 
-/// A client. Dropping an [`Answer`] before its end costs the connection, nothing else.
+/// A client. Dropping an [`HttpResponse`] before its end costs the connection, nothing else.
 pub struct HttpClient {
     address: ServerAddress,
     /// What the URL has in front of our paths.
@@ -63,7 +63,7 @@ impl HttpClient {
     }
 
     /// Asks for what is at `path`.
-    pub async fn get(&mut self, path: &str) -> Result<Answer, HttpFailure> {
+    pub async fn get(&mut self, path: &str) -> Result<HttpResponse, HttpFailure> {
         self.ask(Method::GET, path, None, Bytes::new()).await
     }
 
@@ -79,7 +79,7 @@ impl HttpClient {
         path: &str,
         content_type: &'static str,
         body: Bytes,
-    ) -> Result<Answer, HttpFailure> {
+    ) -> Result<HttpResponse, HttpFailure> {
         self.ask(method, path, Some(content_type), body).await
     }
 
@@ -89,7 +89,7 @@ impl HttpClient {
         path: &str,
         content_type: Option<&'static str>,
         body: Bytes,
-    ) -> Result<Answer, HttpFailure> {
+    ) -> Result<HttpResponse, HttpFailure> {
         let uri = format!("{}{path}", self.prefix);
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
@@ -103,7 +103,7 @@ impl HttpClient {
         if let Some(authorization) = &self.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
-        let answer = Answer { response: self.exchange(request).await? };
+        let answer = HttpResponse { response: self.exchange(request).await? };
         if answer.response.status().is_success() {
             return Ok(answer);
         }
@@ -148,7 +148,7 @@ impl HttpClient {
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpFailure> {
         let connecting = self.address.connect();
         let stream =
-            timeout(OPENING_TIME, connecting).await.map_err(|_| self.address.timed_out())??;
+            timeout(CONNECT_TIMEOUT, connecting).await.map_err(|_| self.address.timed_out())??;
         let (sender, connection) =
             handshake(TokioIo::new(stream)).await.map_err(|error| HttpFailure::lost(&error))?;
         // What goes wrong there goes wrong for the request, too, which says so.
@@ -158,11 +158,11 @@ impl HttpClient {
 }
 
 /// What a request is answered with. It succeeded as far as the server knew at its beginning.
-pub struct Answer {
+pub struct HttpResponse {
     response: Response<Incoming>,
 }
 
-impl Answer {
+impl HttpResponse {
     /// The next bytes; nothing at the end, which is the end that the server meant.
     pub async fn next(&mut self) -> Result<Option<Bytes>, HttpFailure> {
         while let Some(frame) = self.response.body_mut().frame().await {
@@ -175,7 +175,7 @@ impl Answer {
     }
 
     /// All of it.
-    pub async fn whole(mut self) -> Result<Bytes, HttpFailure> {
+    pub async fn bytes(mut self) -> Result<Bytes, HttpFailure> {
         let mut whole = BytesMut::new();
         while let Some(bytes) = self.next().await? {
             whole.extend_from_slice(&bytes);
@@ -188,7 +188,7 @@ impl Answer {
 
     /// All of it, as JSON.
     pub async fn json<T: DeserializeOwned>(self) -> Result<T, HttpFailure> {
-        let whole = self.whole().await?;
+        let whole = self.bytes().await?;
         serde_json::from_slice(&whole).map_err(|error| HttpFailure::not_understood(&error))
     }
 
@@ -196,7 +196,7 @@ impl Answer {
         let status = self.response.status();
         let seconds = self.response.headers().get(RETRY_AFTER);
         let seconds = seconds.and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
-        match self.whole().await {
+        match self.bytes().await {
             Ok(body) => HttpFailure::refused(url, status, seconds, &body),
             Err(failure) => failure,
         }

@@ -60,39 +60,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// What is spoken to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
+pub enum Protocol {
     /// By `ws` and `wss`.
     WebSocket,
     /// By `http` and `https`.
     Http,
 }
 
-impl Speech {
+impl Protocol {
     /// How its URLs begin, plain and encrypted.
     const fn schemes(self) -> [&'static str; 2] {
         match self {
-            Speech::WebSocket => ["ws", "wss"],
-            Speech::Http => ["http", "https"],
+            Protocol::WebSocket => ["ws", "wss"],
+            Protocol::Http => ["http", "https"],
         }
     }
 
     const fn wrong_scheme(self) -> &'static str {
         match self {
-            Speech::WebSocket => "a gateway's URL begins with ws:// or wss://",
-            Speech::Http => "the URL of HTTP begins with http:// or https://",
+            Protocol::WebSocket => "a gateway's URL begins with ws:// or wss://",
+            Protocol::Http => "the URL of HTTP begins with http:// or https://",
         }
     }
 
     const fn examples(self) -> &'static str {
         match self {
-            Speech::WebSocket => "ws://127.0.0.1:8090/ or wss://bus.example.com/",
-            Speech::Http => "http://127.0.0.1:8083 or https://bus.example.com",
+            Protocol::WebSocket => "ws://127.0.0.1:8090/ or wss://bus.example.com/",
+            Protocol::Http => "http://127.0.0.1:8083 or https://bus.example.com",
         }
     }
 }
 
 /// How long the server may take to answer the phone.
-pub const OPENING_TIME: Duration = Duration::from_secs(10);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long nothing may come before we ask whether the server is still there, and how often.
 const QUIET_TIME: Duration = Duration::from_secs(15);
 const QUIET_ASKED_EVERY: Duration = Duration::from_secs(5);
@@ -111,24 +111,28 @@ pub struct ServerAddress {
 impl ServerAddress {
     /// What `url` says. Where that is encrypted, the certificates in `ca_file` are trusted beside
     /// those that the system trusts.
-    pub fn new(url: &str, speech: Speech, ca_file: Option<&Path>) -> Result<Self, AddressError> {
+    pub fn new(
+        url: &str,
+        protocol: Protocol,
+        ca_file: Option<&Path>,
+    ) -> Result<Self, AddressError> {
         let bad = |reason: &str| AddressError::BadUrl {
             url: without_user(url),
             reason: reason.to_owned(),
-            examples: speech.examples(),
+            examples: protocol.examples(),
         };
         let uri: Uri = url.parse().map_err(|_| bad("not a URL"))?;
-        let [plain, encrypted] = speech.schemes();
+        let [plain, encrypted] = protocol.schemes();
         let is_encrypted = match uri.scheme_str() {
             Some(scheme) if scheme == plain => false,
             Some(scheme) if scheme == encrypted => true,
-            _ => return Err(bad(speech.wrong_scheme())),
+            _ => return Err(bad(protocol.wrong_scheme())),
         };
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| bad("no host"))?;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(bad("nobody is named in it: a token is handed over beside it"));
         }
-        if speech == Speech::Http && uri.query().is_some() {
+        if protocol == Protocol::Http && uri.query().is_some() {
             return Err(bad("a query does not belong to it"));
         }
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -188,8 +192,8 @@ mod tests {
 
     #[test]
     fn urls_say_where_and_whether_encrypted() {
-        let (ws, http) = (Speech::WebSocket, Speech::Http);
-        for (speech, url, host, port, is_encrypted) in [
+        let (ws, http) = (Protocol::WebSocket, Protocol::Http);
+        for (protocol, url, host, port, is_encrypted) in [
             (ws, "ws://127.0.0.1:8090/", "127.0.0.1", 8090, false),
             (ws, "ws://localhost", "localhost", 80, false),
             (ws, "wss://bus.example.com/ws", "bus.example.com", 443, true),
@@ -197,7 +201,7 @@ mod tests {
             (http, "http://127.0.0.1:8083", "127.0.0.1", 8083, false),
             (http, "https://bus.example.com/bus/", "bus.example.com", 443, true),
         ] {
-            let address = ServerAddress::new(url, speech, None).unwrap();
+            let address = ServerAddress::new(url, protocol, None).unwrap();
             assert_eq!(address.url(), url);
             assert_eq!((address.host.as_str(), address.port), (host, port), "{url}");
             assert_eq!(address.trust.is_some(), is_encrypted, "{url}");
@@ -207,21 +211,21 @@ mod tests {
     #[test]
     fn what_is_no_such_url_is_refused_by_name() {
         let anywhere = ["", "127.0.0.1:8090", "ftp://127.0.0.1/", "ws://", "ws:///x", "ws://a b/"];
-        for speech in [Speech::WebSocket, Speech::Http] {
+        for protocol in [Protocol::WebSocket, Protocol::Http] {
             for bad in anywhere {
-                let error = ServerAddress::new(bad, speech, None).unwrap_err().to_string();
+                let error = ServerAddress::new(bad, protocol, None).unwrap_err().to_string();
                 assert!(error.starts_with(&format!("{bad}: ")), "{error}");
             }
         }
-        ServerAddress::new("http://127.0.0.1/", Speech::WebSocket, None).unwrap_err();
-        ServerAddress::new("ws://127.0.0.1/", Speech::Http, None).unwrap_err();
-        ServerAddress::new("http://127.0.0.1/?a=b", Speech::Http, None).unwrap_err();
+        ServerAddress::new("http://127.0.0.1/", Protocol::WebSocket, None).unwrap_err();
+        ServerAddress::new("ws://127.0.0.1/", Protocol::Http, None).unwrap_err();
+        ServerAddress::new("http://127.0.0.1/?a=b", Protocol::Http, None).unwrap_err();
     }
 
     #[test]
     fn a_password_is_not_shown() {
         for url in ["http://me:hunter2@bus.example.com/", "http://me:hunter2@", "me:hunter2@a b"] {
-            let error = ServerAddress::new(url, Speech::Http, None).unwrap_err().to_string();
+            let error = ServerAddress::new(url, Protocol::Http, None).unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }
     }

@@ -6,7 +6,7 @@ use tokio_tungstenite::tungstenite;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use super::{AddressError, OPENING_TIME, ServerAddress, Stream};
+use super::{AddressError, CONNECT_TIMEOUT, ServerAddress, Stream};
 
 /// A WebSocket, over whatever its URL said.
 pub type WebSocket = WebSocketStream<Box<dyn Stream>>;
@@ -34,7 +34,7 @@ pub enum WebSocketError {
     },
 }
 
-/// Opens one, in no more than [`OPENING_TIME`].
+/// Opens one, in no more than [`CONNECT_TIMEOUT`].
 pub async fn open_websocket(address: &ServerAddress) -> Result<WebSocket, WebSocketError> {
     let opening = async {
         let stream = address.connect().await?;
@@ -47,7 +47,8 @@ pub async fn open_websocket(address: &ServerAddress) -> Result<WebSocket, WebSoc
             .await
             .map_err(|error| not_spoken(address.url(), &error))
     };
-    let (socket, _) = timeout(OPENING_TIME, opening).await.map_err(|_| address.timed_out())??;
+    let (socket, _) =
+        timeout(CONNECT_TIMEOUT, opening).await.map_err(|_| address.timed_out())??;
     Ok(socket)
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use prombus_client::transport::{HttpClient, ServerAddress, Speech};
+use prombus_client::transport::{HttpClient, Protocol, ServerAddress};
 use prombus_client::{Builder, Client, Event};
 use prombus_engine::{Engine, Faults, FaultyEngine, MemoryEngine};
 use prombus_proto::{SystemClock, Topic};
@@ -148,7 +148,7 @@ impl Running {
     }
 
     async fn until_groups_say(&self, topic: &str, member: &str, count: u64) {
-        let address = ServerAddress::new(&self.server.http_url(), Speech::Http, None).unwrap();
+        let address = ServerAddress::new(&self.server.http_url(), Protocol::Http, None).unwrap();
         let mut http = HttpClient::new(address, None).unwrap();
         let path = format!("/groups?topic={topic}");
         within(async {

@@ -149,7 +149,7 @@ impl Export {
             let Some(wait) = tries.failed() else {
                 return Err(Failure::GivenUp { failure, tries: tries.count() });
             };
-            let wait = failure.told_to_wait().unwrap_or(wait);
+            let wait = failure.retry_after().unwrap_or(wait);
             let (count, seconds) = (tries.count(), wait.as_secs_f32());
             self.progress.say(&format!(
                 "{failure}; it goes on in {seconds:.1} s (try {count} of {most}, {} events until \
@@ -164,7 +164,7 @@ impl Export {
     fn is_retried(&self, failure: &HttpFailure) -> bool {
         let was_never_there = !self.was_reached
             && matches!(failure, HttpFailure::NotReached(AddressError::Unreachable { .. }));
-        failure.may_pass() && !was_never_there
+        failure.is_retryable() && !was_never_there
     }
 
     /// As much as one answer gives.

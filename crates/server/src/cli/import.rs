@@ -174,12 +174,12 @@ impl Importer {
                 Some(Err(failure)) => failure,
                 None => return Err(format!("stopped; {}", self.in_doubt(&batch))),
             };
-            if let Some((line, reason)) = failure.about_a_line() {
+            if let Some((line, reason)) = failure.rejected_line() {
                 bad = Some((batch.first() + line as u64 - 1, reason.to_owned()));
                 batch.keep_lines(line - 1);
                 continue;
             }
-            let wait = match failure.told_to_wait() {
+            let wait = match failure.retry_after() {
                 Some(wait) => wait,
                 None => {
                     self.may_be_sent_again(&batch, &failure)?;
@@ -244,11 +244,11 @@ impl Importer {
     /// Refuses to send again what could be stored twice then, and what cannot get better.
     fn may_be_sent_again(&self, batch: &Batch, failure: &HttpFailure) -> Result<(), String> {
         let was_never_there = !self.was_reached && matches!(failure, HttpFailure::NotReached(_));
-        let can_get_better = failure.may_pass() && !was_never_there;
-        if can_get_better && (failure.did_nothing() || batch.has_ids()) {
+        let can_get_better = failure.is_retryable() && !was_never_there;
+        if can_get_better && (failure.had_no_effect() || batch.has_ids()) {
             return Ok(());
         }
-        if failure.did_nothing() {
+        if failure.had_no_effect() {
             let (name, done) = (batch.name(), self.done_until_now());
             return Err(format!("{failure} ({name}: not stored){done}"));
         }

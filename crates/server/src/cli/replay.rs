@@ -74,7 +74,7 @@ pub(crate) async fn run(arguments: ReplayArguments) -> Result<(), Box<dyn Error>
         .as_str()
         .to_owned();
     loop {
-        let json = client.get(&path).await?.whole().await?;
+        let json = client.get(&path).await?.bytes().await?;
         let page: Page<'_> =
             serde_json::from_slice(&json).map_err(|error| HttpFailure::not_understood(&error))?;
         let wanted = page.events.len().min(usize::try_from(left).unwrap_or(usize::MAX));

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use prombus_client::transport::{AddressError, HttpClient, ServerAddress, Speech};
+use prombus_client::transport::{AddressError, HttpClient, Protocol, ServerAddress};
 
 /// What every command takes that talks to a server's gateway.
 #[derive(clap::Args)]
@@ -41,7 +41,7 @@ pub(super) struct AccessArguments {
 impl GatewayArguments {
     /// Where it is.
     pub(super) fn address(&self) -> Result<ServerAddress, String> {
-        self.access.address(&self.url, Speech::WebSocket)
+        self.access.address(&self.url, Protocol::WebSocket)
     }
 
     /// The client for it that lasts, through lost connections.
@@ -68,13 +68,13 @@ impl HttpArguments {
 impl AccessArguments {
     /// A client for the HTTP port at `url`, which connects with the first request.
     pub(super) fn http(&self, url: &str) -> Result<HttpClient, String> {
-        let address = self.address(url, Speech::Http)?;
+        let address = self.address(url, Protocol::Http)?;
         HttpClient::new(address, self.token().as_deref()).map_err(|error| error.to_string())
     }
 
     /// Where the server at `url` is.
-    pub(super) fn address(&self, url: &str, speech: Speech) -> Result<ServerAddress, String> {
-        ServerAddress::new(url, speech, self.ca_file.as_deref()).map_err(|error| match error {
+    pub(super) fn address(&self, url: &str, protocol: Protocol) -> Result<ServerAddress, String> {
+        ServerAddress::new(url, protocol, self.ca_file.as_deref()).map_err(|error| match error {
             AddressError::BadUrl { .. } => format!("--url {error}"),
             AddressError::BadCaFile { .. } => format!("--ca-file {error}"),
             AddressError::Unreachable { .. } => error.to_string(),

@@ -71,7 +71,7 @@ pub(crate) async fn run(arguments: TopicsArguments) -> Result<(), Box<dyn Error>
     let Some(topic) = topic else { return list(&mut client).await };
     let path = format!("/topics/{topic}");
     let json = match set.as_slice() {
-        [] => client.get(&path).await?.whole().await?,
+        [] => client.get(&path).await?.bytes().await?,
         changes => change(&mut client, &path, changes).await?,
     };
     let topic: WholeTopic = understood(&json)?;
@@ -83,7 +83,7 @@ pub(crate) async fn run(arguments: TopicsArguments) -> Result<(), Box<dyn Error>
 }
 
 async fn list(client: &mut HttpClient) -> Result<(), Box<dyn Error>> {
-    let json = client.get("/topics").await?.whole().await?;
+    let json = client.get("/topics").await?.bytes().await?;
     let list: TopicList<'_> = understood(&json)?;
     if !io::stdout().is_terminal() {
         let lines: String = list.topics.iter().map(|topic| format!("{topic}\n")).collect();
@@ -102,14 +102,14 @@ async fn change(
 ) -> Result<Bytes, HttpFailure> {
     let own = client.get(path).await;
     let mut own = match own {
-        Ok(answer) => understood::<WholeTopic>(&answer.whole().await?)?.own,
+        Ok(answer) => understood::<WholeTopic>(&answer.bytes().await?)?.own,
         // A topic can have settings before it has events.
         Err(HttpFailure::Refused { code, .. }) if code == "unknown_topic" => Map::new(),
         Err(failure) => return Err(failure),
     };
     changes.iter().for_each(|change| change.apply(&mut own));
     let body = Bytes::from(Value::Object(own).to_string());
-    client.send(Method::PUT, path, "application/json", body).await?.whole().await
+    client.send(Method::PUT, path, "application/json", body).await?.bytes().await
 }
 
 fn understood<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, HttpFailure> {

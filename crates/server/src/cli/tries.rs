@@ -21,18 +21,18 @@ impl Tries {
 
     /// One more went wrong: how long to wait for the next, if there is one.
     pub(super) fn failed(&mut self) -> Option<Duration> {
-        let wait = self.back_off.failed();
-        (self.back_off.count() <= self.most).then_some(wait)
+        let wait = self.back_off.next_wait();
+        (self.back_off.failures() <= self.most).then_some(wait)
     }
 
     /// How many went wrong in a row.
     pub(super) fn count(&self) -> u32 {
-        self.back_off.count()
+        self.back_off.failures()
     }
 
     /// It goes on.
     pub(super) fn went_well(&mut self) {
-        self.back_off.went_well();
+        self.back_off.reset();
     }
 }
 

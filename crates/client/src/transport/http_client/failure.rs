@@ -99,7 +99,7 @@ impl HttpFailure {
 
     /// How long the server says to wait. It did nothing then.
     #[must_use]
-    pub fn told_to_wait(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<Duration> {
         match self {
             HttpFailure::Refused { status, retry_after, .. }
             | HttpFailure::Foreign { status, retry_after, .. } => {
@@ -112,7 +112,7 @@ impl HttpFailure {
 
     /// Whether it is certain that the request changed nothing.
     #[must_use]
-    pub fn did_nothing(&self) -> bool {
+    pub fn had_no_effect(&self) -> bool {
         match self {
             HttpFailure::NotReached(_) | HttpFailure::NotSendable(_) => true,
             HttpFailure::Refused { status, .. } | HttpFailure::Foreign { status, .. } => {
@@ -124,7 +124,7 @@ impl HttpFailure {
 
     /// Whether the same request may succeed later.
     #[must_use]
-    pub fn may_pass(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         match self {
             HttpFailure::Lost(_) | HttpFailure::NotReached(AddressError::Unreachable { .. }) => {
                 true
@@ -139,7 +139,7 @@ impl HttpFailure {
 
     /// Which line of the request is wrong, from 1, and what the server says about it.
     #[must_use]
-    pub fn about_a_line(&self) -> Option<(usize, &str)> {
+    pub fn rejected_line(&self) -> Option<(usize, &str)> {
         let HttpFailure::Refused { message, .. } = self else { return None };
         let (line, reason) = message.strip_prefix("line ")?.split_once(": ")?;
         line.parse().ok().filter(|line| *line > 0).map(|line| (line, reason))
@@ -159,24 +159,24 @@ mod tests {
     fn a_refusal_is_told_in_the_servers_words() {
         let ours = refused(404, None, r#"{"error":"nothing is there","code":"unknown_topic"}"#);
         assert_eq!(ours.to_string(), "unknown_topic: nothing is there");
-        assert!(!ours.may_pass());
+        assert!(!ours.is_retryable());
         let foreign = refused(502, None, "<h1>Bad Gateway</h1>\n");
         assert_eq!(foreign.to_string(), "http://bus answers 502 Bad Gateway: <h1>Bad Gateway</h1>");
-        assert!(foreign.may_pass());
+        assert!(foreign.is_retryable());
     }
 
     #[test]
     fn only_who_is_told_when_to_come_back_waits_for_it() {
         let limited = r#"{"error":"topic publish rate exceeded","code":"rate_limited"}"#;
-        assert_eq!(refused(429, Some(3), limited).told_to_wait(), Some(Duration::from_secs(3)));
-        assert_eq!(refused(429, None, limited).told_to_wait(), None);
-        assert_eq!(refused(413, Some(3), limited).told_to_wait(), None);
+        assert_eq!(refused(429, Some(3), limited).retry_after(), Some(Duration::from_secs(3)));
+        assert_eq!(refused(429, None, limited).retry_after(), None);
+        assert_eq!(refused(413, Some(3), limited).retry_after(), None);
         let full = refused(503, None, r#"{"error":"full","code":"storage_unavailable"}"#);
-        assert!(full.may_pass() && full.told_to_wait().is_none());
+        assert!(full.is_retryable() && full.retry_after().is_none());
         let stopping = r#"{"error":"about to stop","code":"shutting_down"}"#;
-        assert!(refused(503, None, stopping).may_pass());
-        assert!(refused(429, None, limited).did_nothing());
-        assert!(!refused(503, None, stopping).did_nothing());
+        assert!(refused(503, None, stopping).is_retryable());
+        assert!(refused(429, None, limited).had_no_effect());
+        assert!(!refused(503, None, stopping).had_no_effect());
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let line = |error: &str| {
             let body = format!(r#"{{"error":"{error}","code":"bad_frame"}}"#);
             let failure = refused(400, None, &body);
-            failure.about_a_line().map(|(line, reason)| (line, reason.to_owned()))
+            failure.rejected_line().map(|(line, reason)| (line, reason.to_owned()))
         };
         assert_eq!(line("line 17: no: payload"), Some((17, "no: payload".to_owned())));
         for other in ["line 0: x", "line: x", "line x: y", "the line 3: x", "line 3 x"] {

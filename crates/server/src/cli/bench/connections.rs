@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prombus_bench::{ConnectionsPlan, ConnectionsReport, Load, Tally, Wire, bench_connections};
-use prombus_client::transport::Speech;
+use prombus_client::transport::Protocol;
 use prombus_proto::Topic;
 
 use super::own_server::OwnServer;
@@ -62,7 +62,7 @@ pub(super) async fn run(arguments: ConnectionsArguments) -> Result<(), Box<dyn E
     let store;
     let (server, wire, name) = match &arguments.url {
         Some(url) => {
-            let address = arguments.access.address(url, Speech::WebSocket)?;
+            let address = arguments.access.address(url, Protocol::WebSocket)?;
             (None, Wire::new(address, arguments.access.token()), url.clone())
         }
         None => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use prombus_bench::{LimitsPlan, LimitsReport, Tally, Wire, bench_limits};
 use prombus_bus::Rate;
-use prombus_client::transport::Speech;
+use prombus_client::transport::Protocol;
 use prombus_server::config::{self, Config, Sources};
 
 use super::own_server::OwnServer;
@@ -73,7 +73,7 @@ pub(super) async fn run(arguments: LimitsArguments) -> Result<(), Box<dyn Error>
     let store;
     let (server, wire) = match &arguments.url {
         Some(url) => {
-            let address = arguments.access.address(url, Speech::WebSocket)?;
+            let address = arguments.access.address(url, Protocol::WebSocket)?;
             (None, Wire::new(address, arguments.access.token()))
         }
         None => {

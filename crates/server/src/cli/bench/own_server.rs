@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use prombus_client::transport::{ServerAddress, Speech};
+use prombus_client::transport::{Protocol, ServerAddress};
 use prombus_proto::{RandomSource, SystemRandom};
 use prombus_server::config::EngineChoice;
 use rustix::process::{Pid, Signal, kill_process};
@@ -65,11 +65,11 @@ impl OwnServer {
     }
 
     pub(super) fn gateway(&self) -> Result<ServerAddress, Box<dyn Error>> {
-        Ok(ServerAddress::new(&self.ws, Speech::WebSocket, None)?)
+        Ok(ServerAddress::new(&self.ws, Protocol::WebSocket, None)?)
     }
 
     pub(super) fn http(&self) -> Result<ServerAddress, Box<dyn Error>> {
-        Ok(ServerAddress::new(&self.http, Speech::Http, None)?)
+        Ok(ServerAddress::new(&self.http, Protocol::Http, None)?)
     }
 
     /// Has it store what waits, and waits for its end.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use prombus_bench::{InProcess, Load, Target, Wire, set_durability};
 use prombus_bus::Durability;
-use prombus_client::transport::{HttpClient, Speech};
+use prombus_client::transport::{HttpClient, Protocol};
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine};
 use prombus_engine_mongo::{MongoEngine, MongoOptions};
 use prombus_proto::SystemClock;
@@ -88,7 +88,7 @@ impl TargetArguments {
         if let Some(url) = &self.url {
             let http = self.http.as_deref().map(|http| self.access.http(http)).transpose()?;
             self.set_durability(load, http).await?;
-            let address = self.access.address(url, Speech::WebSocket)?;
+            let address = self.access.address(url, Protocol::WebSocket)?;
             return Ok(Chosen {
                 target: Target::Wire(Wire::new(address, self.access.token())),
                 name: url.clone(),

@@ -44,12 +44,12 @@ pub(super) async fn watched<T>(
                 return Err("stopped".into());
             }
             _ = ticks.tick(), if line.is_shown() => {
-                let glance = tally.glance();
-                let rate = (glance.events - events) as f64 / at.elapsed().as_secs_f64().max(1e-3);
-                (events, at) = (glance.events, Instant::now());
+                let progress = tally.progress();
+                let rate = (progress.events - events) as f64 / at.elapsed().as_secs_f64().max(1e-3);
+                (events, at) = (progress.events, Instant::now());
                 let mut text = format!("{what} {events}, {rate:.0} a second");
                 if matches!(shown, Shown::RateAndLatency) {
-                    let (p50, p99) = (glance.recent.p50, glance.recent.p99);
+                    let (p50, p99) = (progress.recent.p50, progress.recent.p99);
                     text += &format!(", p50 {p50:.2} ms, p99 {p99:.2} ms");
                 }
                 line.show(&text);
