@@ -1,52 +1,34 @@
 //! The disk engine: a write-ahead log, topic segments behind it, and keyed state beside them.
 //!
 //! **In.** [`Engine::commit`] hands a batch to the journal, one thread that gathers all that waits,
-//! gives positions (`staging`), writes one frame to the log (`frame`, `wal_file`), syncs once,
-//! shows it to readers (`view`) and answers everybody.
+//! gives positions (`journal::staging`), writes one frame to the log (`wal`), syncs once,
+//! shows it to readers (`read::view`) and answers everybody.
 //!
 //! **Behind.** When a log file is full, the checkpoint thread copies its records into the topics'
-//! segments (`segment_writer`), its ids and state into sorted files (`ids`, `keyed`), makes all of
-//! it durable, writes the `catalog` and removes the log file.
+//! segments (`segment`), its ids and state into sorted files (`ids`, `state`), makes all of
+//! it durable, writes the `checkpoint::catalog` and removes the log file.
 //!
-//! **Out.** Readers (`reading`, `seeking_id`, `seeking_time`, `state_reading`) look up in the view where events are, let go of it
+//! **Out.** Readers (`read`) look up in the view where events are, let go of it
 //! and read the files.
 //!
 //! **Again.** `recovery` loads the catalog and reads the log files it does not cover.
 
-mod backlog;
-mod catalog;
 mod checkpoint;
 mod checksum;
+mod file_cache;
 mod file_header;
-mod frame;
 mod ids;
 mod journal;
-mod kept_log;
-mod keyed;
 mod layout;
-mod open_files;
 mod options;
-mod overlay;
-mod reading;
+mod read;
 mod record;
-mod record_walk;
 mod recovery;
-mod retaining;
-mod seeking_id;
-mod seeking_time;
-mod segment_reader;
-mod segment_writer;
+mod segment;
 mod shared;
-mod sparse_index;
-mod staging;
-mod state_reading;
+mod state;
 mod storage_faults;
-mod topic_view;
-mod view;
-mod wal_file;
-mod wal_read_ahead;
-mod wal_scan;
-mod wal_spans;
+mod wal;
 
 use std::fs::{self, File, TryLockError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -201,11 +183,11 @@ impl Engine for DiskEngine {
 
     async fn read(&self, topic: &Topic, from: Seq, budget: ReadBudget) -> Result<Page, ReadError> {
         self.check_open()?;
-        if reading::is_recent(&self.shared, topic, from) {
-            return reading::read(&self.shared, topic, from, budget);
+        if read::events::is_recent(&self.shared, topic, from) {
+            return read::events::read(&self.shared, topic, from, budget);
         }
         let topic = topic.clone();
-        self.blocking(move |shared| reading::read(shared, &topic, from, budget)).await
+        self.blocking(move |shared| read::events::read(shared, &topic, from, budget)).await
     }
 
     async fn bounds(&self, topic: &Topic) -> Result<Bounds, ReadError> {
@@ -226,12 +208,12 @@ impl Engine for DiskEngine {
 
     async fn seek_time(&self, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
         let topic = topic.clone();
-        self.blocking(move |shared| seeking_time::seek_time(shared, &topic, ts)).await
+        self.blocking(move |shared| read::seek_time::seek_time(shared, &topic, ts)).await
     }
 
     async fn seek_id(&self, topic: &Topic, id: &EventId) -> Result<Option<Seq>, ReadError> {
         let (topic, id) = (topic.clone(), id.clone());
-        self.blocking(move |shared| seeking_id::seek_id(shared, &topic, &id)).await
+        self.blocking(move |shared| read::seek_id::seek_id(shared, &topic, &id)).await
     }
 
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
@@ -246,19 +228,17 @@ impl Engine for DiskEngine {
 
     async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
         self.check_open()?;
-        if let Some(entry) = state_reading::get_recent(&self.shared, key) {
+        if let Some(entry) = read::state::get_recent(&self.shared, key) {
             return Ok(entry);
         }
         let key = key.clone();
-        self.blocking(move |shared| state_reading::get(shared, &key)).await
+        self.blocking(move |shared| read::state::get(shared, &key)).await
     }
 
     async fn get_many(&self, keys: &[StateKey]) -> Result<Vec<Option<StateEntry>>, ReadError> {
         let keys = keys.to_vec();
-        self.blocking(move |shared| {
-            keys.iter().map(|key| state_reading::get(shared, key)).collect()
-        })
-        .await
+        self.blocking(move |shared| keys.iter().map(|key| read::state::get(shared, key)).collect())
+            .await
     }
 
     async fn scan(
@@ -268,8 +248,7 @@ impl Engine for DiskEngine {
         limit: usize,
     ) -> Result<Vec<StateEntry>, ReadError> {
         let (prefix, after) = (prefix.to_vec(), after.cloned());
-        self.blocking(move |shared| state_reading::scan(shared, &prefix, after.as_ref(), limit))
-            .await
+        self.blocking(move |shared| read::state::scan(shared, &prefix, after.as_ref(), limit)).await
     }
 
     fn watch(&self, topic: &Topic) -> watch::Receiver<Seq> {

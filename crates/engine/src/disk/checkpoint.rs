@@ -4,6 +4,9 @@
 //! One thread does nothing else. What it was doing when the process died is done again from the
 //! log file, to the same places.
 
+pub(crate) mod catalog;
+pub(crate) mod pending;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
@@ -16,51 +19,51 @@ use std::time::Duration;
 use prombus_proto::{Seq, Topic};
 use tokio::sync::oneshot;
 
-use super::catalog::{Catalog, CatalogTopic};
-use super::ids::merge as merge_ids;
-use super::ids::recent::{IdKinds, RecentIds};
-use super::ids::run::{IdRun, write_run as write_id_run};
-use super::ids::{IdPlace, IdSeed};
-use super::kept_log;
-use super::keyed::merge as merge_state;
-use super::keyed::run::{StateRun, write_run as write_state_run};
-use super::layout::{ignore_missing, sync_folder};
-use super::reading;
-use super::record::RecordSeed;
-use super::segment_writer::SegmentWriter;
-use super::shared::Shared;
-use super::storage_faults::means_full;
-use super::topic_view::{TopicView, WalPiece};
-use super::wal_file::WalFile;
-use super::wal_spans::next_span;
+use crate::disk::checkpoint::catalog::{Catalog, CatalogTopic};
+use crate::disk::ids::merge as merge_ids;
+use crate::disk::ids::recent::{IdKinds, RecentIds};
+use crate::disk::ids::run::{IdRun, write_run as write_id_run};
+use crate::disk::ids::{IdPlace, IdSeed};
+use crate::disk::layout::{ignore_missing, sync_folder};
+use crate::disk::read::events;
+use crate::disk::read::topic_view::{TopicView, WalPiece};
+use crate::disk::record::RecordSeed;
+use crate::disk::segment::adopted_wal;
+use crate::disk::segment::writer::SegmentWriter;
+use crate::disk::shared::Shared;
+use crate::disk::state::merge as merge_state;
+use crate::disk::state::run::{StateRun, write_run as write_state_run};
+use crate::disk::storage_faults::means_full;
+use crate::disk::wal::coalesced_read::next_span;
+use crate::disk::wal::file::WalFile;
 use crate::{Condition, Damaged, Incident, ReadBudget, ReadError};
 
 /// A full file of the write-ahead log, ready to be moved into segments.
 #[derive(Debug)]
-pub(super) struct SealedWal {
-    pub(super) file: Arc<WalFile>,
+pub(crate) struct SealedWal {
+    pub(crate) file: Arc<WalFile>,
     /// What it left of the topics it touched.
-    pub(super) touched: BTreeMap<Topic, TouchedTopic>,
-    pub(super) ids: Arc<RecentIds>,
+    pub(crate) touched: BTreeMap<Topic, TouchedTopic>,
+    pub(crate) ids: Arc<RecentIds>,
     /// Behind this there is no frame.
-    pub(super) end: u64,
+    pub(crate) end: u64,
     /// The frame that follows it.
-    pub(super) next_frame: u64,
-    pub(super) last_version: u64,
+    pub(crate) next_frame: u64,
+    pub(crate) last_version: u64,
     /// Whether something in it is damaged, so that it has to be kept.
-    pub(super) damaged: bool,
+    pub(crate) damaged: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TouchedTopic {
-    pub(super) first: Seq,
-    pub(super) next: Seq,
-    pub(super) newest_time_ordered: u128,
-    pub(super) rule: u64,
+pub(crate) struct TouchedTopic {
+    pub(crate) first: Seq,
+    pub(crate) next: Seq,
+    pub(crate) newest_time_ordered: u128,
+    pub(crate) rule: u64,
 }
 
 impl TouchedTopic {
-    pub(super) fn of(view: &TopicView) -> Self {
+    pub(crate) fn of(view: &TopicView) -> Self {
         Self {
             first: view.first,
             next: view.next,
@@ -71,7 +74,7 @@ impl TouchedTopic {
 }
 
 /// What the thread is asked to do, in order.
-pub(super) enum Task {
+pub(crate) enum Task {
     Move(SealedWal),
     /// A trim is durable: segments that lie before the topic's first event can go.
     Reclaim(Topic),
@@ -91,7 +94,7 @@ const RETRY: Duration = Duration::from_millis(250);
 /// How many ids are sorted at a time when they are gathered anew.
 const IDS_AT_A_TIME: usize = 1 << 20;
 
-pub(super) struct Checkpointer {
+pub(crate) struct Checkpointer {
     shared: Arc<Shared>,
     catalog: Catalog,
     tasks: Receiver<Task>,
@@ -100,13 +103,13 @@ pub(super) struct Checkpointer {
 }
 
 impl Checkpointer {
-    pub(super) fn new(shared: Arc<Shared>, catalog: Catalog) -> (mpsc::Sender<Task>, Self) {
+    pub(crate) fn new(shared: Arc<Shared>, catalog: Catalog) -> (mpsc::Sender<Task>, Self) {
         let (sender, tasks) = mpsc::channel();
         (sender, Self { shared, catalog, tasks, gave_up: false })
     }
 
     /// Runs until it is stopped or every sender is gone.
-    pub(super) fn run(mut self) {
+    pub(crate) fn run(mut self) {
         // Commits come first; when too many log files wait, they wait as well. On Linux this is
         // about this thread alone. Where it is not allowed, nothing is lost.
         let _ = rustix::process::setpriority_process(None, NICENESS);
@@ -183,10 +186,10 @@ impl Checkpointer {
             row.next = touched.next;
             row.newest_time_ordered = touched.newest_time_ordered;
             row.rule = touched.rule;
-            if kept_log::is_worth_keeping(sealed, &pieces, &row.segments, &shared.options) {
+            if adopted_wal::is_worth_keeping(sealed, &pieces, &row.segments, &shared.options) {
                 let (layout, now) = (&shared.layout, shared.options.clock.now());
                 let newest_id = touched.newest_time_ordered;
-                let kept = kept_log::keep(layout, topic, sealed, &pieces, newest_id, now)?;
+                let kept = adopted_wal::keep(layout, topic, sealed, &pieces, newest_id, now)?;
                 if let Some((segment, mut written)) = kept {
                     row.segments.push(segment);
                     dirty.append(&mut written);
@@ -450,7 +453,7 @@ impl Checkpointer {
             let mut from = row.first;
             while row.segments.last().is_some_and(|segment| from <= segment.last) {
                 let budget = ReadBudget::of_bytes(1 << 20);
-                let events = match reading::read(&self.shared, &topic, from, budget) {
+                let events = match events::read(&self.shared, &topic, from, budget) {
                     Ok(page) => page.events,
                     Err(ReadError::Damaged(Damaged::Events { last, .. })) => {
                         from = last.next();

@@ -1,12 +1,12 @@
 //! The one checksum of everything on disk: CRC-32C, in hardware where there is some.
 
-pub(super) fn checksum(bytes: &[u8]) -> u32 {
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
 /// The checksum of two rows of bytes one behind the other, from that of each: the second may have
 /// been taken elsewhere, before the first was known.
-pub(super) fn joined(first: u32, second: u32, mut second_bytes: usize) -> u32 {
+pub(crate) fn joined(first: u32, second: u32, mut second_bytes: usize) -> u32 {
     let mut moved = first;
     for digits in &ZEROS_BEHIND {
         let digit = second_bytes & 0xF;
@@ -101,7 +101,7 @@ const fn zeros_behind() -> [[ZerosBehind; 15]; 6] {
 /// A checksum of bytes that are still growing, taken block by block while the newest are at hand:
 /// taking it over all of them in the end would fetch them from memory once more.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct BlockChecksum {
+pub(crate) struct BlockChecksum {
     done: usize,
     sum: u32,
 }
@@ -110,14 +110,14 @@ impl BlockChecksum {
     const BLOCK_BYTES: usize = 16 << 10;
 
     /// Takes in the full blocks of `bytes`, of which it knows the beginning.
-    pub(super) fn advance(&mut self, bytes: &[u8]) {
+    pub(crate) fn advance(&mut self, bytes: &[u8]) {
         while bytes.len() - self.done >= Self::BLOCK_BYTES {
             self.add(&bytes[self.done..self.done + Self::BLOCK_BYTES]);
         }
     }
 
     /// The checksum of all of `bytes`, of which it knows the beginning.
-    pub(super) fn finish(mut self, bytes: &[u8]) -> u32 {
+    pub(crate) fn finish(mut self, bytes: &[u8]) -> u32 {
         self.advance(bytes);
         self.add(&bytes[self.done..]);
         self.sum

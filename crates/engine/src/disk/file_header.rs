@@ -8,45 +8,45 @@ use std::path::Path;
 
 use bytes::{Buf, BufMut};
 
-use super::checksum::checksum;
 use crate::OpenError;
+use crate::disk::checksum::checksum;
 
 const MAGIC: &[u8; 8] = b"PROMBUS\n";
 
 /// The length of every header.
-pub(super) const HEADER_BYTES: usize = 32;
+pub(crate) const HEADER_BYTES: usize = 32;
 
 /// What a file is, and the newest version of it that this program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileKind {
+pub(crate) struct FileKind {
     tag: [u8; 4],
     version: u16,
 }
 
-pub(super) const WAL: FileKind = FileKind { tag: *b"wal ", version: 1 };
-pub(super) const SEGMENT: FileKind = FileKind { tag: *b"seg ", version: 1 };
-pub(super) const SPARSE_INDEX: FileKind = FileKind { tag: *b"idx ", version: 1 };
-pub(super) const ID_RUN: FileKind = FileKind { tag: *b"ids ", version: 1 };
-pub(super) const STATE_RUN: FileKind = FileKind { tag: *b"kv  ", version: 1 };
-pub(super) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 3 };
+pub(crate) const WAL: FileKind = FileKind { tag: *b"wal ", version: 1 };
+pub(crate) const SEGMENT: FileKind = FileKind { tag: *b"seg ", version: 1 };
+pub(crate) const SPARSE_INDEX: FileKind = FileKind { tag: *b"idx ", version: 1 };
+pub(crate) const ID_RUN: FileKind = FileKind { tag: *b"ids ", version: 1 };
+pub(crate) const STATE_RUN: FileKind = FileKind { tag: *b"kv  ", version: 1 };
+pub(crate) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 3 };
 
 #[cfg(test)]
 impl FileKind {
     /// The version after this one.
-    pub(super) const fn newer(self) -> Self {
+    pub(crate) const fn newer(self) -> Self {
         Self { version: self.version + 1, ..self }
     }
 }
 
 /// Why a file's beginning is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum HeaderFault {
+pub(crate) enum HeaderFault {
     Newer { found: u16, supported: u16 },
     Damaged(&'static str),
 }
 
 /// The header of a new file; `number` tells it apart from others of its kind.
-pub(super) fn encode(kind: FileKind, number: u64) -> [u8; HEADER_BYTES] {
+pub(crate) fn encode(kind: FileKind, number: u64) -> [u8; HEADER_BYTES] {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     header.put_slice(MAGIC);
     header.put_slice(&kind.tag);
@@ -59,7 +59,7 @@ pub(super) fn encode(kind: FileKind, number: u64) -> [u8; HEADER_BYTES] {
 }
 
 /// Checks that `bytes` begin a file of `kind` and answers its number.
-pub(super) fn decode(kind: FileKind, bytes: &[u8]) -> Result<u64, HeaderFault> {
+pub(crate) fn decode(kind: FileKind, bytes: &[u8]) -> Result<u64, HeaderFault> {
     let Some(header) = bytes.get(..HEADER_BYTES) else {
         return Err(HeaderFault::Damaged("the header is cut off"));
     };
@@ -82,12 +82,12 @@ pub(super) fn decode(kind: FileKind, bytes: &[u8]) -> Result<u64, HeaderFault> {
 }
 
 /// The version of a file whose header was decoded.
-pub(super) fn version(header: &[u8]) -> u16 {
+pub(crate) fn version(header: &[u8]) -> u16 {
     header.get(12..14).map_or(0, |mut version| version.get_u16_le())
 }
 
 impl HeaderFault {
-    pub(super) fn into_open_error(self, path: &Path) -> OpenError {
+    pub(crate) fn into_open_error(self, path: &Path) -> OpenError {
         match self {
             HeaderFault::Newer { found, supported } => {
                 OpenError::NewerFormat { path: path.to_owned(), found, supported }

@@ -9,9 +9,9 @@
 //! several files into one ([`merge`]). Memory is bounded by the write-ahead log; a look-up costs one
 //! page per file, and files grow eightfold from level to level.
 
-pub(super) mod merge;
-pub(super) mod recent;
-pub(super) mod run;
+pub(crate) mod merge;
+pub(crate) mod recent;
+pub(crate) mod run;
 
 use std::sync::Arc;
 
@@ -24,57 +24,57 @@ use self::run::IdRun;
 /// An id within its topic, as the index knows it. Different ids may share one: whoever finds a
 /// place there looks at the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct IdHash(pub(super) u64);
+pub(crate) struct IdHash(pub(crate) u64);
 
 /// The number of a topic in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Ordinal(pub(super) u32);
+pub(crate) struct Ordinal(pub(crate) u32);
 
 /// Where an id is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct IdPlace {
-    pub(super) hash: IdHash,
-    pub(super) topic: Ordinal,
-    pub(super) seq: Seq,
+pub(crate) struct IdPlace {
+    pub(crate) hash: IdHash,
+    pub(crate) topic: Ordinal,
+    pub(crate) seq: Seq,
 }
 
 /// What a topic's hashes start from. Secret per store, so that nobody can aim at one place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct IdSeed(u64);
+pub(crate) struct IdSeed(u64);
 
 impl IdSeed {
-    pub(super) fn of(store_seed: u64, topic: &Topic) -> Self {
+    pub(crate) fn of(store_seed: u64, topic: &Topic) -> Self {
         Self(xxh3_64_with_seed(topic.as_str().as_bytes(), store_seed))
     }
 
-    pub(super) fn hash(self, id: &EventId) -> IdHash {
+    pub(crate) fn hash(self, id: &EventId) -> IdHash {
         IdHash(xxh3_64_with_seed(id.as_bytes(), self.0))
     }
 }
 
 /// The time within an id that rises with time.
-pub(super) fn millis_of(time_ordered: u128) -> u64 {
+pub(crate) fn millis_of(time_ordered: u128) -> u64 {
     u64::try_from(time_ordered >> 80).unwrap_or(u64::MAX)
 }
 
 /// All tables and files, for look-ups. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct IdIndex {
+pub(crate) struct IdIndex {
     /// Tables of log files that are full, oldest first.
-    pub(super) sealed: Vec<Arc<RecentIds>>,
-    pub(super) runs: Vec<Arc<IdRun>>,
+    pub(crate) sealed: Vec<Arc<RecentIds>>,
+    pub(crate) runs: Vec<Arc<IdRun>>,
 }
 
 /// The index cannot tell: a page of it is damaged.
 #[derive(Debug)]
-pub(super) struct IndexDamaged {
-    pub(super) run: Arc<IdRun>,
-    pub(super) detail: String,
+pub(crate) struct IndexDamaged {
+    pub(crate) run: Arc<IdRun>,
+    pub(crate) detail: String,
 }
 
 impl IdIndex {
     /// The places where `id` may be, newest first, without those of the newest log file.
-    pub(super) fn candidates(
+    pub(crate) fn candidates(
         &self,
         hash: IdHash,
         topic: Ordinal,

@@ -3,6 +3,9 @@
 //! It gathers all that waits into one frame, writes it, syncs once if anybody asked for that, shows
 //! it to the readers and answers everybody. While a sync runs, the next group gathers by itself.
 
+mod retention;
+pub(crate) mod staging;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak, mpsc};
@@ -14,19 +17,19 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::oneshot;
 
-use super::checkpoint::{SealedWal, Task, TouchedTopic};
-use super::record::EndSum;
-use super::shared::Shared;
-use super::staging::{RecordBuffers, StagedFrame, Staging};
-use super::storage_faults::means_full;
-use super::wal_file::WalFile;
+use crate::disk::checkpoint::{SealedWal, Task, TouchedTopic};
+use crate::disk::journal::staging::{RecordBuffers, StagedFrame, Staging};
+use crate::disk::record::EndSum;
+use crate::disk::shared::Shared;
+use crate::disk::storage_faults::means_full;
+use crate::disk::wal::file::WalFile;
 use crate::{
     Batch, Bounds, CommitError, Committed, Condition, Durability, Position, Retention, Unavailable,
     Version, WriteStats,
 };
 
 /// What the journal is asked to do, in order.
-pub(super) enum Request {
+pub(crate) enum Request {
     /// A batch whose sizes are right, how many bytes it has, and the sums of its events' ends.
     Commit {
         batch: Batch,
@@ -51,7 +54,7 @@ pub(super) enum Request {
 
 /// The answer to a commit, and the batch itself: freeing its events costs the journal a quarter of
 /// its time, and the committer nothing it would not have spent anyway.
-pub(super) type CommitAnswer = (Result<Committed, CommitError>, Batch);
+pub(crate) type CommitAnswer = (Result<Committed, CommitError>, Batch);
 
 /// How much is gathered into one frame, at most.
 const GROUP_BYTES: usize = 4 << 20;
@@ -69,13 +72,13 @@ const CLEARED_AHEAD: u64 = 128 << 10;
 const KEYS_PER_FILE: usize = 50_000;
 
 /// Where the journal goes on after what was there when the engine was opened.
-pub(super) struct JournalStart {
-    pub(super) next_wal: u64,
-    pub(super) next_frame: u64,
-    pub(super) last_version: u64,
+pub(crate) struct JournalStart {
+    pub(crate) next_wal: u64,
+    pub(crate) next_frame: u64,
+    pub(crate) last_version: u64,
 }
 
-pub(super) struct Journal {
+pub(crate) struct Journal {
     shared: Arc<Shared>,
     requests: Receiver<Request>,
     checkpoints: mpsc::Sender<Task>,
@@ -143,7 +146,7 @@ struct Kept {
 }
 
 impl Journal {
-    pub(super) fn new(
+    pub(crate) fn new(
         shared: Arc<Shared>,
         requests: Receiver<Request>,
         checkpoints: mpsc::Sender<Task>,
@@ -164,7 +167,7 @@ impl Journal {
     }
 
     /// Runs until it is closed or every sender is gone.
-    pub(super) fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let mut closing = Vec::new();
         while closing.is_empty() {
             let Some(first) = self.next_request() else { break };

@@ -17,85 +17,85 @@ use std::path::{Path, PathBuf};
 use prombus_proto::{Seq, Topic};
 
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     root: PathBuf,
 }
 
 impl Layout {
-    pub(super) fn new(root: PathBuf) -> Self {
+    pub(crate) fn new(root: PathBuf) -> Self {
         Self { root }
     }
 
-    pub(super) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
     /// Makes those that are missing. A catalog stored later makes them durable.
-    pub(super) fn create_folders(&self) -> io::Result<()> {
+    pub(crate) fn create_folders(&self) -> io::Result<()> {
         for folder in [self.wal(), self.topics(), self.ids(), self.state(), self.quarantine()] {
             fs::create_dir_all(folder)?;
         }
         Ok(())
     }
 
-    pub(super) fn lock(&self) -> PathBuf {
+    pub(crate) fn lock(&self) -> PathBuf {
         self.root.join("LOCK")
     }
 
-    pub(super) fn catalog(&self) -> PathBuf {
+    pub(crate) fn catalog(&self) -> PathBuf {
         self.root.join("catalog")
     }
 
-    pub(super) fn catalog_mirror(&self) -> PathBuf {
+    pub(crate) fn catalog_mirror(&self) -> PathBuf {
         self.root.join("catalog.mirror")
     }
 
-    pub(super) fn wal(&self) -> PathBuf {
+    pub(crate) fn wal(&self) -> PathBuf {
         self.root.join("wal")
     }
 
-    pub(super) fn wal_file(&self, number: u64) -> PathBuf {
+    pub(crate) fn wal_file(&self, number: u64) -> PathBuf {
         self.wal().join(format!("{number:020}.wal"))
     }
 
-    pub(super) fn topics(&self) -> PathBuf {
+    pub(crate) fn topics(&self) -> PathBuf {
         self.root.join("topics")
     }
 
-    pub(super) fn topic(&self, topic: &Topic) -> PathBuf {
+    pub(crate) fn topic(&self, topic: &Topic) -> PathBuf {
         self.topics().join(topic.as_str())
     }
 
-    pub(super) fn segment(&self, topic: &Topic, first: Seq) -> PathBuf {
+    pub(crate) fn segment(&self, topic: &Topic, first: Seq) -> PathBuf {
         self.topic(topic).join(format!("{:020}.seg", first.0))
     }
 
-    pub(super) fn sparse_index(&self, topic: &Topic, first: Seq) -> PathBuf {
+    pub(crate) fn sparse_index(&self, topic: &Topic, first: Seq) -> PathBuf {
         self.topic(topic).join(format!("{:020}.idx", first.0))
     }
 
-    pub(super) fn ids(&self) -> PathBuf {
+    pub(crate) fn ids(&self) -> PathBuf {
         self.root.join("ids")
     }
 
-    pub(super) fn id_run(&self, number: u64) -> PathBuf {
+    pub(crate) fn id_run(&self, number: u64) -> PathBuf {
         self.ids().join(format!("{number:020}.ids"))
     }
 
-    pub(super) fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         self.root.join("state")
     }
 
-    pub(super) fn state_run(&self, number: u64) -> PathBuf {
+    pub(crate) fn state_run(&self, number: u64) -> PathBuf {
         self.state().join(format!("{number:020}.kv"))
     }
 
-    pub(super) fn quarantine(&self) -> PathBuf {
+    pub(crate) fn quarantine(&self) -> PathBuf {
         self.root.join("quarantine")
     }
 
     /// The numbers of the files `N.extension` in `folder`, rising. Other files are left alone.
-    pub(super) fn numbered(folder: &Path, extension: &str) -> io::Result<Vec<u64>> {
+    pub(crate) fn numbered(folder: &Path, extension: &str) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for entry in fs::read_dir(folder)? {
             let name = entry?.file_name();
@@ -113,12 +113,12 @@ impl Layout {
 }
 
 /// Makes new, renamed and removed entries of a folder durable.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
 /// The result of removing something that may be gone already.
-pub(super) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prombus_proto::{Clock, SystemClock};
 
-use super::storage_faults::StorageFaults;
+use crate::disk::storage_faults::StorageFaults;
 
 /// How a disk engine is set up. [`DiskOptions::at`] has the defaults.
 #[derive(Clone)]

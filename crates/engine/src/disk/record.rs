@@ -9,41 +9,43 @@
 //! in, so that a record that ended up in another topic's file does not fit. The top bit of the id
 //! length says that the id is a UUID's 16 bytes.
 
+pub(crate) mod walk;
+
 use bytes::{BufMut, Bytes};
 use prombus_proto::limits::{MAX_EVENT_BYTES, MAX_ID_BYTES, MAX_KEY_BYTES};
 use prombus_proto::{EncodedEvent, EventId, Key, Seq, Timestamp, Topic};
 use uuid::Uuid;
 
-use super::checksum::{checksum, joined};
 use crate::StoredEvent;
+use crate::disk::checksum::{checksum, joined};
 
 const CHECKSUM_BYTES: usize = 4;
 const PREFIX_BYTES: usize = CHECKSUM_BYTES + 4;
-pub(super) const FIXED_BYTES: usize = PREFIX_BYTES + 8 + 8 + 2 + 2;
+pub(crate) const FIXED_BYTES: usize = PREFIX_BYTES + 8 + 8 + 2 + 2;
 const UUID_FLAG: u16 = 0x8000;
 const NO_KEY: u16 = 0xFFFF;
 
 /// No record is longer.
-pub(super) const MAX_RECORD_BYTES: usize =
+pub(crate) const MAX_RECORD_BYTES: usize =
     FIXED_BYTES + MAX_ID_BYTES + MAX_KEY_BYTES + MAX_EVENT_BYTES;
 /// No record is shorter: an id has a byte, and JSON at least `{}`.
-pub(super) const MIN_RECORD_BYTES: usize = FIXED_BYTES + 1 + 2;
+pub(crate) const MIN_RECORD_BYTES: usize = FIXED_BYTES + 1 + 2;
 
 /// What is mixed into the checksums of a topic's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RecordSeed(u32);
+pub(crate) struct RecordSeed(u32);
 
 impl RecordSeed {
-    pub(super) fn of(topic: &Topic) -> Self {
+    pub(crate) fn of(topic: &Topic) -> Self {
         Self(checksum(topic.as_str().as_bytes()))
     }
 }
 
 /// A record found in a buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record<'a> {
-    pub(super) seq: Seq,
-    pub(super) ts: Timestamp,
+pub(crate) struct Record<'a> {
+    pub(crate) seq: Seq,
+    pub(crate) ts: Timestamp,
     bytes: &'a [u8],
     id_is_uuid: bool,
     id_end: usize,
@@ -52,7 +54,7 @@ pub(super) struct Record<'a> {
 
 /// Why there is no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RecordFault {
+pub(crate) enum RecordFault {
     /// The buffer ends before the record does; it would have so many bytes.
     CutOff { needed: usize },
     /// The checksum does not fit. Where the length is believable, the next record is there.
@@ -63,16 +65,16 @@ pub(super) enum RecordFault {
 /// of it and its end. Taken by who commits the event, so that the journal, which every event has to
 /// pass, has less to do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct EndSum(u32);
+pub(crate) struct EndSum(u32);
 
 impl EndSum {
-    pub(super) fn of(event: &EncodedEvent) -> Self {
+    pub(crate) fn of(event: &EncodedEvent) -> Self {
         Self(checksum(event.json_after_seq()))
     }
 }
 
 /// Appends the record of `event` to `out`.
-pub(super) fn append(
+pub(crate) fn append(
     out: &mut Vec<u8>,
     seed: RecordSeed,
     seq: Seq,
@@ -106,7 +108,7 @@ fn short(length: usize) -> u16 {
 }
 
 /// The record at the beginning of `buffer`.
-pub(super) fn decode(seed: RecordSeed, buffer: &[u8]) -> Result<Record<'_>, RecordFault> {
+pub(crate) fn decode(seed: RecordSeed, buffer: &[u8]) -> Result<Record<'_>, RecordFault> {
     let record = decode_trusted(buffer)?;
     if checksum(&record.bytes[CHECKSUM_BYTES..]) ^ seed.0 != u32_at(record.bytes, 0) {
         return Err(RecordFault::Damaged { believed_bytes: Some(record.bytes.len()) });
@@ -115,7 +117,7 @@ pub(super) fn decode(seed: RecordSeed, buffer: &[u8]) -> Result<Record<'_>, Reco
 }
 
 /// The same, where a checksum over more than the record has been found to fit.
-pub(super) fn decode_trusted(buffer: &[u8]) -> Result<Record<'_>, RecordFault> {
+pub(crate) fn decode_trusted(buffer: &[u8]) -> Result<Record<'_>, RecordFault> {
     let Some(length) = buffer.get(CHECKSUM_BYTES..PREFIX_BYTES) else {
         return Err(RecordFault::CutOff { needed: MIN_RECORD_BYTES });
     };
@@ -157,18 +159,18 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Record<'_> {
-    pub(super) fn total_bytes(&self) -> usize {
+    pub(crate) fn total_bytes(&self) -> usize {
         self.bytes.len()
     }
 
     /// The id where it is a UUID of version 7.
-    pub(super) fn time_ordered_id(&self) -> Option<u128> {
+    pub(crate) fn time_ordered_id(&self) -> Option<u128> {
         let id: [u8; 16] = self.bytes[FIXED_BYTES..self.id_end].try_into().ok()?;
         (self.id_is_uuid && id[6] >> 4 == 7).then(|| u128::from_be_bytes(id))
     }
 
     /// The id, if it is one; a record whose checksum fits was written with one.
-    pub(super) fn id(&self) -> Option<EventId> {
+    pub(crate) fn id(&self) -> Option<EventId> {
         let id = &self.bytes[FIXED_BYTES..self.id_end];
         if self.id_is_uuid {
             return Some(EventId::from_uuid(Uuid::from_slice(id).ok()?));
@@ -177,7 +179,7 @@ impl Record<'_> {
     }
 
     /// The event, its JSON shared with `buffer`, in which this record lies.
-    pub(super) fn to_event(self, buffer: &Bytes) -> Option<StoredEvent> {
+    pub(crate) fn to_event(self, buffer: &Bytes) -> Option<StoredEvent> {
         let key = match self.key_end {
             Some(end) => {
                 let key = std::str::from_utf8(&self.bytes[self.id_end..end]).ok()?;

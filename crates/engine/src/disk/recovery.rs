@@ -11,24 +11,24 @@ use std::sync::atomic::Ordering;
 use prombus_proto::{EventId, Seq, Topic};
 use uuid::Uuid;
 
-use super::catalog::Catalog;
-use super::checkpoint::{SealedWal, TouchedTopic};
-use super::file_header::{self, FileKind, HeaderFault, SPARSE_INDEX, WAL};
-use super::ids::IdPlace;
-use super::ids::recent::{RecentIds, RisingId};
-use super::ids::run::IdRun;
-use super::journal::JournalStart;
-use super::keyed::KeyedRuns;
-use super::keyed::run::StateRun;
-use super::layout::Layout;
-use super::open_files::read_header;
-use super::options::DiskOptions;
-use super::shared::Shared;
-use super::topic_view::TopicView;
-use super::view::View;
-use super::wal_file::{WalFile, keep_copy};
-use super::wal_read_ahead::read_ahead;
-use super::wal_scan::{ScannedFrame, ScannedIds, Step, WalScan};
+use crate::disk::checkpoint::catalog::Catalog;
+use crate::disk::checkpoint::{SealedWal, TouchedTopic};
+use crate::disk::file_cache::read_header;
+use crate::disk::file_header::{self, FileKind, HeaderFault, SPARSE_INDEX, WAL};
+use crate::disk::ids::IdPlace;
+use crate::disk::ids::recent::{RecentIds, RisingId};
+use crate::disk::ids::run::IdRun;
+use crate::disk::journal::JournalStart;
+use crate::disk::layout::Layout;
+use crate::disk::options::DiskOptions;
+use crate::disk::read::topic_view::TopicView;
+use crate::disk::read::view::View;
+use crate::disk::shared::Shared;
+use crate::disk::state::KeyedRuns;
+use crate::disk::state::run::StateRun;
+use crate::disk::wal::file::{WalFile, keep_copy};
+use crate::disk::wal::read_ahead::read_ahead;
+use crate::disk::wal::scan::{ScannedFrame, ScannedIds, Step, WalScan};
 use crate::{Incident, OpenError};
 
 /// More commits that store nothing than one process makes before it crashes.
@@ -38,16 +38,16 @@ const VERSIONS_PER_RUN: u64 = 1 << 32;
 const BLOCK_BYTES: u64 = 64 << 10;
 
 /// A store as it was found.
-pub(super) struct Recovered {
-    pub(super) shared: Shared,
-    pub(super) catalog: Catalog,
+pub(crate) struct Recovered {
+    pub(crate) shared: Shared,
+    pub(crate) catalog: Catalog,
     /// Log files that have to be moved.
-    pub(super) sealed: Vec<SealedWal>,
-    pub(super) start: JournalStart,
+    pub(crate) sealed: Vec<SealedWal>,
+    pub(crate) start: JournalStart,
 }
 
 /// Reads the store in `options.folder`, or makes an empty one.
-pub(super) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered, OpenError> {
+pub(crate) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered, OpenError> {
     let found = Catalog::load(&layout)?;
     layout.create_folders().map_err(failed(layout.root()))?;
     let (catalog, incidents) = match found {

@@ -8,28 +8,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 use prombus_proto::{Seq, Topic};
 use tokio::sync::watch;
 
-use super::backlog::Backlog;
-use super::ids::recent::RecentIds;
-use super::ids::{IdIndex, IndexDamaged};
-use super::keyed::KeyedRuns;
-use super::layout::Layout;
-use super::open_files::OpenFiles;
-use super::options::DiskOptions;
-use super::view::View;
+use crate::disk::checkpoint::pending::Backlog;
+use crate::disk::file_cache::OpenFiles;
+use crate::disk::ids::recent::RecentIds;
+use crate::disk::ids::{IdIndex, IndexDamaged};
+use crate::disk::layout::Layout;
+use crate::disk::options::DiskOptions;
+use crate::disk::read::view::View;
+use crate::disk::state::KeyedRuns;
 use crate::{Condition, Incident};
 
 /// What readers, the journal and the checkpoints share.
 ///
 /// Who holds `ids` may take `view`, never the other way round; no other two are held together.
-pub(super) struct Shared {
-    pub(super) layout: Layout,
-    pub(super) options: DiskOptions,
-    pub(super) files: OpenFiles,
-    pub(super) backlog: Backlog,
+pub(crate) struct Shared {
+    pub(crate) layout: Layout,
+    pub(crate) options: DiskOptions,
+    pub(crate) files: OpenFiles,
+    pub(crate) backlog: Backlog,
     /// Set when a file of ids turned out damaged: the next checkpoint makes them anew.
-    pub(super) ids_wanted: AtomicBool,
+    pub(crate) ids_wanted: AtomicBool,
     /// Set when the engine is being closed: nothing waits for the disk to have room any more.
-    pub(super) closing: AtomicBool,
+    pub(crate) closing: AtomicBool,
     view: RwLock<View>,
     ids: RwLock<Ids>,
     keyed: RwLock<KeyedRuns>,
@@ -41,17 +41,17 @@ pub(super) struct Shared {
 
 /// All that is known about ids.
 #[derive(Debug, Default)]
-pub(super) struct Ids {
+pub(crate) struct Ids {
     /// Those in the newest log file.
-    pub(super) newest: RecentIds,
-    pub(super) index: IdIndex,
+    pub(crate) newest: RecentIds,
+    pub(crate) index: IdIndex,
 }
 
 /// How many incidents are remembered; one damaged file can cause many.
 const MAX_INCIDENTS: usize = 1000;
 
 impl Shared {
-    pub(super) fn new(layout: Layout, options: DiskOptions, view: View) -> Self {
+    pub(crate) fn new(layout: Layout, options: DiskOptions, view: View) -> Self {
         Self {
             files: OpenFiles::new(options.open_files),
             backlog: Backlog::default(),
@@ -71,31 +71,31 @@ impl Shared {
     // A thread that panics while it holds one of these leaves nothing half done that matters to a
     // reader: what it shows was durable before.
 
-    pub(super) fn view(&self) -> RwLockReadGuard<'_, View> {
+    pub(crate) fn view(&self) -> RwLockReadGuard<'_, View> {
         self.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn view_mut(&self) -> RwLockWriteGuard<'_, View> {
+    pub(crate) fn view_mut(&self) -> RwLockWriteGuard<'_, View> {
         self.view.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn ids(&self) -> RwLockReadGuard<'_, Ids> {
+    pub(crate) fn ids(&self) -> RwLockReadGuard<'_, Ids> {
         self.ids.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn ids_mut(&self) -> RwLockWriteGuard<'_, Ids> {
+    pub(crate) fn ids_mut(&self) -> RwLockWriteGuard<'_, Ids> {
         self.ids.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn keyed(&self) -> KeyedRuns {
+    pub(crate) fn keyed(&self) -> KeyedRuns {
         self.keyed.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn set_keyed(&self, keyed: KeyedRuns) {
+    pub(crate) fn set_keyed(&self, keyed: KeyedRuns) {
         *self.keyed.write().unwrap_or_else(PoisonError::into_inner) = keyed;
     }
 
-    pub(super) fn report(&self, incident: Incident) {
+    pub(crate) fn report(&self, incident: Incident) {
         let mut incidents = lock(&self.incidents);
         if incidents.len() < MAX_INCIDENTS && !incidents.contains(&incident) {
             incidents.push(incident);
@@ -103,26 +103,26 @@ impl Shared {
     }
 
     /// Reports a file that only repeats what others hold.
-    pub(super) fn report_rebuilt(&self, file: &Path, detail: impl Into<String>) {
+    pub(crate) fn report_rebuilt(&self, file: &Path, detail: impl Into<String>) {
         self.report(Incident::Rebuilt { file: file.to_owned(), detail: detail.into() });
     }
 
     /// Reports a damaged file of ids and has them gathered anew.
-    pub(super) fn report_damaged_ids(&self, damage: &IndexDamaged) {
+    pub(crate) fn report_damaged_ids(&self, damage: &IndexDamaged) {
         self.report_rebuilt(&damage.run.path, damage.detail.clone());
         self.ids_wanted.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn incidents(&self) -> Vec<Incident> {
+    pub(crate) fn incidents(&self) -> Vec<Incident> {
         lock(&self.incidents).clone()
     }
 
-    pub(super) fn condition(&self) -> Condition {
+    pub(crate) fn condition(&self) -> Condition {
         lock(&self.condition).clone()
     }
 
     /// Sets the condition. Poisoned stays until a restart; closed stays for good.
-    pub(super) fn set_condition(&self, condition: Condition) {
+    pub(crate) fn set_condition(&self, condition: Condition) {
         let mut current = lock(&self.condition);
         let closing = condition == Condition::Closed;
         if closing || matches!(*current, Condition::Healthy | Condition::Full(_)) {
@@ -130,7 +130,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn watch(&self, topic: &Topic) -> watch::Receiver<Seq> {
+    pub(crate) fn watch(&self, topic: &Topic) -> watch::Receiver<Seq> {
         let mut watchers = lock(&self.watchers);
         let Some(watchers) = watchers.as_mut() else {
             return watch::Sender::new(Seq::ZERO).subscribe();
@@ -142,7 +142,7 @@ impl Shared {
     }
 
     /// Wakes who watches one of `topics`.
-    pub(super) fn wake<'a>(&self, topics: impl Iterator<Item = (&'a Topic, Seq)>) {
+    pub(crate) fn wake<'a>(&self, topics: impl Iterator<Item = (&'a Topic, Seq)>) {
         let mut watchers = lock(&self.watchers);
         let Some(watchers) = watchers.as_mut().filter(|watchers| !watchers.is_empty()) else {
             return;
@@ -159,7 +159,7 @@ impl Shared {
     }
 
     /// Ends all watches.
-    pub(super) fn end_watches(&self) {
+    pub(crate) fn end_watches(&self) {
         *lock(&self.watchers) = None;
     }
 }

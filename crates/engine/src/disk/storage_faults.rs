@@ -50,7 +50,7 @@ impl StorageFaults {
     }
 
     /// How many of `wanted` bytes may be written.
-    pub(super) fn admit(&self, wanted: usize) -> usize {
+    pub(crate) fn admit(&self, wanted: usize) -> usize {
         let wanted = wanted as u64;
         let take = |room: u64| (room != UNLIMITED).then(|| room.saturating_sub(wanted));
         match self.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
@@ -59,18 +59,18 @@ impl StorageFaults {
         }
     }
 
-    pub(super) fn before_sync(&self) -> io::Result<()> {
+    pub(crate) fn before_sync(&self) -> io::Result<()> {
         self.syncs.fetch_add(1, Ordering::SeqCst);
         if self.syncs_fail.load(Ordering::SeqCst) { Err(Errno::IO.into()) } else { Ok(()) }
     }
 
-    pub(super) fn full() -> io::Error {
+    pub(crate) fn full() -> io::Error {
         Errno::NOSPC.into()
     }
 }
 
 /// Whether an error means that there is no room, which passes, or something worse.
-pub(super) fn means_full(error: &io::Error) -> bool {
+pub(crate) fn means_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge

@@ -9,10 +9,10 @@ use super::recent::IdKinds;
 use super::run::{IdRun, write_run};
 
 /// How many files of one level make one of the next.
-pub(in crate::disk) const RUNS_PER_LEVEL: usize = 8;
+pub(crate) const RUNS_PER_LEVEL: usize = 8;
 
 /// The files to merge now, if any: the oldest level that has enough.
-pub(in crate::disk) fn due(runs: &[Arc<IdRun>]) -> Option<Vec<Arc<IdRun>>> {
+pub(crate) fn due(runs: &[Arc<IdRun>]) -> Option<Vec<Arc<IdRun>>> {
     let mut levels: Vec<u32> = runs.iter().map(|run| run.info.level).collect();
     levels.sort_unstable();
     levels.dedup();
@@ -23,7 +23,7 @@ pub(in crate::disk) fn due(runs: &[Arc<IdRun>]) -> Option<Vec<Arc<IdRun>>> {
 }
 
 /// Writes all entries of `runs` that `keeps` into one file of the next level.
-pub(in crate::disk) fn merge(
+pub(crate) fn merge(
     runs: &[Arc<IdRun>],
     path: &Path,
     number: u64,

@@ -12,7 +12,7 @@ use super::{IdHash, IdPlace, Ordinal, millis_of};
 ///
 /// Ids that rise with time, as most do, need no hashing here: they are in order as they come.
 #[derive(Debug, Default)]
-pub(in crate::disk) struct RecentIds {
+pub(crate) struct RecentIds {
     /// Of each topic the UUIDs of version 7 that were newer than all before them.
     rising: HashMap<Ordinal, RisingIds>,
     /// All other ids.
@@ -25,7 +25,7 @@ pub(in crate::disk) struct RecentIds {
 /// A UUID of version 7 that was newer than all before it, and where it is. In halves, because a
 /// whole number would make it a third larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::disk) struct RisingId {
+pub(crate) struct RisingId {
     high: u64,
     low: u64,
     seq: Seq,
@@ -33,15 +33,15 @@ pub(in crate::disk) struct RisingId {
 
 impl RisingId {
     #[expect(clippy::cast_possible_truncation, reason = "the halves of a number")]
-    pub(in crate::disk) const fn new(id: u128, seq: Seq) -> Self {
+    pub(crate) const fn new(id: u128, seq: Seq) -> Self {
         Self { high: (id >> 64) as u64, low: id as u64, seq }
     }
 
-    pub(in crate::disk) const fn id(&self) -> u128 {
+    pub(crate) const fn id(&self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
     }
 
-    pub(in crate::disk) const fn seq(&self) -> Seq {
+    pub(crate) const fn seq(&self) -> Seq {
         self.seq
     }
 }
@@ -80,22 +80,22 @@ impl RisingIds {
 
 /// Which kinds of ids a table or file holds, so that look-ups can pass it by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::disk) struct IdKinds {
+pub(crate) struct IdKinds {
     /// The times of its UUIDs of version 7, earliest and latest.
-    pub(in crate::disk) times: Option<(u64, u64)>,
+    pub(crate) times: Option<(u64, u64)>,
     /// Whether it holds any other ids.
-    pub(in crate::disk) others: bool,
+    pub(crate) others: bool,
 }
 
 impl IdKinds {
-    pub(in crate::disk) fn add(&mut self, time_ordered: Option<u128>) {
+    pub(crate) fn add(&mut self, time_ordered: Option<u128>) {
         match time_ordered.map(millis_of) {
             Some(time) => self.join(&IdKinds { times: Some((time, time)), others: false }),
             None => self.others = true,
         }
     }
 
-    pub(in crate::disk) fn join(&mut self, other: &IdKinds) {
+    pub(crate) fn join(&mut self, other: &IdKinds) {
         self.others |= other.others;
         self.times = match (self.times, other.times) {
             (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
@@ -104,7 +104,7 @@ impl IdKinds {
     }
 
     /// Whether an id with this time (or none) may be among them.
-    pub(in crate::disk) fn may_hold(&self, time: Option<u64>) -> bool {
+    pub(crate) fn may_hold(&self, time: Option<u64>) -> bool {
         match time {
             Some(time) => self.times.is_some_and(|(from, to)| (from..=to).contains(&time)),
             None => self.others,
@@ -114,14 +114,14 @@ impl IdKinds {
 
 impl RecentIds {
     /// Adds ids that rise, and are newer than all that were added of their topic.
-    pub(in crate::disk) fn add_rising(&mut self, topic: Ordinal, ids: &[RisingId]) {
+    pub(crate) fn add_rising(&mut self, topic: Ordinal, ids: &[RisingId]) {
         if !ids.is_empty() {
             self.rising.entry(topic).or_default().extend(ids);
         }
     }
 
     /// Adds any other id.
-    pub(in crate::disk) fn insert(&mut self, place: IdPlace, time_ordered: Option<u128>) {
+    pub(crate) fn insert(&mut self, place: IdPlace, time_ordered: Option<u128>) {
         self.kinds.add(time_ordered);
         match self.places.entry(place.hash) {
             Entry::Vacant(free) => {
@@ -132,7 +132,7 @@ impl RecentIds {
     }
 
     /// Adds the places where the id may be to `found`.
-    pub(in crate::disk) fn find(
+    pub(crate) fn find(
         &self,
         hash: IdHash,
         topic: Ordinal,
@@ -151,13 +151,13 @@ impl RecentIds {
     }
 
     /// The kinds of the ids that do not rise.
-    pub(in crate::disk) const fn kinds(&self) -> IdKinds {
+    pub(crate) const fn kinds(&self) -> IdKinds {
         self.kinds
     }
 
     /// The places of the ids that do not rise, in the order of their hashes. Those that do are
     /// found by the segments' own indexes.
-    pub(in crate::disk) fn sorted(&self) -> Vec<IdPlace> {
+    pub(crate) fn sorted(&self) -> Vec<IdPlace> {
         let mut places: Vec<_> = self
             .places
             .iter()
@@ -170,7 +170,7 @@ impl RecentIds {
 }
 
 /// Where `id` is among ids that rise.
-pub(in crate::disk) fn find_rising(rising: &[RisingId], id: u128) -> Option<Seq> {
+pub(crate) fn find_rising(rising: &[RisingId], id: u128) -> Option<Seq> {
     let index = rising.binary_search_by_key(&id, RisingId::id).ok()?;
     Some(rising[index].seq)
 }

@@ -30,22 +30,22 @@ const ENTRIES_PLANNED_PER_PAGE: u64 = ENTRIES_PER_PAGE as u64 * 4 / 5;
 
 /// A file of ids.
 #[derive(Debug)]
-pub(in crate::disk) struct IdRun {
-    pub(in crate::disk) info: IdRunInfo,
-    pub(in crate::disk) path: PathBuf,
+pub(crate) struct IdRun {
+    pub(crate) info: IdRunInfo,
+    pub(crate) path: PathBuf,
     /// Nothing where it cannot tell about any id: it is missing, or another file is in its place.
     file: Option<File>,
 }
 
 /// What is to know about a file of ids without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::disk) struct IdRunInfo {
-    pub(in crate::disk) number: u64,
+pub(crate) struct IdRunInfo {
+    pub(crate) number: u64,
     /// How often its entries were merged.
-    pub(in crate::disk) level: u32,
+    pub(crate) level: u32,
     /// The pages that hashes are spread over; spilling may have added some behind.
-    pub(in crate::disk) home_pages: u64,
-    pub(in crate::disk) kinds: IdKinds,
+    pub(crate) home_pages: u64,
+    pub(crate) kinds: IdKinds,
 }
 
 /// Which of `pages` pages a hash belongs to.
@@ -54,7 +54,7 @@ fn home_page(hash: IdHash, pages: u64) -> u64 {
 }
 
 /// Writes `places`, which come sorted and are about `count`, and makes them durable.
-pub(in crate::disk) fn write_run(
+pub(crate) fn write_run(
     path: &Path,
     number: u64,
     level: u32,
@@ -126,17 +126,17 @@ fn page_checksum(number: u64, page: &[u8]) -> u32 {
 }
 
 impl IdRun {
-    pub(in crate::disk) fn open(path: PathBuf, info: IdRunInfo) -> io::Result<Self> {
+    pub(crate) fn open(path: PathBuf, info: IdRunInfo) -> io::Result<Self> {
         Ok(Self { info, file: Some(File::open(&path)?), path })
     }
 
     /// A file that is not there: a look-up in it is damage, never an id that is not stored.
-    pub(in crate::disk) const fn missing(path: PathBuf, info: IdRunInfo) -> Self {
+    pub(crate) const fn missing(path: PathBuf, info: IdRunInfo) -> Self {
         Self { info, path, file: None }
     }
 
     /// Whether its file is what the catalog says. Another one in its place is not used.
-    pub(in crate::disk) fn check_header(&mut self) -> Result<(), HeaderFault> {
+    pub(crate) fn check_header(&mut self) -> Result<(), HeaderFault> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut header = [0; HEADER_BYTES];
         file.read_exact_at(&mut header, 0)
@@ -148,12 +148,12 @@ impl IdRun {
         Ok(())
     }
 
-    pub(in crate::disk) fn may_hold(&self, time: Option<u64>) -> bool {
+    pub(crate) fn may_hold(&self, time: Option<u64>) -> bool {
         self.info.kinds.may_hold(time)
     }
 
     /// Adds the places of `hash` in `topic` to `found`, or says what is damaged.
-    pub(in crate::disk) fn find(
+    pub(crate) fn find(
         &self,
         hash: IdHash,
         topic: Ordinal,
@@ -204,7 +204,7 @@ impl IdRun {
     }
 
     /// All entries, in order.
-    pub(in crate::disk) fn iter(&self) -> impl Iterator<Item = io::Result<IdPlace>> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = io::Result<IdPlace>> + '_ {
         let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
         let bytes = metadata.map_or(0, |metadata| metadata.len());
         let pages = bytes.saturating_sub(HEADER_BYTES as u64) / PAGE_BYTES as u64;
@@ -215,12 +215,12 @@ impl IdRun {
     }
 
     /// Whether something in it cannot be read back.
-    pub(in crate::disk) fn is_damaged(&self) -> bool {
+    pub(crate) fn is_damaged(&self) -> bool {
         self.iter().any(|place| place.is_err())
     }
 
     /// About how many entries it has.
-    pub(in crate::disk) const fn planned_entries(&self) -> u64 {
+    pub(crate) const fn planned_entries(&self) -> u64 {
         self.info.home_pages * ENTRIES_PLANNED_PER_PAGE
     }
 }

@@ -7,11 +7,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::file_header::{self, FileKind, HEADER_BYTES, HeaderFault};
+use crate::disk::file_header::{self, FileKind, HEADER_BYTES, HeaderFault};
 
 /// Files that were read lately. Thousands of topics do not mean thousands of open files.
 #[derive(Debug)]
-pub(super) struct OpenFiles {
+pub(crate) struct OpenFiles {
     limit: usize,
     inner: Mutex<Inner>,
 }
@@ -23,13 +23,13 @@ struct Inner {
 }
 
 impl OpenFiles {
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { limit: limit.max(1), inner: Mutex::default() }
     }
 
     /// The file at `path`, which has to be of `kind`. One of a newer version is an error; a damaged
     /// header is only told: what follows has checksums of its own.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         path: &Path,
         kind: FileKind,
@@ -55,13 +55,13 @@ impl OpenFiles {
     }
 
     /// Lets go of a file that is about to be deleted.
-    pub(super) fn forget(&self, path: &Path) {
+    pub(crate) fn forget(&self, path: &Path) {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).files.remove(path);
     }
 }
 
 /// See [`OpenFiles::open`].
-pub(super) fn check_header(
+pub(crate) fn check_header(
     file: &File,
     path: &Path,
     kind: FileKind,
@@ -79,7 +79,7 @@ pub(super) fn check_header(
 }
 
 /// The number in the header of a file that should be of `kind`, or what is wrong with it.
-pub(super) fn read_header(file: &File, kind: FileKind) -> io::Result<Result<u64, HeaderFault>> {
+pub(crate) fn read_header(file: &File, kind: FileKind) -> io::Result<Result<u64, HeaderFault>> {
     let mut header = [0; HEADER_BYTES];
     match file.read_exact_at(&mut header, 0) {
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),

@@ -6,27 +6,28 @@
 //! written again for that alone.
 
 mod expiries;
-pub(super) mod filter;
-pub(super) mod merge;
-pub(super) mod page;
-pub(super) mod run;
+pub(crate) mod filter;
+pub(crate) mod memtable;
+pub(crate) mod merge;
+pub(crate) mod page;
+pub(crate) mod run;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use self::run::StateRun;
-use super::frame::StateChange;
 use crate::StateKey;
+use crate::disk::wal::frame::StateChange;
 
 /// All files of the keyed state, oldest first. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KeyedRuns {
-    pub(super) runs: Vec<Arc<StateRun>>,
+pub(crate) struct KeyedRuns {
+    pub(crate) runs: Vec<Arc<StateRun>>,
 }
 
 impl KeyedRuns {
     /// The newest change of `key`, or what is damaged.
-    pub(super) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, String> {
+    pub(crate) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, String> {
         for run in self.runs.iter().rev() {
             if let Some(change) = run.get(key)? {
                 return Ok(Some(change));
@@ -37,7 +38,7 @@ impl KeyedRuns {
 
     /// Adds the changes of keys that start with `prefix`, behind `after`, at most `per_run` of
     /// each file.
-    pub(super) fn range_into(
+    pub(crate) fn range_into(
         &self,
         range: &mut KeyedRange,
         prefix: &[u8],
@@ -56,7 +57,7 @@ impl KeyedRuns {
 
 /// Changes from several sources, of each key the newest.
 #[derive(Debug, Default)]
-pub(super) struct KeyedRange {
+pub(crate) struct KeyedRange {
     changes: BTreeMap<StateKey, StateChange>,
     /// Behind this key, something may be missing.
     complete_to: Option<StateKey>,
@@ -64,7 +65,7 @@ pub(super) struct KeyedRange {
 
 impl KeyedRange {
     /// Adds at most `limit` changes of a source that is older than those added before.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         limit: usize,
         source: impl Iterator<Item = Result<StateChange, String>>,
@@ -84,7 +85,7 @@ impl KeyedRange {
     }
 
     /// What is complete, in order, and the key to go on behind if there may be more.
-    pub(super) fn finish(self) -> (Vec<StateChange>, Option<StateKey>) {
+    pub(crate) fn finish(self) -> (Vec<StateChange>, Option<StateKey>) {
         let complete_to = self.complete_to;
         let changes = self.changes.into_values();
         let complete = changes

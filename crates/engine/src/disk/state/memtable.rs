@@ -5,12 +5,12 @@ use std::ops::Bound;
 
 use prombus_proto::limits::MAX_STATE_KEY_BYTES;
 
-use super::frame::StateChange;
+use crate::disk::wal::frame::StateChange;
 use crate::{StateEntry, StateKey};
 
 /// The newest change of every key that a checkpoint has not moved yet.
 #[derive(Debug, Default)]
-pub(super) struct Overlay {
+pub(crate) struct Overlay {
     changes: BTreeMap<StateKey, Pending>,
     /// The log file of the newest change, and how many of the changes are in that file.
     newest_file: u64,
@@ -24,7 +24,7 @@ struct Pending {
 }
 
 impl Overlay {
-    pub(super) fn apply(&mut self, wal_number: u64, change: StateChange) {
+    pub(crate) fn apply(&mut self, wal_number: u64, change: StateChange) {
         if wal_number != self.newest_file {
             (self.newest_file, self.in_newest_file) = (wal_number, 0);
         }
@@ -35,17 +35,17 @@ impl Overlay {
     }
 
     /// How many keys log file `wal_number`, the newest, has changed.
-    pub(super) const fn in_newest_file(&self, wal_number: u64) -> usize {
+    pub(crate) const fn in_newest_file(&self, wal_number: u64) -> usize {
         if self.newest_file == wal_number { self.in_newest_file } else { 0 }
     }
 
     /// The newest change of `key`, if it is here.
-    pub(super) fn get(&self, key: &StateKey) -> Option<&StateChange> {
+    pub(crate) fn get(&self, key: &StateKey) -> Option<&StateChange> {
         self.changes.get(key).map(|pending| &pending.change)
     }
 
     /// The changes of keys that start with `prefix`, behind `after`.
-    pub(super) fn range<'a>(
+    pub(crate) fn range<'a>(
         &'a self,
         prefix: &'a [u8],
         after: Option<&StateKey>,
@@ -65,7 +65,7 @@ impl Overlay {
 
     /// The changes that a checkpoint of log files up to `wal_number` has to move. What was changed
     /// again later is not among them: the later file still holds it.
-    pub(super) fn up_to(&self, wal_number: u64) -> Vec<StateChange> {
+    pub(crate) fn up_to(&self, wal_number: u64) -> Vec<StateChange> {
         self.changes
             .values()
             .filter(|pending| pending.wal_number <= wal_number)
@@ -74,14 +74,14 @@ impl Overlay {
     }
 
     /// Forgets what [`Overlay::up_to`] gave, now that it is in the state store.
-    pub(super) fn forget_up_to(&mut self, wal_number: u64) {
+    pub(crate) fn forget_up_to(&mut self, wal_number: u64) {
         self.changes.retain(|_, pending| pending.wal_number > wal_number);
     }
 }
 
 impl StateChange {
     /// What the change left, if it left anything.
-    pub(super) fn entry(&self) -> Option<StateEntry> {
+    pub(crate) fn entry(&self) -> Option<StateEntry> {
         self.put.as_ref().map(|(value, expires_at)| StateEntry {
             key: self.key.clone(),
             value: value.clone(),

@@ -17,26 +17,26 @@ use std::os::unix::fs::FileExt;
 use bytes::{Buf, BufMut};
 use prombus_proto::{Seq, Timestamp};
 
-use super::checksum::checksum;
-use super::file_header::HEADER_BYTES;
+use crate::disk::checksum::checksum;
+use crate::disk::file_header::HEADER_BYTES;
 
 /// How many bytes of records lie between two entries, at least.
-pub(super) const INTERVAL_BYTES: u64 = 4096;
-pub(super) const ENTRY_BYTES: usize = 48;
+pub(crate) const INTERVAL_BYTES: u64 = 4096;
+pub(crate) const ENTRY_BYTES: usize = 48;
 
 /// An event that can be found without reading those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct IndexEntry {
-    pub(super) seq: Seq,
-    pub(super) offset: u64,
+pub(crate) struct IndexEntry {
+    pub(crate) seq: Seq,
+    pub(crate) offset: u64,
     /// The latest time of all events of this segment before this one.
-    pub(super) latest_ts_before: Timestamp,
+    pub(crate) latest_ts_before: Timestamp,
     /// The newest UUIDv7 of all events of the topic before this one.
-    pub(super) newest_id_before: u128,
+    pub(crate) newest_id_before: u128,
 }
 
 impl IndexEntry {
-    pub(super) fn append_to(&self, out: &mut Vec<u8>) {
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.put_u64_le(self.seq.0);
         out.put_u64_le(self.offset);
@@ -63,12 +63,12 @@ impl IndexEntry {
 }
 
 /// The byte at which entry number `index` begins.
-pub(super) fn entry_offset(index: u32) -> u64 {
+pub(crate) fn entry_offset(index: u32) -> u64 {
     HEADER_BYTES as u64 + u64::from(index) * ENTRY_BYTES as u64
 }
 
 /// The entry number `index`, or what is wrong with it.
-pub(super) fn entry(file: &File, index: u32) -> Result<IndexEntry, String> {
+pub(crate) fn entry(file: &File, index: u32) -> Result<IndexEntry, String> {
     let mut bytes = [0; ENTRY_BYTES];
     file.read_exact_at(&mut bytes, entry_offset(index))
         .map_err(|error| format!("entry {index}: {error}"))?;
@@ -77,7 +77,7 @@ pub(super) fn entry(file: &File, index: u32) -> Result<IndexEntry, String> {
 
 /// The last of the first `entries` entries for which `is_before` holds, which it does for none
 /// behind one for which it does not.
-pub(super) fn last_before(
+pub(crate) fn last_before(
     file: &File,
     entries: u32,
     is_before: impl Fn(&IndexEntry) -> bool,
@@ -99,7 +99,7 @@ pub(super) fn last_before(
 
 /// The last of the first `entries` entries that begins at `seq` or before it, or else the first, and the one
 /// behind that.
-pub(super) fn row_of(
+pub(crate) fn row_of(
     file: &File,
     entries: u32,
     seq: Seq,
@@ -123,7 +123,7 @@ pub(super) fn row_of(
 }
 
 /// The first of the first `entries` entries that lies behind `offset`.
-pub(super) fn first_behind(
+pub(crate) fn first_behind(
     file: &File,
     entries: u32,
     offset: u64,

@@ -12,16 +12,16 @@ use bytes::Bytes;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::file_header::{self, HEADER_BYTES, WAL};
-use super::layout::{Layout, sync_folder};
-use super::segment_reader::read_what_is_there;
-use super::storage_faults::StorageFaults;
+use crate::disk::file_header::{self, HEADER_BYTES, WAL};
+use crate::disk::layout::{Layout, sync_folder};
+use crate::disk::segment::reader::read_what_is_there;
+use crate::disk::storage_faults::StorageFaults;
 
 /// One file of the write-ahead log. Readers hold it open while it is moved into segments.
 #[derive(Debug)]
-pub(super) struct WalFile {
-    pub(super) number: u64,
-    pub(super) path: PathBuf,
+pub(crate) struct WalFile {
+    pub(crate) number: u64,
+    pub(crate) path: PathBuf,
     file: File,
     faults: Arc<StorageFaults>,
     /// Whether the folder durably names it.
@@ -38,7 +38,7 @@ impl WalFile {
     ///
     /// The room is taken ahead: a sync then has no file length to write as well, and a full disk
     /// shows here rather than in the middle of a batch.
-    pub(super) fn create(
+    pub(crate) fn create(
         layout: &Layout,
         number: u64,
         bytes: u64,
@@ -71,7 +71,7 @@ impl WalFile {
         Ok(wal)
     }
 
-    pub(super) fn open(
+    pub(crate) fn open(
         layout: &Layout,
         number: u64,
         faults: Arc<StorageFaults>,
@@ -87,12 +87,12 @@ impl WalFile {
     }
 
     /// Where the first frame begins.
-    pub(super) const fn first_frame_offset() -> u64 {
+    pub(crate) const fn first_frame_offset() -> u64 {
         HEADER_BYTES as u64
     }
 
     /// Writes `parts` one behind the other.
-    pub(super) fn write_at(&self, mut offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+    pub(crate) fn write_at(&self, mut offset: u64, parts: &[&[u8]]) -> io::Result<()> {
         let wanted = parts.iter().map(|part| part.len()).sum();
         let admitted = self.faults.admit(wanted);
         if admitted < wanted {
@@ -117,7 +117,7 @@ impl WalFile {
 
     /// Writes zeros over room that was taken ahead, and has the operating system begin with it at
     /// once. It reads as zeros anyway: where this fails, nothing is lost but some time.
-    pub(super) fn clear(&self, from: u64, to: u64) {
+    pub(crate) fn clear(&self, from: u64, to: u64) {
         static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
         let mut offset = from;
         while offset < to {
@@ -134,12 +134,12 @@ impl WalFile {
     }
 
     /// Cuts the file off at `offset`, together with room taken ahead.
-    pub(super) fn cut(&self, offset: u64) -> io::Result<()> {
+    pub(crate) fn cut(&self, offset: u64) -> io::Result<()> {
         self.file.set_len(offset)
     }
 
     /// Makes what was written durable.
-    pub(super) fn sync(&self) -> io::Result<()> {
+    pub(crate) fn sync(&self) -> io::Result<()> {
         self.faults.before_sync()?;
         self.file.sync_data()?;
         if !self.named.load(Ordering::Relaxed) {
@@ -150,16 +150,16 @@ impl WalFile {
     }
 
     /// Says that all of it is durable elsewhere: nobody has to sync it any more.
-    pub(super) fn set_moved(&self) {
+    pub(crate) fn set_moved(&self) {
         self.moved.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn is_moved(&self) -> bool {
+    pub(crate) fn is_moved(&self) -> bool {
         self.moved.load(Ordering::SeqCst)
     }
 
     /// Exactly `bytes` bytes at `offset`.
-    pub(super) fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
+    pub(crate) fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
         let read = read_what_is_there(&self.file, offset, bytes)?;
         if read.len() < bytes {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -169,19 +169,19 @@ impl WalFile {
 
     /// Where all that was ever written ends. Behind it there may be room taken ahead; reading that
     /// would be slow, and make the operating system take it for written.
-    pub(super) fn end_of_data(&self) -> io::Result<u64> {
+    pub(crate) fn end_of_data(&self) -> io::Result<u64> {
         end_of_data(&self.file, self.file.metadata()?.len())
     }
 
     /// Reads from `from` to `to` into `buffer`.
-    pub(super) fn read_range(&self, from: u64, to: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
+    pub(crate) fn read_range(&self, from: u64, to: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
         let bytes = usize::try_from(to.saturating_sub(from)).map_err(io::Error::other)?;
         buffer.resize(bytes, 0);
         self.read_exact(from, buffer)
     }
 
     /// Fills `room` with what is at `offset`.
-    pub(super) fn read_exact(&self, offset: u64, room: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn read_exact(&self, offset: u64, room: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(room, offset)
     }
 }
@@ -203,7 +203,7 @@ fn end_of_data(file: &File, length: u64) -> io::Result<u64> {
 }
 
 /// Copies what is about to be cut off or given up into quarantine.
-pub(super) fn keep_copy(
+pub(crate) fn keep_copy(
     layout: &Layout,
     original: &Path,
     offset: u64,

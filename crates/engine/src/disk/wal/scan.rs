@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 
-use super::checksum::{BlockChecksum, checksum};
-use super::frame::{End, FrameHead, Run, StateChange};
-use super::ids::recent::RisingId;
-use super::record::{self, Record, RecordFault, RecordSeed};
+use crate::disk::checksum::{BlockChecksum, checksum};
+use crate::disk::ids::recent::RisingId;
+use crate::disk::record::{self, Record, RecordFault, RecordSeed};
+use crate::disk::wal::frame::{End, FrameHead, Run, StateChange};
 
 /// Goes through bytes of one file, frame by frame.
-pub(super) struct WalScan<'a> {
+pub(crate) struct WalScan<'a> {
     bytes: &'a [u8],
     /// Where in the file the bytes begin.
     base: u64,
@@ -27,7 +27,7 @@ pub(super) struct WalScan<'a> {
 
 /// What comes next in a file.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// A frame, whole or with some damage inside.
     Frame(ScannedFrame),
     /// Bytes that belong to no frame anyone can tell, with frames behind them.
@@ -40,40 +40,40 @@ pub(super) enum Step {
 
 /// A frame and what of it can be read.
 #[derive(Debug)]
-pub(super) struct ScannedFrame {
-    pub(super) head: FrameHead,
-    pub(super) pieces: Vec<Piece>,
+pub(crate) struct ScannedFrame {
+    pub(crate) head: FrameHead,
+    pub(crate) pieces: Vec<Piece>,
     /// The ids of each run.
-    pub(super) ids: Vec<ScannedIds>,
-    pub(super) damaged_events: Vec<DamagedEvents>,
+    pub(crate) ids: Vec<ScannedIds>,
+    pub(crate) damaged_events: Vec<DamagedEvents>,
     /// The state changes, or nothing where their checksum does not fit.
-    pub(super) state: Option<Vec<StateChange>>,
+    pub(crate) state: Option<Vec<StateChange>>,
     /// Whether one of the two heads could not be read.
-    pub(super) lost_an_end: bool,
+    pub(crate) lost_an_end: bool,
 }
 
 /// Some records in a row in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Which of the frame's runs it is a part of.
-    pub(super) run: usize,
-    pub(super) offset: u64,
-    pub(super) bytes: u32,
-    pub(super) first: Seq,
-    pub(super) count: u32,
-    pub(super) latest_ts: Timestamp,
+    pub(crate) run: usize,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+    pub(crate) first: Seq,
+    pub(crate) count: u32,
+    pub(crate) latest_ts: Timestamp,
     /// The newest UUIDv7 of the events before it, of the run at least.
-    pub(super) newest_id_before: u128,
+    pub(crate) newest_id_before: u128,
 }
 
 /// The ids of a run.
 #[derive(Debug, Default)]
-pub(super) struct ScannedIds {
+pub(crate) struct ScannedIds {
     /// UUIDs of version 7.
-    pub(super) time_ordered: Vec<RisingId>,
+    pub(crate) time_ordered: Vec<RisingId>,
     /// Whether each of those is newer than the one before it.
-    pub(super) rise: bool,
-    pub(super) others: Vec<(EventId, Seq)>,
+    pub(crate) rise: bool,
+    pub(crate) others: Vec<(EventId, Seq)>,
 }
 
 impl ScannedIds {
@@ -89,10 +89,10 @@ impl ScannedIds {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct DamagedEvents {
-    pub(super) topic: Topic,
-    pub(super) first: Seq,
-    pub(super) last: Seq,
+pub(crate) struct DamagedEvents {
+    pub(crate) topic: Topic,
+    pub(crate) first: Seq,
+    pub(crate) last: Seq,
 }
 
 /// How much room is made for ids before any was read.
@@ -100,17 +100,17 @@ const MOST_IDS_AHEAD: u32 = 100_000;
 
 /// How long a piece may become before the next is begun. A reader that starts within a piece
 /// passes over what lies before.
-pub(super) const PIECE_BYTES: usize = 16 << 10;
+pub(crate) const PIECE_BYTES: usize = 16 << 10;
 
 impl<'a> WalScan<'a> {
     /// Goes through `bytes`, which begin with a frame and go on to the end of the file, unless only
     /// whole frames are asked for. Where they begin in the file is `base`.
-    pub(super) fn new(bytes: &'a [u8], base: u64, next_number: u64, is_finished: bool) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], base: u64, next_number: u64, is_finished: bool) -> Self {
         Self { bytes, base, offset: 0, next_number, is_finished }
     }
 
     /// The next frame, if all of it is here and as it was written.
-    pub(super) fn next_whole_frame(&mut self) -> Option<ScannedFrame> {
+    pub(crate) fn next_whole_frame(&mut self) -> Option<ScannedFrame> {
         let head = self.frame_head_at(self.offset)?;
         let end = self.offset + size(&head);
         let frame = self.frame(self.offset, head).filter(ScannedFrame::is_whole)?;
@@ -123,17 +123,17 @@ impl<'a> WalScan<'a> {
     }
 
     /// Whether a frame begins here that goes on behind the bytes at hand.
-    pub(super) fn is_cut_off(&self) -> bool {
+    pub(crate) fn is_cut_off(&self) -> bool {
         let left = self.bytes.len() - self.offset;
         self.frame_head_at(self.offset).is_some_and(|head| size(&head) > left)
     }
 
     /// How many bytes it has gone through.
-    pub(super) fn passed(&self) -> usize {
+    pub(crate) fn passed(&self) -> usize {
         self.offset
     }
 
-    pub(super) fn next_step(&mut self) -> Step {
+    pub(crate) fn next_step(&mut self) -> Step {
         let start = self.offset;
         let rest = &self.bytes[start..];
         if rest.iter().all(|byte| *byte == 0) {

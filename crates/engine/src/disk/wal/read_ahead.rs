@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread;
 
-use super::wal_file::WalFile;
+use crate::disk::wal::file::WalFile;
 
 /// How much is read at a time.
 const PART_BYTES: usize = 512 << 10;
@@ -15,7 +15,7 @@ const LEAD_BYTES: usize = 256 << 10;
 const PARTS_AHEAD: usize = 2;
 
 /// The parts of a log file, one after the other, each behind what was left of the last.
-pub(super) struct WalParts {
+pub(crate) struct WalParts {
     read: Receiver<io::Result<Part>>,
     used: Sender<Vec<u8>>,
     current: Part,
@@ -30,7 +30,7 @@ struct Part {
 
 /// Hands the parts of `range` to `go_through` while a thread reads the next ones. The thread ends when
 /// `go_through` does.
-pub(super) fn read_ahead<T>(
+pub(crate) fn read_ahead<T>(
     file: &WalFile,
     range: Range<u64>,
     go_through: impl FnOnce(WalParts) -> io::Result<T>,
@@ -71,13 +71,13 @@ fn read_parts(
 
 impl WalParts {
     /// What is at hand now.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.current.buffer[self.current.start..]
     }
 
     /// Goes on to the next part, behind all of this one from `passed` on. `false` where there is none;
     /// then all stays as it is.
-    pub(super) fn advance(&mut self, passed: usize) -> io::Result<bool> {
+    pub(crate) fn advance(&mut self, passed: usize) -> io::Result<bool> {
         let Ok(next) = self.read.recv() else { return Ok(false) };
         let mut next = next?;
         let left = &self.bytes()[passed..];
@@ -102,8 +102,8 @@ impl WalParts {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::layout::Layout;
     use super::*;
+    use crate::disk::layout::Layout;
 
     fn file_of(content: &[u8], folder: &tempfile::TempDir) -> (WalFile, Range<u64>) {
         let layout = Layout::new(folder.path().to_owned());

@@ -4,16 +4,16 @@ use std::io;
 
 use prombus_proto::{Seq, Timestamp, Topic};
 
-use super::reading::{Fault, has_moved, read};
-use super::record::RecordSeed;
-use super::record_walk::Walked;
-use super::segment_reader::SegmentReader;
-use super::shared::Shared;
-use super::topic_view::{Segment, WalPiece};
+use crate::disk::read::events::{Fault, has_moved, read};
+use crate::disk::read::topic_view::{Segment, WalPiece};
+use crate::disk::record::RecordSeed;
+use crate::disk::record::walk::Walked;
+use crate::disk::segment::reader::SegmentReader;
+use crate::disk::shared::Shared;
 use crate::{Damaged, ReadBudget, ReadError};
 
 /// See [`crate::Engine::seek_time`].
-pub(super) fn seek_time(shared: &Shared, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
+pub(crate) fn seek_time(shared: &Shared, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
     loop {
         let (segment, first, next, seed, pieces) = {
             let view = shared.view();

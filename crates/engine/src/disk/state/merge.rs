@@ -10,14 +10,14 @@ use prombus_proto::Timestamp;
 
 use super::run::{StateRun, write_run};
 use crate::StateKey;
-use crate::disk::frame::StateChange;
+use crate::disk::wal::frame::StateChange;
 
 /// How many files of one level make one of the next.
-pub(in crate::disk) const RUNS_PER_LEVEL: usize = 8;
+pub(crate) const RUNS_PER_LEVEL: usize = 8;
 
 /// The files to merge now, if any: they lie side by side, so that newer stays before older. One
 /// alone is written again without what has expired in it.
-pub(in crate::disk) fn due(runs: &[Arc<StateRun>], now: Timestamp) -> Option<Range<usize>> {
+pub(crate) fn due(runs: &[Arc<StateRun>], now: Timestamp) -> Option<Range<usize>> {
     let is_over =
         |run: &StateRun, by: Option<Timestamp>| by.is_some_and(|at| at <= now) && !run.is_damaged();
     if runs.first().is_some_and(|oldest| is_over(oldest, oldest.info.all_expire_by)) {
@@ -42,7 +42,7 @@ pub(in crate::disk) fn due(runs: &[Arc<StateRun>], now: Timestamp) -> Option<Ran
 
 /// Notes which of `runs`, that could not be merged, are damaged: they are not tried again. Where all of
 /// them can be read, what they might hide cannot, which is the same for them.
-pub(in crate::disk) fn set_damaged_aside(runs: &[Arc<StateRun>]) {
+pub(crate) fn set_damaged_aside(runs: &[Arc<StateRun>]) {
     let are_all_readable = runs.iter().all(|run| run.is_readable());
     runs.iter()
         .filter(|run| are_all_readable || !run.is_readable())
@@ -52,7 +52,7 @@ pub(in crate::disk) fn set_damaged_aside(runs: &[Arc<StateRun>]) {
 /// Writes the newest change of each key of `runs`, which come oldest first, into one file; no file
 /// where nothing is left. What is deleted or has expired goes, except where one of the `older` files
 /// may have something that it hides.
-pub(in crate::disk) fn merge(
+pub(crate) fn merge(
     runs: &[Arc<StateRun>],
     older: &[Arc<StateRun>],
     path: &Path,

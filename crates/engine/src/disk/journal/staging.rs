@@ -6,17 +6,17 @@ use std::collections::HashMap;
 
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp, Topic};
 
-use super::checksum::{BlockChecksum, checksum};
-use super::frame::{End, FrameHead, Run, StateChange, Trim};
-use super::ids::recent::{RecentIds, RisingId, find_rising};
-use super::ids::{IdPlace, IdSeed, Ordinal};
-use super::record::{self, EndSum, RecordSeed};
-use super::retaining;
-use super::seeking_id::{self, StoredIds};
-use super::shared::{Ids, Shared};
-use super::state_reading;
-use super::topic_view::TopicView;
-use super::wal_scan::{PIECE_BYTES, Piece};
+use super::retention;
+use crate::disk::checksum::{BlockChecksum, checksum};
+use crate::disk::ids::recent::{RecentIds, RisingId, find_rising};
+use crate::disk::ids::{IdPlace, IdSeed, Ordinal};
+use crate::disk::read;
+use crate::disk::read::seek_id::{self, StoredIds};
+use crate::disk::read::topic_view::TopicView;
+use crate::disk::record::{self, EndSum, RecordSeed};
+use crate::disk::shared::{Ids, Shared};
+use crate::disk::wal::frame::{End, FrameHead, Run, StateChange, Trim};
+use crate::disk::wal::scan::{PIECE_BYTES, Piece};
 use crate::{
     Batch, CommitError, Conflict, Expect, Position, ReadError, Retention, StateEntry, StateKey,
     StateOp, Version,
@@ -24,7 +24,7 @@ use crate::{
 
 /// Commits on their way into one frame.
 #[derive(Debug, Default)]
-pub(super) struct Staging {
+pub(crate) struct Staging {
     topics: Vec<StagedTopic>,
     by_name: HashMap<Topic, usize>,
     /// The topic that was staged to last.
@@ -39,7 +39,7 @@ pub(super) struct Staging {
 
 /// Room for records, kept from frame to frame.
 #[derive(Debug, Default)]
-pub(super) struct RecordBuffers(Vec<Vec<u8>>);
+pub(crate) struct RecordBuffers(Vec<Vec<u8>>);
 
 impl RecordBuffers {
     /// More than a few, or larger ones, are rare enough to be made anew.
@@ -80,13 +80,13 @@ struct StagedTopic {
 }
 
 /// A frame ready to be written.
-pub(super) struct StagedFrame {
-    pub(super) head: FrameHead,
+pub(crate) struct StagedFrame {
+    pub(crate) head: FrameHead,
     /// Offsets count from the beginning of the frame.
-    pub(super) pieces: Vec<Piece>,
-    pub(super) state: Vec<StateChange>,
-    pub(super) newest_time_ordered: Vec<u128>,
-    pub(super) new_topics: Vec<(Topic, Ordinal)>,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) state: Vec<StateChange>,
+    pub(crate) newest_time_ordered: Vec<u128>,
+    pub(crate) new_topics: Vec<(Topic, Ordinal)>,
     /// The head, then the records of each run, then the state and the foot.
     parts: Vec<Vec<u8>>,
     buffers: RecordBuffers,
@@ -110,12 +110,12 @@ impl StagedIds {
 
 impl StagedFrame {
     /// Its bytes, in order.
-    pub(super) fn parts(&self) -> Vec<&[u8]> {
+    pub(crate) fn parts(&self) -> Vec<&[u8]> {
         self.parts.iter().map(Vec::as_slice).collect()
     }
 
     /// The room it took, for the next frame.
-    pub(super) fn take_buffers(&mut self) -> RecordBuffers {
+    pub(crate) fn take_buffers(&mut self) -> RecordBuffers {
         // Not the head and the foot: they are small, and the next records would have to grow in them.
         let records = self.parts.drain(1..self.parts.len() - 1);
         records.for_each(|part| self.buffers.give_back(part));
@@ -123,7 +123,7 @@ impl StagedFrame {
     }
 
     /// Makes its ids known.
-    pub(super) fn add_ids(&self, known: &mut RecentIds) {
+    pub(crate) fn add_ids(&self, known: &mut RecentIds) {
         for (topic, seed, staged) in &self.ids {
             known.add_rising(*topic, &staged.rising);
             for (id, seq) in &staged.others {
@@ -135,12 +135,12 @@ impl StagedFrame {
 }
 
 impl Staging {
-    pub(super) fn new(buffers: RecordBuffers) -> Self {
+    pub(crate) fn new(buffers: RecordBuffers) -> Self {
         Self { buffers, ..Self::default() }
     }
 
     /// Whether there is nothing to write.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.trims.is_empty()
             && self.state_in_order.is_empty()
             && self.topics.iter().all(|topic| topic.count == 0)
@@ -149,7 +149,7 @@ impl Staging {
     /// Checks `batch`, whose sizes are right, against what is stored and what was staged before it,
     /// and stages it.
     /// Nothing of it is staged after an error.
-    pub(super) fn stage(
+    pub(crate) fn stage(
         &mut self,
         shared: &Shared,
         ids: &Ids,
@@ -186,7 +186,7 @@ impl Staging {
     }
 
     /// Stages a trim, if it changes anything.
-    pub(super) fn stage_trim(&mut self, shared: &Shared, topic: &Topic, below: Seq) {
+    pub(crate) fn stage_trim(&mut self, shared: &Shared, topic: &Topic, below: Seq) {
         if !self.is_unknown(shared, topic) {
             let index = self.topic_index(shared, topic);
             let rule = self.topics[index].rule;
@@ -199,7 +199,7 @@ impl Staging {
     }
 
     /// Stages what `rule` forgets. An older rule than the last is refused.
-    pub(super) fn stage_retain(
+    pub(crate) fn stage_retain(
         &mut self,
         shared: &Shared,
         topic: &Topic,
@@ -214,7 +214,7 @@ impl Staging {
             let (topic, offered) = (topic.clone(), rule.revision);
             return Err(CommitError::StaleRule { topic, offered, applied });
         }
-        self.trim(index, retaining::kept_from(shared, topic, rule), rule.revision);
+        self.trim(index, retention::kept_from(shared, topic, rule), rule.revision);
         Ok(())
     }
 
@@ -229,7 +229,7 @@ impl Staging {
     }
 
     /// Makes the frame's bytes.
-    pub(super) fn into_frame(self, number: u64, last_version: Version) -> StagedFrame {
+    pub(crate) fn into_frame(self, number: u64, last_version: Version) -> StagedFrame {
         let mut tail = Vec::new();
         self.state_in_order.iter().for_each(|change| change.append_to(&mut tail));
         let topics: Vec<_> = self.topics.into_iter().filter(|topic| topic.count > 0).collect();
@@ -311,7 +311,7 @@ impl Staging {
                 let now = shared.options.clock.now();
                 Ok(change.entry().filter(|entry| !entry.has_expired(now)))
             }
-            None => state_reading::get(shared, key),
+            None => read::state::get(shared, key),
         }
     }
 
@@ -386,7 +386,7 @@ impl Staging {
         ids.newest.find(hash, ordinal, id.time_ordered(), &mut candidates);
         let index = ids.index.clone();
         let stored = StoredIds { hash, topic: ordinal, index, candidates };
-        Ok(seeking_id::find_id(shared, topic, id, context.first, stored)?)
+        Ok(seek_id::find_id(shared, topic, id, context.first, stored)?)
     }
 
     fn staged_with_id(&self, topic: &Topic, id: &EventId) -> Option<Seq> {

@@ -4,17 +4,17 @@ use std::io;
 
 use prombus_proto::{EventId, Seq, Topic};
 
-use super::ids::{IdHash, IdIndex, Ordinal};
-use super::reading::{Fault, has_moved, read};
-use super::record::RecordSeed;
-use super::record_walk::Walked;
-use super::segment_reader::{LEAD_BYTES, MAX_CHUNK_BYTES, SegmentReader};
-use super::shared::Shared;
-use super::topic_view::Segment;
+use crate::disk::ids::{IdHash, IdIndex, Ordinal};
+use crate::disk::read::events::{Fault, has_moved, read};
+use crate::disk::read::topic_view::Segment;
+use crate::disk::record::RecordSeed;
+use crate::disk::record::walk::Walked;
+use crate::disk::segment::reader::{LEAD_BYTES, MAX_CHUNK_BYTES, SegmentReader};
+use crate::disk::shared::Shared;
 use crate::{Damaged, ReadBudget, ReadError};
 
 /// See [`crate::Engine::seek_id`].
-pub(super) fn seek_id(
+pub(crate) fn seek_id(
     shared: &Shared,
     topic: &Topic,
     id: &EventId,
@@ -34,16 +34,16 @@ pub(super) fn seek_id(
 }
 
 /// What is to know for finding an id that is stored.
-pub(super) struct StoredIds {
-    pub(super) hash: IdHash,
-    pub(super) topic: Ordinal,
-    pub(super) index: IdIndex,
+pub(crate) struct StoredIds {
+    pub(crate) hash: IdHash,
+    pub(crate) topic: Ordinal,
+    pub(crate) index: IdIndex,
     /// Where it may be in the newest log file.
-    pub(super) candidates: Vec<Seq>,
+    pub(crate) candidates: Vec<Seq>,
 }
 
 /// Where `id` is, from `first` on.
-pub(super) fn find_id(
+pub(crate) fn find_id(
     shared: &Shared,
     topic: &Topic,
     id: &EventId,

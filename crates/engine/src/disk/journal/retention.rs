@@ -2,12 +2,12 @@
 
 use prombus_proto::{Seq, Topic};
 
-use super::shared::Shared;
-use super::topic_view::TopicView;
 use crate::Retention;
+use crate::disk::read::topic_view::TopicView;
+use crate::disk::shared::Shared;
 
 /// Where what `rule` keeps of `topic` begins, at the latest.
-pub(super) fn kept_from(shared: &Shared, topic: &Topic, rule: &Retention) -> Seq {
+pub(crate) fn kept_from(shared: &Shared, topic: &Topic, rule: &Retention) -> Seq {
     let view = shared.view();
     view.topics.get(topic).map_or(Seq::FIRST, |view| kept_of(view, rule, shared))
 }

@@ -1,11 +1,11 @@
 //! Reading the keyed state: what is still in the write-ahead log, then the sorted files.
 
-use super::keyed::KeyedRange;
-use super::shared::Shared;
+use crate::disk::shared::Shared;
+use crate::disk::state::KeyedRange;
 use crate::{Damaged, Incident, ReadError, StateEntry, StateKey};
 
 /// See [`crate::Engine::get`].
-pub(super) fn get(shared: &Shared, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
+pub(crate) fn get(shared: &Shared, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
     if let Some(entry) = get_recent(shared, key) {
         return Ok(entry);
     }
@@ -17,14 +17,14 @@ pub(super) fn get(shared: &Shared, key: &StateKey) -> Result<Option<StateEntry>,
 }
 
 /// The entry where the write-ahead log has it, or knows that it is gone.
-pub(super) fn get_recent(shared: &Shared, key: &StateKey) -> Option<Option<StateEntry>> {
+pub(crate) fn get_recent(shared: &Shared, key: &StateKey) -> Option<Option<StateEntry>> {
     let entry = shared.view().overlay.get(key).map(|change| change.entry())?;
     let now = shared.options.clock.now();
     Some(entry.filter(|entry| !entry.has_expired(now)))
 }
 
 /// See [`crate::Engine::scan`].
-pub(super) fn scan(
+pub(crate) fn scan(
     shared: &Shared,
     prefix: &[u8],
     after: Option<&StateKey>,

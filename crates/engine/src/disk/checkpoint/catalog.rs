@@ -12,51 +12,51 @@ use std::path::Path;
 use bytes::{Buf, BufMut};
 use prombus_proto::{Seq, Timestamp, Topic};
 
-use super::checksum::checksum;
-use super::file_header::{self, CATALOG, HEADER_BYTES, HeaderFault};
-use super::ids::Ordinal;
-use super::ids::recent::IdKinds;
-use super::ids::run::IdRunInfo;
-use super::keyed::run::StateRunInfo;
-use super::layout::{Layout, sync_folder};
-use super::topic_view::{Content, Segment};
-use super::wal_file::keep_copy;
+use crate::disk::checksum::checksum;
+use crate::disk::file_header::{self, CATALOG, HEADER_BYTES, HeaderFault};
+use crate::disk::ids::Ordinal;
+use crate::disk::ids::recent::IdKinds;
+use crate::disk::ids::run::IdRunInfo;
+use crate::disk::layout::{Layout, sync_folder};
+use crate::disk::read::topic_view::{Content, Segment};
+use crate::disk::state::run::StateRunInfo;
+use crate::disk::wal::file::keep_copy;
 use crate::{Incident, OpenError};
 
 /// What the store was at its last checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Catalog {
+pub(crate) struct Catalog {
     /// Counts the checkpoints.
-    pub(super) checkpoint: u64,
+    pub(crate) checkpoint: u64,
     /// Log files up to this one have been moved.
-    pub(super) moved_wal: u64,
-    pub(super) next_frame: u64,
-    pub(super) last_version: u64,
+    pub(crate) moved_wal: u64,
+    pub(crate) next_frame: u64,
+    pub(crate) last_version: u64,
     /// Makes hashes of ids unforeseeable.
-    pub(super) store_seed: u64,
+    pub(crate) store_seed: u64,
     /// The number of the next file of ids or state.
-    pub(super) next_run: u64,
-    pub(super) id_runs: Vec<IdRunInfo>,
+    pub(crate) next_run: u64,
+    pub(crate) id_runs: Vec<IdRunInfo>,
     /// Oldest first.
-    pub(super) state_runs: Vec<StateRunInfo>,
-    pub(super) topics: BTreeMap<Topic, CatalogTopic>,
+    pub(crate) state_runs: Vec<StateRunInfo>,
+    pub(crate) topics: BTreeMap<Topic, CatalogTopic>,
 }
 
 /// A topic at the last checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CatalogTopic {
-    pub(super) ordinal: Ordinal,
-    pub(super) first: Seq,
-    pub(super) next: Seq,
-    pub(super) newest_time_ordered: u128,
+pub(crate) struct CatalogTopic {
+    pub(crate) ordinal: Ordinal,
+    pub(crate) first: Seq,
+    pub(crate) next: Seq,
+    pub(crate) newest_time_ordered: u128,
     /// The revision of the newest retention rule that was applied.
-    pub(super) rule: u64,
-    pub(super) segments: Vec<Segment>,
+    pub(crate) rule: u64,
+    pub(crate) segments: Vec<Segment>,
 }
 
 impl Catalog {
     /// Of a new, empty store.
-    pub(super) fn new(store_seed: u64) -> Self {
+    pub(crate) fn new(store_seed: u64) -> Self {
         Self {
             checkpoint: 0,
             moved_wal: 0,
@@ -71,7 +71,7 @@ impl Catalog {
     }
 
     /// Makes this the catalog of the store, durably.
-    pub(super) fn store(&self, layout: &Layout) -> io::Result<()> {
+    pub(crate) fn store(&self, layout: &Layout) -> io::Result<()> {
         let bytes = self.encode();
         for path in [layout.catalog(), layout.catalog_mirror()] {
             let beside = path.with_extension("new");
@@ -86,7 +86,7 @@ impl Catalog {
     /// The newest undamaged catalog of the store; nothing where the folder never had one. A
     /// damaged copy is reported, unless both are: then nothing can be told. Copies that differ are
     /// made the same again: the next thing that happens may be that the good one is damaged.
-    pub(super) fn load(layout: &Layout) -> Result<Option<(Self, Vec<Incident>)>, OpenError> {
+    pub(crate) fn load(layout: &Layout) -> Result<Option<(Self, Vec<Incident>)>, OpenError> {
         let mut newest: Option<Self> = None;
         let mut differ = false;
         let mut incidents = Vec::new();

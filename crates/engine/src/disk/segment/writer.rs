@@ -7,21 +7,21 @@ use std::path::PathBuf;
 
 use prombus_proto::{Seq, Timestamp, Topic};
 
-use super::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
-use super::layout::{Layout, ignore_missing};
-use super::open_files::read_header;
-use super::options::DiskOptions;
-use super::record::{self, RecordFault, RecordSeed};
-use super::record_walk::{RecordRange, RecordWalk, Walked};
-use super::segment_reader::read_what_is_there;
-use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
-use super::topic_view::{Content, Segment, WalPiece};
+use crate::disk::file_cache::read_header;
+use crate::disk::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
+use crate::disk::layout::{Layout, ignore_missing};
+use crate::disk::options::DiskOptions;
+use crate::disk::read::topic_view::{Content, Segment, WalPiece};
+use crate::disk::record::walk::{RecordRange, RecordWalk, Walked};
+use crate::disk::record::{self, RecordFault, RecordSeed};
+use crate::disk::segment::reader::read_what_is_there;
+use crate::disk::segment::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
 
 /// How much is gathered before it is written.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Appends to the segments of one topic. Readers see nothing of it until the checkpoint is done.
-pub(super) struct SegmentWriter<'a> {
+pub(crate) struct SegmentWriter<'a> {
     layout: &'a Layout,
     options: &'a DiskOptions,
     topic: &'a Topic,
@@ -30,7 +30,7 @@ pub(super) struct SegmentWriter<'a> {
     open: Option<OpenSegment>,
     now: Timestamp,
     /// Files and folders that have to be synced.
-    pub(super) dirty: Vec<PathBuf>,
+    pub(crate) dirty: Vec<PathBuf>,
 }
 
 struct OpenSegment {
@@ -43,13 +43,13 @@ struct OpenSegment {
 
 /// A record in the log that cannot be read back: the log file has to be kept.
 #[derive(Debug)]
-pub(super) struct DamagedPiece {
-    pub(super) first: Seq,
-    pub(super) last: Seq,
+pub(crate) struct DamagedPiece {
+    pub(crate) first: Seq,
+    pub(crate) last: Seq,
 }
 
 impl<'a> SegmentWriter<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         layout: &'a Layout,
         options: &'a DiskOptions,
         topic: &'a Topic,
@@ -62,7 +62,7 @@ impl<'a> SegmentWriter<'a> {
 
     /// Appends the records of `piece`, which are `bytes`. What the segments hold already is passed
     /// over. Answers what of it is damaged.
-    pub(super) fn append(
+    pub(crate) fn append(
         &mut self,
         piece: &WalPiece,
         bytes: &[u8],
@@ -217,7 +217,7 @@ impl<'a> SegmentWriter<'a> {
     }
 
     /// Hands all that was gathered to the operating system.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         let (Some(open), Some(segment)) = (self.open.as_mut(), self.segments.last()) else {
             return Ok(());
         };

@@ -20,7 +20,7 @@
 use bytes::{Buf, BufMut, Bytes};
 use prombus_proto::{Seq, Timestamp, Topic};
 
-use super::checksum::checksum;
+use crate::disk::checksum::checksum;
 use crate::{StateKey, Version};
 
 const HEAD_MAGIC: u32 = u32::from_le_bytes(*b"PBhd");
@@ -30,61 +30,61 @@ const CHECKSUM_BYTES: usize = 4;
 
 /// What a frame holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FrameHead {
+pub(crate) struct FrameHead {
     /// Counts the frames of a store, without holes.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The version of the newest commit in it.
-    pub(super) last_version: Version,
-    pub(super) runs: Vec<Run>,
-    pub(super) trims: Vec<Trim>,
-    pub(super) state_bytes: u32,
-    pub(super) state_checksum: u32,
+    pub(crate) last_version: Version,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) trims: Vec<Trim>,
+    pub(crate) state_bytes: u32,
+    pub(crate) state_checksum: u32,
 }
 
 /// The events of one topic in a frame: a row of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) topic: Topic,
-    pub(super) first: Seq,
-    pub(super) count: u32,
-    pub(super) bytes: u32,
+pub(crate) struct Run {
+    pub(crate) topic: Topic,
+    pub(crate) first: Seq,
+    pub(crate) count: u32,
+    pub(crate) bytes: u32,
     /// Of all its records together, block by block.
-    pub(super) checksum: u32,
-    pub(super) latest_ts: Timestamp,
+    pub(crate) checksum: u32,
+    pub(crate) latest_ts: Timestamp,
 }
 
 /// A topic's new beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trim {
-    pub(super) topic: Topic,
-    pub(super) below: Seq,
+pub(crate) struct Trim {
+    pub(crate) topic: Topic,
+    pub(crate) below: Seq,
     /// The revision of the newest retention rule that was applied.
-    pub(super) rule: u64,
+    pub(crate) rule: u64,
 }
 
 /// A change of the keyed state, its expectation already checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StateChange {
-    pub(super) key: StateKey,
-    pub(super) version: Version,
+pub(crate) struct StateChange {
+    pub(crate) key: StateKey,
+    pub(crate) version: Version,
     /// What was put, or nothing where it was deleted.
-    pub(super) put: Option<(Bytes, Option<Timestamp>)>,
+    pub(crate) put: Option<(Bytes, Option<Timestamp>)>,
 }
 
 /// Which end of a frame a head was found at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     Head,
     Foot,
 }
 
 impl FrameHead {
     /// The whole length of head, body and foot.
-    pub(super) fn frame_bytes(&self) -> u64 {
+    pub(crate) fn frame_bytes(&self) -> u64 {
         2 * self.head_bytes() as u64 + self.body_bytes()
     }
 
-    pub(super) fn head_bytes(&self) -> usize {
+    pub(crate) fn head_bytes(&self) -> usize {
         let runs: usize = self.runs.iter().map(|run| 28 + 1 + run.topic.as_str().len()).sum();
         let trims: usize = self.trims.iter().map(|trim| 16 + 1 + trim.topic.as_str().len()).sum();
         FIXED_HEAD_BYTES + runs + trims + CHECKSUM_BYTES
@@ -94,13 +94,13 @@ impl FrameHead {
         self.runs.iter().map(|run| u64::from(run.bytes)).sum::<u64>() + u64::from(self.state_bytes)
     }
 
-    pub(super) fn encode(&self, end: End) -> Vec<u8> {
+    pub(crate) fn encode(&self, end: End) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.head_bytes());
         self.append_to(end, &mut out);
         out
     }
 
-    pub(super) fn append_to(&self, end: End, out: &mut Vec<u8>) {
+    pub(crate) fn append_to(&self, end: End, out: &mut Vec<u8>) {
         let start = out.len();
         out.put_u32_le(match end {
             End::Head => HEAD_MAGIC,
@@ -133,7 +133,7 @@ impl FrameHead {
 
     /// The head at the beginning of `bytes`, and which end of its frame it marks. `None` where
     /// there is no whole, undamaged head.
-    pub(super) fn decode(bytes: &[u8]) -> Option<(End, FrameHead)> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(End, FrameHead)> {
         let mut fields = bytes;
         let end = match fields.try_get_u32_le().ok()? {
             HEAD_MAGIC => End::Head,
@@ -180,7 +180,7 @@ impl FrameHead {
     }
 
     /// How many bytes the head at the beginning of `bytes` says it has, before it is checked.
-    pub(super) fn claimed_head_bytes(bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn claimed_head_bytes(bytes: &[u8]) -> Option<usize> {
         let mut fields = bytes;
         let magic = fields.try_get_u32_le().ok()?;
         let claimed = fields.try_get_u32_le().ok()? as usize;
@@ -206,7 +206,7 @@ fn get_name(fields: &mut &[u8]) -> Option<Topic> {
 }
 
 impl StateChange {
-    pub(super) fn append_to(&self, out: &mut Vec<u8>) {
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         out.put_u8(u8::from(self.put.is_some()));
         out.put_u64_le(self.version.0);
         out.put_u16_le(u16::try_from(self.key.as_bytes().len()).expect("keys are below 64 KiB"));
@@ -219,7 +219,7 @@ impl StateChange {
     }
 
     /// The change at the beginning of `bytes`, which moves on behind it.
-    pub(super) fn take_from(bytes: &mut Bytes) -> Option<StateChange> {
+    pub(crate) fn take_from(bytes: &mut Bytes) -> Option<StateChange> {
         let has_value = bytes.try_get_u8().ok()? != 0;
         let version = Version(bytes.try_get_u64_le().ok()?);
         let key_bytes = usize::from(bytes.try_get_u16_le().ok()?);

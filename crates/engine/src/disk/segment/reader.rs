@@ -10,26 +10,26 @@ use prombus_proto::{Seq, Timestamp, Topic};
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, pread};
 
-use super::file_header::SPARSE_INDEX;
-use super::kept_log;
-use super::record::RecordSeed;
-use super::record_walk::{ReadAt, RecordRange, RecordWalk, Walked};
-use super::shared::Shared;
-use super::sparse_index::{self, IndexEntry};
-use super::topic_view::{Content, Segment};
-use super::wal_scan::PIECE_BYTES;
 use crate::ReadBudget;
+use crate::disk::file_header::SPARSE_INDEX;
+use crate::disk::read::topic_view::{Content, Segment};
+use crate::disk::record::RecordSeed;
+use crate::disk::record::walk::{ReadAt, RecordRange, RecordWalk, Walked};
+use crate::disk::segment::adopted_wal;
+use crate::disk::segment::sparse_index::{self, IndexEntry};
+use crate::disk::shared::Shared;
+use crate::disk::wal::scan::PIECE_BYTES;
 
 /// The most that is read from a file at a time.
-pub(super) const MAX_CHUNK_BYTES: usize = 1 << 20;
+pub(crate) const MAX_CHUNK_BYTES: usize = 1 << 20;
 /// What lies before the wanted event since the last entry of the index of records.
-pub(super) const LEAD_BYTES: usize = 4096;
+pub(crate) const LEAD_BYTES: usize = 4096;
 const _: () = assert!(LEAD_BYTES as u64 >= sparse_index::INTERVAL_BYTES);
 
 /// A segment and its index, open for reading.
-pub(super) struct SegmentReader<'a> {
+pub(crate) struct SegmentReader<'a> {
     shared: &'a Shared,
-    pub(super) path: std::path::PathBuf,
+    pub(crate) path: std::path::PathBuf,
     index_path: std::path::PathBuf,
     file: Arc<File>,
     /// Nothing where the segment is too small for one, or where it cannot be opened.
@@ -42,7 +42,7 @@ pub(super) struct SegmentReader<'a> {
 }
 
 impl<'a> SegmentReader<'a> {
-    pub(super) fn open(
+    pub(crate) fn open(
         shared: &'a Shared,
         topic: &'a Topic,
         seed: RecordSeed,
@@ -80,7 +80,7 @@ impl<'a> SegmentReader<'a> {
 
     /// The last indexed event for which `is_before` holds; the first event where none does, or
     /// where the index cannot be used.
-    pub(super) fn last_entry_before(&self, is_before: impl Fn(&IndexEntry) -> bool) -> IndexEntry {
+    pub(crate) fn last_entry_before(&self, is_before: impl Fn(&IndexEntry) -> bool) -> IndexEntry {
         let found = self.index.as_ref().map_or(Ok(None), |index| {
             sparse_index::last_before(index, self.segment.index_entries, is_before)
         });
@@ -106,7 +106,7 @@ impl<'a> SegmentReader<'a> {
     }
 
     /// Goes through the segment from `start` on, which reads `chunk` bytes at a time.
-    pub(super) fn walk(&self, start: IndexEntry, chunk: usize) -> SegmentWalk<'_, impl ReadAt> {
+    pub(crate) fn walk(&self, start: IndexEntry, chunk: usize) -> SegmentWalk<'_, impl ReadAt> {
         let all = RecordRange {
             seed: self.seed,
             start: start.offset,
@@ -151,21 +151,21 @@ impl<'a> SegmentReader<'a> {
     }
 
     fn row_by_heads(&self, seq: Seq) -> Option<RecordRange> {
-        let rows = self
-            .rows_by_heads
-            .get_or_init(|| kept_log::rows_of(&self.file, self.segment.end, self.topic, self.seed));
+        let rows = self.rows_by_heads.get_or_init(|| {
+            adopted_wal::rows_of(&self.file, self.segment.end, self.topic, self.seed)
+        });
         rows.get(rows.partition_point(|row| row.last < seq)).copied()
     }
 
     /// What an event of the segment takes; never nothing.
-    pub(super) fn average_bytes(&self) -> usize {
+    pub(crate) fn average_bytes(&self) -> usize {
         let events = self.segment.last.0 - self.segment.first.0 + 1;
         let average = self.segment.bytes() / events.max(1) + 1;
         usize::try_from(average).unwrap_or(MAX_CHUNK_BYTES)
     }
 
     /// How much to read at a time: about what the budget can use.
-    pub(super) fn chunk_for(&self, budget: ReadBudget) -> usize {
+    pub(crate) fn chunk_for(&self, budget: ReadBudget) -> usize {
         let by_events = budget.events.saturating_mul(self.average_bytes());
         let lead = match self.segment.content {
             Content::Records => LEAD_BYTES,
@@ -176,14 +176,14 @@ impl<'a> SegmentReader<'a> {
 }
 
 /// Goes through the records of a segment, over all that lies between them.
-pub(super) struct SegmentWalk<'a, R> {
+pub(crate) struct SegmentWalk<'a, R> {
     reader: &'a SegmentReader<'a>,
     walk: RecordWalk<R>,
 }
 
 impl<R: ReadAt> SegmentWalk<'_, R> {
     /// The next event or damage; nothing behind the last.
-    pub(super) fn next(&mut self) -> io::Result<Option<Walked>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<Walked>> {
         loop {
             if let Some(walked) = self.walk.next(|offset| self.reader.resume_behind(offset))? {
                 return Ok(Some(walked));
@@ -197,7 +197,7 @@ impl<R: ReadAt> SegmentWalk<'_, R> {
 }
 
 /// `bytes` bytes at `offset`; of a file that was cut off, what is left.
-pub(super) fn read_what_is_there(file: &File, offset: u64, bytes: usize) -> io::Result<Bytes> {
+pub(crate) fn read_what_is_there(file: &File, offset: u64, bytes: usize) -> io::Result<Bytes> {
     let mut buffer = Vec::with_capacity(bytes);
     while buffer.len() < bytes {
         // Into room that is not cleared before: clearing took as long as checking what was read.

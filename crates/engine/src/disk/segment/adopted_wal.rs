@@ -12,20 +12,20 @@ use std::path::PathBuf;
 
 use prombus_proto::{Timestamp, Topic};
 
-use super::checkpoint::SealedWal;
-use super::file_header::{self, SPARSE_INDEX};
-use super::frame::{End, FrameHead};
-use super::layout::{Layout, ignore_missing};
-use super::options::DiskOptions;
-use super::record::RecordSeed;
-use super::record_walk::RecordRange;
-use super::sparse_index::IndexEntry;
-use super::topic_view::{Content, Segment, WalPiece};
-use super::wal_file::WalFile;
+use crate::disk::checkpoint::SealedWal;
+use crate::disk::file_header::{self, SPARSE_INDEX};
+use crate::disk::layout::{Layout, ignore_missing};
+use crate::disk::options::DiskOptions;
+use crate::disk::read::topic_view::{Content, Segment, WalPiece};
+use crate::disk::record::RecordSeed;
+use crate::disk::record::walk::RecordRange;
+use crate::disk::segment::sparse_index::IndexEntry;
+use crate::disk::wal::file::WalFile;
+use crate::disk::wal::frame::{End, FrameHead};
 
 /// Whether `pieces`, which are all of a topic in the log file `sealed`, are worth keeping it as it is, behind
 /// the `segments` that the topic has.
-pub(super) fn is_worth_keeping(
+pub(crate) fn is_worth_keeping(
     sealed: &SealedWal,
     pieces: &[WalPiece],
     segments: &[Segment],
@@ -50,7 +50,7 @@ pub(super) fn is_worth_keeping(
 /// Makes the log file `sealed` the next segment of `topic`, whose events in it are `pieces`. Answers the
 /// segment, and what has to be synced before it counts; nothing where the filesystem cannot give the file a
 /// second name.
-pub(super) fn keep(
+pub(crate) fn keep(
     layout: &Layout,
     topic: &Topic,
     sealed: &SealedWal,
@@ -106,7 +106,7 @@ fn has_no_second_names(error: &io::Error) -> bool {
 }
 
 /// The rows of records of `topic` in the kept log `file`, as far as the heads of its frames tell.
-pub(super) fn rows_of(file: &File, end: u64, topic: &Topic, seed: RecordSeed) -> Vec<RecordRange> {
+pub(crate) fn rows_of(file: &File, end: u64, topic: &Topic, seed: RecordSeed) -> Vec<RecordRange> {
     let mut rows = Vec::new();
     let mut offset = WalFile::first_frame_offset();
     while offset < end

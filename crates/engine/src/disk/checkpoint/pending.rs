@@ -5,28 +5,28 @@ use std::time::Duration;
 
 /// Lets the journal wait while too many log files do.
 #[derive(Debug, Default)]
-pub(super) struct Backlog {
+pub(crate) struct Backlog {
     waiting: Mutex<usize>,
     changed: Condvar,
 }
 
 impl Backlog {
-    pub(super) fn add(&self) {
+    pub(crate) fn add(&self) {
         *self.lock() += 1;
     }
 
-    pub(super) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         *self.lock() -= 1;
         self.changed.notify_all();
     }
 
     /// Something happened that may make waiting pointless.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.changed.notify_all();
     }
 
     /// Waits until fewer than `limit` files wait, or until `gives_up` answers something.
-    pub(super) fn wait_below<E>(
+    pub(crate) fn wait_below<E>(
         &self,
         limit: usize,
         gives_up: impl Fn() -> Option<E>,

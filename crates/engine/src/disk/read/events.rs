@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use prombus_proto::{Seq, Topic};
 
-use super::record::RecordSeed;
-use super::record_walk::{RecordRange, RecordWalk, Walked};
-use super::segment_reader::SegmentReader;
-use super::shared::Shared;
-use super::topic_view::{Segment, TopicView, WalPiece};
-use super::wal_spans::next_span;
+use crate::disk::read::topic_view::{Segment, TopicView, WalPiece};
+use crate::disk::record::RecordSeed;
+use crate::disk::record::walk::{RecordRange, RecordWalk, Walked};
+use crate::disk::segment::reader::SegmentReader;
+use crate::disk::shared::Shared;
+use crate::disk::wal::coalesced_read::next_span;
 use crate::{Damaged, Incident, Page, ReadBudget, ReadError, StoredEvent, Unavailable};
 
 /// Where the next events of a topic are.
@@ -52,7 +52,7 @@ impl Gathering {
 }
 
 /// See [`crate::Engine::read`].
-pub(super) fn read(
+pub(crate) fn read(
     shared: &Shared,
     topic: &Topic,
     from: Seq,
@@ -180,20 +180,20 @@ fn without_segment(
     Err(damaged.into())
 }
 
-pub(super) fn has_moved(shared: &Shared, topic: &Topic, segment: &Segment) -> bool {
+pub(crate) fn has_moved(shared: &Shared, topic: &Topic, segment: &Segment) -> bool {
     let view = shared.view();
     view.topics
         .get(topic)
         .is_none_or(|view| !view.segments.iter().any(|s| s.first == segment.first))
 }
 
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Damaged(Damaged),
     Io(io::Error),
 }
 
 impl Fault {
-    pub(super) fn into_read_error(self, path: &Path) -> ReadError {
+    pub(crate) fn into_read_error(self, path: &Path) -> ReadError {
         match self {
             Fault::Damaged(damaged) => damaged.into(),
             Fault::Io(error) => Unavailable::Io {
@@ -308,7 +308,7 @@ fn gather_pieces(
 
 /// Whether reading from `from` on finds all of it in the write-ahead log, which the operating
 /// system still has in memory.
-pub(super) fn is_recent(shared: &Shared, topic: &Topic, from: Seq) -> bool {
+pub(crate) fn is_recent(shared: &Shared, topic: &Topic, from: Seq) -> bool {
     let view = shared.view();
     let segments = view.topics.get(topic).and_then(|view| view.segments.last());
     segments.is_none_or(|segment| segment.last < from)

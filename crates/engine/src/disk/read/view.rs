@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use prombus_proto::Topic;
 
-use super::frame::{FrameHead, StateChange};
-use super::ids::Ordinal;
-use super::overlay::Overlay;
-use super::topic_view::{TopicView, WalPiece};
-use super::wal_file::WalFile;
-use super::wal_scan::Piece;
+use crate::disk::ids::Ordinal;
+use crate::disk::read::topic_view::{TopicView, WalPiece};
+use crate::disk::state::memtable::Overlay;
+use crate::disk::wal::file::WalFile;
+use crate::disk::wal::frame::{FrameHead, StateChange};
+use crate::disk::wal::scan::Piece;
 
 /// Everything committed. Changed in one go per frame, so that nobody sees a part of one.
 #[derive(Debug)]
-pub(super) struct View {
-    pub(super) topics: HashMap<Topic, TopicView>,
-    pub(super) overlay: Overlay,
+pub(crate) struct View {
+    pub(crate) topics: HashMap<Topic, TopicView>,
+    pub(crate) overlay: Overlay,
     store_seed: u64,
     next_ordinal: Ordinal,
 }
 
 impl View {
-    pub(super) fn new(store_seed: u64) -> Self {
+    pub(crate) fn new(store_seed: u64) -> Self {
         Self {
             topics: HashMap::new(),
             overlay: Overlay::default(),
@@ -32,31 +32,31 @@ impl View {
     }
 
     /// A topic that nothing was appended to yet.
-    pub(super) fn new_topic(&self, topic: &Topic, ordinal: Ordinal) -> TopicView {
+    pub(crate) fn new_topic(&self, topic: &Topic, ordinal: Ordinal) -> TopicView {
         TopicView::new(topic, ordinal, self.store_seed)
     }
 
     /// The number that the next new topic gets; none is ever given twice.
-    pub(super) fn next_ordinal(&self) -> Ordinal {
+    pub(crate) fn next_ordinal(&self) -> Ordinal {
         self.next_ordinal
     }
 
     /// The view of `topic`, made if it is new.
-    pub(super) fn topic_mut(&mut self, topic: &Topic) -> &mut TopicView {
+    pub(crate) fn topic_mut(&mut self, topic: &Topic) -> &mut TopicView {
         if !self.topics.contains_key(topic) {
             self.add_topic(topic, self.next_ordinal());
         }
         self.topics.get_mut(topic).expect("just made")
     }
 
-    pub(super) fn add_topic(&mut self, topic: &Topic, ordinal: Ordinal) {
+    pub(crate) fn add_topic(&mut self, topic: &Topic, ordinal: Ordinal) {
         self.topics.insert(topic.clone(), self.new_topic(topic, ordinal));
         self.next_ordinal = self.next_ordinal.max(Ordinal(ordinal.0 + 1));
     }
 
     /// Shows a frame that is in `file`. `newest_time_ordered` tells for each run the newest UUIDv7 in
     /// it.
-    pub(super) fn apply(
+    pub(crate) fn apply(
         &mut self,
         file: &Arc<WalFile>,
         head: &FrameHead,

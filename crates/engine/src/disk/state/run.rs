@@ -17,13 +17,13 @@ use super::filter::{self, FilterBuilder};
 use super::page::{Page, PageBuilder, PageKind};
 use crate::StateKey;
 use crate::disk::file_header::{self, HEADER_BYTES, STATE_RUN};
-use crate::disk::frame::StateChange;
+use crate::disk::wal::frame::StateChange;
 
 /// A sorted file of changes.
 #[derive(Debug)]
-pub(in crate::disk) struct StateRun {
-    pub(in crate::disk) info: StateRunInfo,
-    pub(in crate::disk) path: PathBuf,
+pub(crate) struct StateRun {
+    pub(crate) info: StateRunInfo,
+    pub(crate) path: PathBuf,
     file: File,
     /// Whether reading all of it failed: then it is left as it is.
     is_damaged: AtomicBool,
@@ -31,24 +31,24 @@ pub(in crate::disk) struct StateRun {
 
 /// What is to know about a sorted file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::disk) struct StateRunInfo {
-    pub(in crate::disk) number: u64,
+pub(crate) struct StateRunInfo {
+    pub(crate) number: u64,
     /// How often its entries were merged.
-    pub(in crate::disk) level: u32,
-    pub(in crate::disk) entries: u64,
+    pub(crate) level: u32,
+    pub(crate) entries: u64,
     /// Where the page that leads to all others is.
-    pub(in crate::disk) root: u64,
-    pub(in crate::disk) filter: u64,
-    pub(in crate::disk) filter_blocks: u64,
+    pub(crate) root: u64,
+    pub(crate) filter: u64,
+    pub(crate) filter_blocks: u64,
     /// When the last of its entries expires, if all do.
-    pub(in crate::disk) all_expire_by: Option<Timestamp>,
+    pub(crate) all_expire_by: Option<Timestamp>,
     /// When half of its entries have expired, if so many ever do.
-    pub(in crate::disk) half_expire_by: Option<Timestamp>,
+    pub(crate) half_expire_by: Option<Timestamp>,
 }
 
 /// Writes `changes`, which come sorted and are at most `at_most`, and makes them durable.
 /// Nothing is written where there are none.
-pub(in crate::disk) fn write_run(
+pub(crate) fn write_run(
     path: &Path,
     number: u64,
     level: u32,
@@ -153,25 +153,25 @@ impl<W: Write> TreeWriter<W> {
 }
 
 impl StateRun {
-    pub(in crate::disk) fn open(path: PathBuf, info: StateRunInfo) -> io::Result<Self> {
+    pub(crate) fn open(path: PathBuf, info: StateRunInfo) -> io::Result<Self> {
         Ok(Self { info, file: File::open(&path)?, path, is_damaged: AtomicBool::new(false) })
     }
 
     /// Reads all of it.
-    pub(in crate::disk) fn is_readable(&self) -> bool {
+    pub(crate) fn is_readable(&self) -> bool {
         self.iter_from(b"", None).is_ok_and(|mut changes| changes.all(|change| change.is_ok()))
     }
 
-    pub(in crate::disk) fn is_damaged(&self) -> bool {
+    pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }
 
-    pub(in crate::disk) fn set_damaged(&self) {
+    pub(crate) fn set_damaged(&self) {
         self.is_damaged.store(true, Ordering::Relaxed);
     }
 
     /// What its file says it is.
-    pub(in crate::disk) fn check_header(&self) -> Result<u64, file_header::HeaderFault> {
+    pub(crate) fn check_header(&self) -> Result<u64, file_header::HeaderFault> {
         let mut header = [0; HEADER_BYTES];
         self.file
             .read_exact_at(&mut header, 0)
@@ -180,14 +180,14 @@ impl StateRun {
     }
 
     /// Whether there may be a change of `key` in this file, or what is damaged.
-    pub(in crate::disk) fn may_have(&self, key: &StateKey) -> Result<bool, String> {
+    pub(crate) fn may_have(&self, key: &StateKey) -> Result<bool, String> {
         let (filter, blocks) = (self.info.filter, self.info.filter_blocks);
         filter::may_have(&self.file, filter, blocks, key.as_bytes())
             .map_err(|detail| self.name(&detail))
     }
 
     /// The change of `key` in this file, or what is damaged.
-    pub(in crate::disk) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, String> {
+    pub(crate) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, String> {
         if !self.may_have(key)? {
             return Ok(None);
         }
@@ -228,7 +228,7 @@ impl StateRun {
     }
 
     /// The changes from `from` on, in order, behind `after` if given.
-    pub(in crate::disk) fn iter_from(
+    pub(crate) fn iter_from(
         &self,
         from: &[u8],
         after: Option<&StateKey>,

@@ -5,26 +5,26 @@ use std::sync::Arc;
 
 use prombus_proto::{Seq, Timestamp, Topic};
 
-use super::file_header::{FileKind, HEADER_BYTES, SEGMENT, WAL};
-use super::ids::{IdSeed, Ordinal};
-use super::record::RecordSeed;
-use super::wal_file::WalFile;
 use crate::Bounds;
+use crate::disk::file_header::{FileKind, HEADER_BYTES, SEGMENT, WAL};
+use crate::disk::ids::{IdSeed, Ordinal};
+use crate::disk::record::RecordSeed;
+use crate::disk::wal::file::WalFile;
 
 /// The events of a topic: the older ones in segments, the newer ones in the write-ahead log.
 #[derive(Debug)]
-pub(super) struct TopicView {
-    pub(super) ordinal: Ordinal,
-    pub(super) record_seed: RecordSeed,
-    pub(super) id_seed: IdSeed,
-    pub(super) first: Seq,
-    pub(super) next: Seq,
+pub(crate) struct TopicView {
+    pub(crate) ordinal: Ordinal,
+    pub(crate) record_seed: RecordSeed,
+    pub(crate) id_seed: IdSeed,
+    pub(crate) first: Seq,
+    pub(crate) next: Seq,
     /// The newest UUIDv7 it ever had: a newer one cannot be a duplicate.
-    pub(super) newest_time_ordered: u128,
+    pub(crate) newest_time_ordered: u128,
     /// The revision of the newest retention rule that was applied.
-    pub(super) rule: u64,
-    pub(super) segments: Vec<Segment>,
-    pub(super) wal: VecDeque<WalPiece>,
+    pub(crate) rule: u64,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) wal: VecDeque<WalPiece>,
     wal_bytes: u64,
     /// The latest time in the segments up to each one: rises, so that a time is found by halving.
     latest_ts_so_far: Vec<Timestamp>,
@@ -32,23 +32,23 @@ pub(super) struct TopicView {
 
 /// A segment file as of the last checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub(super) first: Seq,
-    pub(super) last: Seq,
+pub(crate) struct Segment {
+    pub(crate) first: Seq,
+    pub(crate) last: Seq,
     /// Where its last record ends.
-    pub(super) end: u64,
-    pub(super) latest_ts: Timestamp,
+    pub(crate) end: u64,
+    pub(crate) latest_ts: Timestamp,
     /// The newest UUIDv7 in this segment and those before it.
-    pub(super) newest_id: u128,
-    pub(super) index_entries: u32,
+    pub(crate) newest_id: u128,
+    pub(crate) index_entries: u32,
     /// When it was begun.
-    pub(super) begun: Timestamp,
-    pub(super) content: Content,
+    pub(crate) begun: Timestamp,
+    pub(crate) content: Content,
 }
 
 /// What lies in the file of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// Records of its topic, from the header on.
     Records,
     /// The frames of a log file that was kept as it is. Each entry of the index begins a row of records of
@@ -58,7 +58,7 @@ pub(super) enum Content {
 
 impl Segment {
     /// How many bytes its events take.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self.content {
             Content::Records => self.end,
             Content::Frames { record_bytes, .. } => record_bytes,
@@ -66,14 +66,14 @@ impl Segment {
     }
 
     /// Where its first record begins.
-    pub(super) fn first_record(&self) -> u64 {
+    pub(crate) fn first_record(&self) -> u64 {
         match self.content {
             Content::Records => HEADER_BYTES as u64,
             Content::Frames { first_record, .. } => first_record,
         }
     }
 
-    pub(super) fn file_kind(&self) -> FileKind {
+    pub(crate) fn file_kind(&self) -> FileKind {
         match self.content {
             Content::Records => SEGMENT,
             Content::Frames { .. } => WAL,
@@ -83,30 +83,30 @@ impl Segment {
 
 /// Some records in a row in a file of the write-ahead log.
 #[derive(Clone, Debug)]
-pub(super) struct WalPiece {
-    pub(super) file: Arc<WalFile>,
-    pub(super) offset: u64,
-    pub(super) bytes: u32,
-    pub(super) first: Seq,
-    pub(super) count: u32,
-    pub(super) latest_ts: Timestamp,
+pub(crate) struct WalPiece {
+    pub(crate) file: Arc<WalFile>,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+    pub(crate) first: Seq,
+    pub(crate) count: u32,
+    pub(crate) latest_ts: Timestamp,
     /// The newest UUIDv7 of all events of the topic before these.
-    pub(super) newest_id_before: u128,
+    pub(crate) newest_id_before: u128,
 }
 
 impl WalPiece {
-    pub(super) fn last(&self) -> Seq {
+    pub(crate) fn last(&self) -> Seq {
         Seq(self.first.0 + u64::from(self.count) - 1)
     }
 
     /// Where it ends in its file.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.offset + u64::from(self.bytes)
     }
 }
 
 impl TopicView {
-    pub(super) fn new(topic: &Topic, ordinal: Ordinal, store_seed: u64) -> Self {
+    pub(crate) fn new(topic: &Topic, ordinal: Ordinal, store_seed: u64) -> Self {
         Self {
             ordinal,
             record_seed: RecordSeed::of(topic),
@@ -122,13 +122,13 @@ impl TopicView {
         }
     }
 
-    pub(super) fn bounds(&self) -> Bounds {
+    pub(crate) fn bounds(&self) -> Bounds {
         let in_segments: u64 = self.segments.iter().map(Segment::bytes).sum();
         Bounds { first: self.first, next: self.next, bytes: in_segments + self.wal_bytes }
     }
 
     /// Shows events that are in the write-ahead log.
-    pub(super) fn push_piece(&mut self, piece: WalPiece) {
+    pub(crate) fn push_piece(&mut self, piece: WalPiece) {
         self.wal_bytes += u64::from(piece.bytes);
         self.wal.push_back(piece);
     }
@@ -140,7 +140,7 @@ impl TopicView {
     }
 
     /// Forgets events below `below`.
-    pub(super) fn trim(&mut self, below: Seq) {
+    pub(crate) fn trim(&mut self, below: Seq) {
         self.first = self.first.max(below.min(self.next));
         let first = self.first;
         self.drop_pieces_while(|piece| piece.last() < first);
@@ -152,7 +152,7 @@ impl TopicView {
     }
 
     /// Shows what a checkpoint has moved: segments take over from the log files up to `wal_number`.
-    pub(super) fn take_over(&mut self, segments: &[Segment], wal_number: u64) {
+    pub(crate) fn take_over(&mut self, segments: &[Segment], wal_number: u64) {
         let first = self.first;
         self.set_segments(
             segments.iter().filter(|segment| segment.last >= first).copied().collect(),
@@ -160,7 +160,7 @@ impl TopicView {
         self.drop_pieces_while(|piece| piece.file.number <= wal_number);
     }
 
-    pub(super) fn set_segments(&mut self, segments: Vec<Segment>) {
+    pub(crate) fn set_segments(&mut self, segments: Vec<Segment>) {
         self.latest_ts_so_far = segments
             .iter()
             .scan(Timestamp(0), |latest, segment| {
@@ -172,26 +172,26 @@ impl TopicView {
     }
 
     /// Which segment `seq` is in, if it is in one; a position between two belongs to the later.
-    pub(super) fn segment_of(&self, seq: Seq) -> Option<usize> {
+    pub(crate) fn segment_of(&self, seq: Seq) -> Option<usize> {
         let index = self.segments.partition_point(|segment| segment.last < seq);
         (index < self.segments.len()).then_some(index)
     }
 
     /// The segment that `id` is in, if it was newer than all ids before it when it came.
-    pub(super) fn segment_of_rising(&self, id: u128) -> Option<Segment> {
+    pub(crate) fn segment_of_rising(&self, id: u128) -> Option<Segment> {
         let index = self.segments.partition_point(|segment| segment.newest_id < id);
         self.segments.get(index).copied()
     }
 
     /// Which piece of the log `seq` is in, if it is in one; a position between two belongs to the
     /// later.
-    pub(super) fn piece_of(&self, seq: Seq) -> Option<usize> {
+    pub(crate) fn piece_of(&self, seq: Seq) -> Option<usize> {
         let index = self.wal.partition_point(|piece| piece.last() < seq);
         (index < self.wal.len()).then_some(index)
     }
 
     /// Where the row of positions that are nowhere begins, of which `seq` is one.
-    pub(super) fn first_missing_before(&self, seq: Seq) -> Seq {
+    pub(crate) fn first_missing_before(&self, seq: Seq) -> Seq {
         let segments = &self.segments[..self.segment_of(seq).unwrap_or(self.segments.len())];
         let pieces = self.piece_of(seq).unwrap_or(self.wal.len());
         let in_segments = segments.last().map_or(Seq::ZERO, |segment| segment.last);
@@ -200,7 +200,7 @@ impl TopicView {
     }
 
     /// The first segment that has an event of `ts` or later.
-    pub(super) fn segment_reaching(&self, ts: Timestamp) -> Option<usize> {
+    pub(crate) fn segment_reaching(&self, ts: Timestamp) -> Option<usize> {
         let index = self.latest_ts_so_far.partition_point(|latest| *latest < ts);
         (index < self.segments.len()).then_some(index)
     }

@@ -17,7 +17,7 @@ use bytes::{Buf, BufMut, Bytes};
 use prombus_proto::Timestamp;
 
 use crate::disk::checksum::checksum;
-use crate::disk::frame::StateChange;
+use crate::disk::wal::frame::StateChange;
 use crate::{StateKey, Version};
 
 pub(super) const PAGE_HEAD_BYTES: usize = 12;

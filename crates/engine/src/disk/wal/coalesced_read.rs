@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 
-use super::topic_view::WalPiece;
+use crate::disk::read::topic_view::WalPiece;
 
 /// The most that is read in one go, unless one piece alone is larger.
 const SPAN_BYTES: u64 = 256 << 10;
@@ -12,21 +12,21 @@ const SPAN_BYTES: u64 = 256 << 10;
 const GAP_BYTES: u64 = 1 << 10;
 
 /// Some pieces and the bytes they lie in.
-pub(super) struct WalSpan<'a> {
-    pub(super) pieces: &'a [WalPiece],
+pub(crate) struct WalSpan<'a> {
+    pub(crate) pieces: &'a [WalPiece],
     bytes: Bytes,
 }
 
 impl WalSpan<'_> {
     /// The bytes of one of its pieces.
-    pub(super) fn bytes_of(&self, piece: &WalPiece) -> Bytes {
+    pub(crate) fn bytes_of(&self, piece: &WalPiece) -> Bytes {
         let start = usize::try_from(piece.offset - self.pieces[0].offset).unwrap_or(usize::MAX);
         self.bytes.slice(start..start + piece.bytes as usize)
     }
 }
 
 /// Reads the first pieces of `rest`, which moves on behind them; nothing where there are none.
-pub(super) fn next_span<'a>(rest: &mut &'a [WalPiece]) -> io::Result<Option<WalSpan<'a>>> {
+pub(crate) fn next_span<'a>(rest: &mut &'a [WalPiece]) -> io::Result<Option<WalSpan<'a>>> {
     let Some(first) = rest.first() else {
         return Ok(None);
     };

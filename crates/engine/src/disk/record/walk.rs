@@ -5,21 +5,21 @@ use std::io;
 use bytes::Bytes;
 use prombus_proto::Seq;
 
-use super::record::{self, RecordFault, RecordSeed};
 use crate::StoredEvent;
+use crate::disk::record::{self, RecordFault, RecordSeed};
 
 /// Some bytes of a file that hold the records `first` to `last` in a row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RecordRange {
-    pub(super) seed: RecordSeed,
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) first: Seq,
-    pub(super) last: Seq,
+pub(crate) struct RecordRange {
+    pub(crate) seed: RecordSeed,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) first: Seq,
+    pub(crate) last: Seq,
 }
 
 /// Goes through a [`RecordRange`].
-pub(super) struct RecordWalk<R> {
+pub(crate) struct RecordWalk<R> {
     range: RecordRange,
     read_at: R,
     /// How much to read at a time.
@@ -36,7 +36,7 @@ pub(super) struct RecordWalk<R> {
 
 /// What comes next in a range.
 #[derive(Debug)]
-pub(super) enum Walked {
+pub(crate) enum Walked {
     Event(StoredEvent),
     /// Positions that cannot be read back.
     Damaged {
@@ -47,11 +47,11 @@ pub(super) enum Walked {
 }
 
 /// Reads `bytes` bytes of a file at an offset.
-pub(super) trait ReadAt: Fn(u64, usize) -> io::Result<Bytes> {}
+pub(crate) trait ReadAt: Fn(u64, usize) -> io::Result<Bytes> {}
 impl<F: Fn(u64, usize) -> io::Result<Bytes>> ReadAt for F {}
 
 impl<R: ReadAt> RecordWalk<R> {
-    pub(super) fn new(range: RecordRange, chunk_bytes: usize, read_at: R) -> Self {
+    pub(crate) fn new(range: RecordRange, chunk_bytes: usize, read_at: R) -> Self {
         Self {
             range,
             read_at,
@@ -65,25 +65,25 @@ impl<R: ReadAt> RecordWalk<R> {
     }
 
     /// Lets it read ahead to `end`, for the ranges that follow.
-    pub(super) fn reading_ahead_to(self, end: u64) -> Self {
+    pub(crate) fn reading_ahead_to(self, end: u64) -> Self {
         Self { read_to: end.max(self.range.end), ..self }
     }
 
     /// The position that comes next.
-    pub(super) fn expected(&self) -> Seq {
+    pub(crate) fn expected(&self) -> Seq {
         self.expected
     }
 
     /// Goes on with `range`, which lies behind the one that it has gone through. Positions between the two
     /// are damage.
-    pub(super) fn go_on_with(&mut self, range: RecordRange) {
+    pub(crate) fn go_on_with(&mut self, range: RecordRange) {
         self.offset = range.start;
         self.range = range;
     }
 
     /// The next event or damage; nothing behind the last. `resume` tells where to go on behind
     /// damage at an offset: the next place where a known event begins.
-    pub(super) fn next(
+    pub(crate) fn next(
         &mut self,
         resume: impl Fn(u64) -> Option<(u64, Seq)>,
     ) -> io::Result<Option<Walked>> {
