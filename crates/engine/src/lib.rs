@@ -17,6 +17,7 @@ pub mod capabilities;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod contract;
+pub mod delegating;
 pub mod disk;
 pub mod error;
 pub mod faulty;

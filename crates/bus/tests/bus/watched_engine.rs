@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use prombus_engine::delegating::DelegatingEngine;
 use prombus_engine::{
-    Batch, Bounds, Capabilities, CommitError, Committed, Damaged, Durability, Engine, Health, Page,
-    ReadBudget, ReadError, Retention, StateEntry, StateKey,
+    Batch, Capabilities, CommitError, Committed, Damaged, Durability, Engine, Page, ReadBudget,
+    ReadError,
 };
-use prombus_proto::{EventId, Seq, Timestamp, Topic};
-use tokio::sync::watch;
+use prombus_proto::{Seq, Topic};
 
 pub(crate) struct WatchedEngine {
     inner: Arc<dyn Engine>,
@@ -61,7 +61,11 @@ impl WatchedEngine {
 }
 
 #[async_trait]
-impl Engine for WatchedEngine {
+impl DelegatingEngine for WatchedEngine {
+    fn inner(&self) -> &dyn Engine {
+        &*self.inner
+    }
+
     fn capabilities(&self) -> Capabilities {
         let Self { several_gateways, gathers_commits, .. } = *self;
         Capabilities { several_gateways, gathers_commits, ..self.inner.capabilities() }
@@ -97,51 +101,6 @@ impl Engine for WatchedEngine {
             }
         }
         Ok(page)
-    }
-
-    async fn bounds(&self, topic: &Topic) -> Result<Bounds, ReadError> {
-        self.inner.bounds(topic).await
-    }
-
-    async fn topics(&self) -> Result<Vec<Topic>, ReadError> {
-        self.inner.topics().await
-    }
-
-    async fn seek_time(&self, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
-        self.inner.seek_time(topic, ts).await
-    }
-
-    async fn seek_id(&self, topic: &Topic, id: &EventId) -> Result<Option<Seq>, ReadError> {
-        self.inner.seek_id(topic, id).await
-    }
-
-    async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
-        self.inner.trim(topic, below).await
-    }
-
-    async fn retain(&self, topic: &Topic, rule: &Retention) -> Result<Bounds, CommitError> {
-        self.inner.retain(topic, rule).await
-    }
-
-    async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
-        self.inner.get(key).await
-    }
-
-    async fn scan(
-        &self,
-        prefix: &[u8],
-        after: Option<&StateKey>,
-        limit: usize,
-    ) -> Result<Vec<StateEntry>, ReadError> {
-        self.inner.scan(prefix, after, limit).await
-    }
-
-    fn watch(&self, topic: &Topic) -> watch::Receiver<Seq> {
-        self.inner.watch(topic)
-    }
-
-    fn health(&self) -> Health {
-        self.inner.health()
     }
 
     async fn close(&self) -> Result<(), CommitError> {

@@ -1,10 +1,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prombus_proto::ManualClock;
+use prombus_proto::{EventId, ManualClock, Seq, Timestamp, Topic};
 
-use super::*;
-use crate::{Durability, Expect, MemoryEngine, StateOp};
+use super::{FaultReport, Faults, FaultyEngine};
+use crate::{
+    Batch, CommitError, Durability, Engine, Expect, MemoryEngine, ReadBudget, StateKey, StateOp,
+    Unavailable,
+};
 
 fn faulty() -> (Arc<FaultyEngine>, Faults) {
     let faults = Faults::none();
@@ -30,12 +33,12 @@ async fn value(engine: &FaultyEngine) -> Option<Bytes> {
     engine.get(&key()).await.unwrap().map(|entry| entry.value)
 }
 
-fn is_injected<T>(answer: &Result<T, CommitError>) -> bool {
-    matches!(answer, Err(CommitError::Unavailable(Unavailable::Injected(_))))
+fn is_injected<T>(result: &Result<T, CommitError>) -> bool {
+    matches!(result, Err(CommitError::Unavailable(Unavailable::Injected(_))))
 }
 
 #[tokio::test]
-async fn a_commit_that_fails_before_did_not_happen() {
+async fn a_commit_that_fails_before_is_not_stored() {
     let (engine, faults) = faulty();
     faults.fail_commits_before(2);
     assert!(is_injected(&engine.commit(put("1")).await));
@@ -50,7 +53,7 @@ async fn a_commit_that_fails_before_did_not_happen() {
 }
 
 #[tokio::test]
-async fn a_commit_that_fails_after_did_happen() {
+async fn a_commit_that_fails_after_is_stored() {
     let (engine, faults) = faulty();
     faults.fail_commits_after(1);
     assert!(is_injected(&engine.commit(put("1")).await));
@@ -61,7 +64,7 @@ async fn a_commit_that_fails_after_did_happen() {
 }
 
 #[tokio::test]
-async fn an_answer_can_only_be_lost_where_there_was_one() {
+async fn a_refused_commit_does_not_use_up_a_lost_answer() {
     let (engine, faults) = faulty();
     faults.fail_commits_after(1);
     let refused = Batch { expected_last: vec![(Topic::new("a").unwrap(), Seq(9))], ..put("1") };
@@ -107,7 +110,7 @@ async fn commits_wait_at_the_gate_until_it_opens() {
 }
 
 #[tokio::test]
-async fn who_gives_up_at_the_gate_waits_no_more() {
+async fn a_cancelled_commit_leaves_the_gate() {
     let (engine, faults) = faulty();
     faults.shut_gate();
     let commit = tokio::spawn(async move { engine.commit(put("1")).await });
@@ -118,7 +121,7 @@ async fn who_gives_up_at_the_gate_waits_no_more() {
 }
 
 #[tokio::test]
-async fn healing_switches_everything_off() {
+async fn healing_switches_off_every_fault() {
     let (engine, faults) = faulty();
     faults.fail_commits_before(usize::MAX);
     faults.fail_commits_after(usize::MAX);
@@ -134,7 +137,7 @@ async fn healing_switches_everything_off() {
 }
 
 #[tokio::test]
-async fn what_is_spared_has_no_fault_and_takes_none() {
+async fn a_spared_prefix_neither_fails_nor_uses_up_a_fault() {
     let faults = Faults::none();
     let inner = Arc::new(MemoryEngine::new(Arc::new(ManualClock::default())));
     let engine = FaultyEngine::new(inner, faults.clone())

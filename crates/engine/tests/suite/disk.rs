@@ -6,11 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use libtest_mimic::Trial;
 use prombus_engine::conformance::{self, Subject};
-use prombus_engine::{
-    Capabilities, DiskEngine, DiskOptions, Durability, Engine, Faults, FaultyEngine,
-};
+use prombus_engine::{Capabilities, DiskEngine, DiskOptions, Durability, Engine};
 use prombus_proto::{ManualClock, Timestamp};
 use tempfile::TempDir;
+
+use crate::faulty::FaultySubject;
 
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     atomic_across_topics: true,
@@ -30,7 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             DiskSubject::new(with_kept_logs)
         }),
         conformance::trials("faulty_over_disk", CAPABILITIES, || {
-            FaultyDisk(DiskSubject::new(in_small_files))
+            FaultySubject(DiskSubject::new(in_small_files))
         }),
     ]
     .into_iter()
@@ -77,18 +77,5 @@ impl Subject for DiskSubject {
         options.clock = Arc::new(self.clock.clone());
         (self.adjust)(&mut options);
         Arc::new(DiskEngine::open(&options).expect("the store opens"))
-    }
-}
-
-struct FaultyDisk(DiskSubject);
-
-#[async_trait]
-impl Subject for FaultyDisk {
-    fn clock(&self) -> ManualClock {
-        self.0.clock()
-    }
-
-    async fn open(&mut self) -> Arc<dyn Engine> {
-        Arc::new(FaultyEngine::new(self.0.open().await, Faults::default()))
     }
 }

@@ -1,4 +1,4 @@
-//! The wrapper that injects faults: idle, it is the engine it wraps.
+//! The fault-injecting wrapper: without faults it behaves like the engine it wraps.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use prombus_proto::ManualClock;
 
 use crate::memory::{self, MemorySubject};
 
-/// Another subject, wrapped.
-pub(crate) struct Wrapped<S>(pub(crate) S);
+/// Wraps the engines of another subject.
+pub(crate) struct FaultySubject<S>(pub(crate) S);
 
 #[async_trait]
-impl<S: Subject> Subject for Wrapped<S> {
+impl<S: Subject> Subject for FaultySubject<S> {
     fn clock(&self) -> ManualClock {
         self.0.clock()
     }
@@ -26,5 +26,7 @@ impl<S: Subject> Subject for Wrapped<S> {
 }
 
 pub(crate) fn trials() -> Vec<Trial> {
-    conformance::trials("faulty_memory", memory::CAPABILITIES, || Wrapped(MemorySubject::default()))
+    conformance::trials("faulty_memory", memory::CAPABILITIES, || {
+        FaultySubject(MemorySubject::default())
+    })
 }

@@ -19,8 +19,8 @@ mod expired_state;
 mod faulty;
 mod fixtures;
 mod kept_logs;
-mod lasting;
 mod memory;
+mod shared_memory;
 
 use std::process::ExitCode;
 
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let trials = [
         memory::trials(),
         faulty::trials(),
-        lasting::trials(),
+        shared_memory::trials(),
         disk::trials(),
         expired_state::trials(),
         crash::trials(),
