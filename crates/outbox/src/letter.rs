@@ -216,7 +216,7 @@ mod tests {
             (with("topic", "Orders"), "bad_topic", "topic: "),
             (with("topic", 7), "bad_topic", "topic: has to be text, not Int32"),
             (with("key", 7), "bad_frame", "key: has to be text, not Int32"),
-            (with("key", ""), "bad_frame", "key: a key has 1 to 256 bytes"),
+            (with("key", ""), "bad_frame", "key: a key must be 1 to 256 bytes long"),
             (with("payload", f64::NAN), "bad_json", "payload: NaN has no JSON form"),
             (with("headers", "x"), "bad_frame", "headers: has to be an object, not String"),
             (with("headers", doc! { "n": 1 }), "bad_frame", "headers.n: has to be text, not Int32"),

@@ -1,4 +1,4 @@
-//! What reading and writing a frame costs, beside the same split done by `serde_json`.
+//! The cost of parsing and writing a frame, compared with `serde_json` finding the same members.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program that prints figures")]
 
@@ -13,8 +13,8 @@ use prombus_proto::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The first step of reading as derived code does it: which members there are. Nothing is checked
-/// or converted yet.
+/// The first step of parsing with derived code: it finds the members but does not check or convert
+/// their values.
 #[derive(Deserialize)]
 struct Derived<'a> {
     #[serde(borrow)]
@@ -29,21 +29,21 @@ struct Derived<'a> {
     ids: Option<&'a RawValue>,
 }
 
-/// The best of many short runs: on a busy machine a long one is always interrupted.
+/// Prints the best of many short runs: on a busy machine, a long run is always interrupted.
 fn nanos(name: &str, bytes: usize, mut once: impl FnMut()) {
-    // `-- ACK` measures what has that in its name.
+    // `-- ACK` only measures names that contain `ACK`.
     if std::env::args().skip(1).any(|only| only != "--bench" && !name.contains(&only)) {
         return;
     }
     const CALLS: u32 = 20;
     let mut best = f64::MAX;
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_millis(400) {
-        let started = Instant::now();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(400) {
+        let run_start = Instant::now();
         for _ in 0..CALLS {
             once();
         }
-        best = best.min(started.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS));
+        best = best.min(run_start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS));
     }
     println!("{name:<44} {bytes:>7} bytes {best:>9.0} ns");
 }
@@ -52,7 +52,7 @@ fn parsing(name: &str, text: &str) {
     let limits = FrameLimits::default();
     ClientFrame::parse(&Bytes::copy_from_slice(text.as_bytes()), &limits).unwrap();
     nanos(name, text.len(), || {
-        // A buffer of its own for every frame, as the gateway has it.
+        // The gateway, too, allocates a buffer per frame.
         let frame = Bytes::from(text.as_bytes().to_vec());
         drop(black_box(ClientFrame::parse(black_box(&frame), &limits)));
     });
@@ -64,7 +64,7 @@ fn parsing(name: &str, text: &str) {
         black_box((members.op, members.corr, members.topic, members.group, members.payload));
         black_box((members.opts, members.events, members.id, members.ids));
     });
-    nanos("  serde_json, checking alone (one RawValue)", text.len(), || {
+    nanos("  serde_json, validating only (one RawValue)", text.len(), || {
         let value: &RawValue = serde_json::from_slice(black_box(text.as_bytes())).unwrap();
         black_box(value);
     });
@@ -92,7 +92,7 @@ fn main() {
     let single =
         format!(r#"{{"op":"PUBLISH","corr":"c-12345","topic":"heartbeat","payload":{payload}}}"#);
     parsing("PUBLISH", &single);
-    // What there is to do beside the members of a PUBLISH is left out here, two names excepted.
+    // Isolates the cost of finding the members: RESUME ignores the payload and reads only two names.
     let ignored =
         single.replace("PUBLISH", "RESUME").replace("\"payload\"", "\"group\":\"g\",\"payload\"");
     parsing("RESUME that carries the same payload", &ignored);

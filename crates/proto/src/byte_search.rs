@@ -1,7 +1,7 @@
-//! Whether bytes hold one of a kind.
+//! A vectorised search for a kind of byte.
 
-/// Whether `wanted` holds for any of `bytes`. Meant for short texts that mostly hold none: it
-/// looks at sixteen at once without an early exit, of which the compiler makes vector code.
+/// Returns `true` if `wanted` holds for any of `bytes`. Tuned for short texts without a match: it
+/// checks blocks of sixteen bytes without an early exit, which the compiler vectorises.
 #[inline]
 pub(crate) fn any_byte(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> bool {
     let (blocks, rest) = bytes.as_chunks::<16>();
@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_a_byte_wherever_it_is() {
+    fn finds_a_byte_at_any_index() {
         for length in 0..70 {
             let mut bytes = vec![b'.'; length];
             assert!(!any_byte(&bytes, |byte| byte == b'x'));

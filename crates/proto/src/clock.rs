@@ -1,4 +1,4 @@
-//! Time, handed in.
+//! Time, injected so that tests need not sleep.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// This moment and `ms` milliseconds, at most the end of time.
+    /// Adds `ms` milliseconds, saturating at the largest timestamp.
     #[must_use]
     pub const fn plus_ms(self, ms: u64) -> Timestamp {
         Timestamp(self.0.saturating_add(ms))
     }
 
-    /// This moment less `ms` milliseconds, at least the epoch.
+    /// Subtracts `ms` milliseconds, saturating at the epoch.
     #[must_use]
     pub const fn minus_ms(self, ms: u64) -> Timestamp {
         Timestamp(self.0.saturating_sub(ms))
@@ -33,13 +33,13 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// What time it is. Everything that expires or waits asks one of these.
+/// The wall clock. Everything that expires or waits reads the time from one of these.
 pub trait Clock: Send + Sync + 'static {
-    /// The wall clock now. May step back when the machine's clock is set.
+    /// Returns the current time. It may step back when the machine's clock is set.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's wall clock.
+/// The system's wall clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -52,23 +52,23 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved. Clones share the hand.
+/// A clock that stands still until a test moves it. Clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Creates a clock at `now`.
     #[must_use]
     pub fn at(now: Timestamp) -> Self {
         Self(Arc::new(AtomicU64::new(now.0)))
     }
 
-    /// Moves the hand forward.
+    /// Moves the clock forward by `ms` milliseconds.
     pub fn advance_ms(&self, ms: u64) {
         self.0.fetch_add(ms, Ordering::SeqCst);
     }
 
-    /// Sets the hand, back if need be.
+    /// Sets the clock, which may move it back.
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.0, Ordering::SeqCst);
     }

@@ -1,38 +1,38 @@
-//! What can go wrong, as every wire says it.
+//! The error codes of the protocol.
 
 use std::fmt;
 
 macro_rules! error_codes {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $status:literal, $retry:ident;)*) => {
-        /// A stable code: the same word on the WebSocket, in HTTP and in the clients.
+        /// A stable error code: the same on the WebSocket, in HTTP and in the clients.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ErrorCode {
             $($(#[$doc])* $variant,)*
         }
 
         impl ErrorCode {
-            /// Every code there is.
+            /// Every code, in the order of the protocol's documentation.
             pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$variant,)*];
 
-            /// The word on the wire.
+            /// Returns the code as written on the wire.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(ErrorCode::$variant => $code,)* }
             }
 
-            /// The code that `word` is, if this version knows it.
+            /// Parses a code from the wire. Returns `None` for one that this version does not know.
             #[must_use]
             pub fn parse(word: &str) -> Option<Self> {
                 match word { $($code => Some(ErrorCode::$variant),)* _ => None }
             }
 
-            /// The HTTP status it is answered with.
+            /// Returns the status of an HTTP answer with this code.
             #[must_use]
             pub const fn http_status(self) -> u16 {
                 match self { $(ErrorCode::$variant => $status,)* }
             }
 
-            /// Whether the same request may succeed later.
+            /// Returns `true` if the same request may succeed later.
             #[must_use]
             pub const fn is_retryable(self) -> bool {
                 match self { $(ErrorCode::$variant => error_codes!(@$retry),)* }
@@ -44,45 +44,45 @@ macro_rules! error_codes {
 }
 
 error_codes! {
-    /// The text is no JSON.
+    /// The text is not valid JSON.
     BadJson = "bad_json", 400, final;
-    /// JSON, but not what this operation takes.
+    /// The JSON is not a valid request for this operation.
     BadFrame = "bad_frame", 400, final;
-    /// No operation of this name.
+    /// The operation does not exist.
     UnknownOp = "unknown_op", 400, final;
-    /// Not a topic name.
+    /// The topic name is invalid.
     BadTopic = "bad_topic", 400, final;
-    /// Not a group name.
+    /// The group name is invalid.
     BadGroup = "bad_group", 400, final;
-    /// Larger than the limit.
+    /// A payload, frame or batch exceeds its limit.
     PayloadTooLarge = "payload_too_large", 413, final;
-    /// Nobody has said who they are.
+    /// The request carries no credentials.
     Unauthorized = "unauthorized", 401, final;
-    /// A token that is unknown, expired or damaged.
+    /// The token is unknown, expired or malformed.
     BadToken = "bad_token", 401, final;
-    /// Known, but not allowed to.
+    /// The token does not grant this operation.
     Forbidden = "forbidden", 403, final;
-    /// A token bucket is empty.
+    /// A rate limit is exceeded.
     RateLimited = "rate_limited", 429, retry;
-    /// This connection subscribes to that topic and group already.
+    /// The connection already has a subscription for this topic and group.
     AlreadySubscribed = "already_subscribed", 409, final;
-    /// This connection does not subscribe to that topic and group.
+    /// The connection has no subscription for this topic and group.
     NotSubscribed = "not_subscribed", 409, final;
-    /// The topic holds no event of this id.
+    /// The topic has no event with this id.
     UnknownId = "unknown_id", 404, final;
-    /// The lease went to somebody else in the meantime.
+    /// The lease has expired or belongs to another member by now.
     LeaseLost = "lease_lost", 409, final;
-    /// Nothing was ever published there and nobody configured it.
+    /// Nothing was ever published to the topic, and it is not configured.
     UnknownTopic = "unknown_topic", 404, final;
-    /// The payload does not fit the topic's schema.
+    /// The payload violates the topic's schema.
     SchemaViolation = "schema_violation", 422, final;
     /// A precondition does not hold.
     Conflict = "conflict", 409, final;
-    /// The store cannot take it now: full, failed or out of reach.
+    /// The store is full, failed or unreachable.
     StorageUnavailable = "storage_unavailable", 503, retry;
-    /// The server is about to stop.
+    /// The server is shutting down.
     ShuttingDown = "shutting_down", 503, retry;
-    /// A fault of ours.
+    /// A fault of the server.
     Internal = "internal", 500, final;
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_the_list_the_protocol_names() {
+    fn lists_the_codes_that_the_protocol_documents() {
         let words: Vec<_> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
         assert_eq!(
             words.join(" "),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_retried_is_never_the_callers_fault() {
+    fn only_throttling_and_unavailability_are_retryable() {
         for code in ErrorCode::ALL {
             let status = code.http_status();
             assert!((400..600).contains(&status));

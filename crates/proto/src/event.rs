@@ -1,4 +1,4 @@
-//! The event, and the JSON it becomes once.
+//! The event and its stored JSON.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,42 +14,43 @@ use crate::frame::write;
 use crate::limits::MAX_HEADERS;
 use crate::{EventId, Key, Payload, Seq, Timestamp, Topic};
 
-/// What somebody said happened. The topic's log gives it its [`Seq`].
+/// A published event. It gets its [`Seq`] when it is appended to the topic's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its identity within the topic.
+    /// Unique within the topic: a second event with the same id is a duplicate.
     pub id: EventId,
-    /// When it happened, as the publisher or the bus says.
+    /// When it happened, according to the publisher, or when the bus accepted it.
     pub ts: Timestamp,
-    /// Where it belongs.
+    /// The topic it is published to.
     pub topic: Topic,
-    /// What it is about.
+    /// The entity it is about; see [`Key`].
     pub key: Option<Key>,
-    /// Small facts beside the payload.
+    /// Small metadata beside the payload.
     pub headers: Headers,
-    /// What happened.
+    /// The event's data.
     pub payload: Payload,
-    /// The events that led to it.
+    /// The ids of the events that caused this one.
     pub caused_by: Vec<EventId>,
-    /// Free labels.
+    /// Free-form labels.
     pub tags: Vec<String>,
-    /// The session or stream it came from.
+    /// The id of the session or stream it came from.
     pub sid: Option<String>,
 }
 
-/// Names and values beside a payload, in the order they came; of one name the last counts.
+/// Names and values beside a payload, in the publisher's order. Of a repeated name, the last value
+/// wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
-/// Why JSON is no event.
+/// JSON that is not an event.
 #[derive(Debug, Error)]
 #[error("not an event: {0}")]
 pub struct EventError(#[from] serde_json::Error);
 
-/// An event as it will be stored: its JSON is made, only the [`Seq`] is missing.
+/// An event serialised for storage, complete except for its [`Seq`].
 ///
-/// Making it costs the publisher's thread; the log's own thread then only copies. Clones share
-/// the JSON.
+/// The publisher's thread does the serialisation, so that the log's thread only copies bytes. Clones
+/// share the JSON.
 #[derive(Clone, Debug)]
 pub struct EncodedEvent {
     topic: Topic,
@@ -63,21 +64,21 @@ const JSON_BEFORE_SEQ: &[u8] = b"{\"seq\":";
 const MAX_SEQ_DIGITS: usize = 20;
 
 impl Event {
-    /// Makes the event's JSON.
+    /// Serialises the event.
     #[must_use]
     pub fn encode(&self) -> EncodedEvent {
         self.clone().into_encoded()
     }
 
-    /// As [`Event::encode`], for who does not need the event any more.
+    /// Like [`Event::encode`], but consumes the event and saves a clone.
     #[must_use]
     pub fn into_encoded(self) -> EncodedEvent {
-        let json_after_seq = of_its_own_size(|json| self.append_members(json));
+        let json_after_seq = exact_size_arc(|json| self.append_members(json));
         let Event { topic, id, ts, key, .. } = self;
         EncodedEvent { topic, id, ts, key, json_after_seq }
     }
 
-    /// Appends all members but `seq`, and the end of the object.
+    /// Appends every member except `seq`, and the closing brace.
     fn append_members(&self, json: &mut Vec<u8>) {
         write::known_member!(json, "id");
         write::event_id(json, &self.id);
@@ -105,7 +106,11 @@ impl Event {
         json.push(b'}');
     }
 
-    /// Reads the JSON of a stored event back.
+    /// Parses the JSON of a stored event.
+    ///
+    /// # Errors
+    ///
+    /// [`EventError`] if `json` is not the JSON of an event, or violates a limit.
     pub fn decode(json: &[u8]) -> Result<(Seq, Event), EventError> {
         #[derive(Deserialize)]
         struct Wire<'a> {
@@ -140,10 +145,9 @@ impl Event {
     }
 }
 
-/// What `write` appends, in one allocation of exactly its size, the count of those who share it
-/// included.
-fn of_its_own_size(write: impl FnOnce(&mut Vec<u8>)) -> Arc<[u8]> {
-    const KEPT_BYTES: usize = 64 << 10;
+/// Returns what `write` appends, in one allocation of exactly the right size.
+fn exact_size_arc(write: impl FnOnce(&mut Vec<u8>)) -> Arc<[u8]> {
+    const MAX_SCRATCH_BYTES: usize = 64 << 10;
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
@@ -151,62 +155,62 @@ fn of_its_own_size(write: impl FnOnce(&mut Vec<u8>)) -> Arc<[u8]> {
         scratch.clear();
         write(scratch);
         let bytes = Arc::from(scratch.as_slice());
-        scratch.shrink_to(KEPT_BYTES);
+        scratch.shrink_to(MAX_SCRATCH_BYTES);
         bytes
     })
 }
 
-/// Appends `,"name":value`. The leading comma is right for every member: `seq` is the first.
+/// Appends `,"name":value`. The leading comma is always right because `seq` comes first.
 fn append_member<T: Serialize + ?Sized>(json: &mut Vec<u8>, name: &str, value: &T) {
     write::member(json, name);
     write::value(json, value);
 }
 
 impl EncodedEvent {
-    /// The topic it goes to.
+    /// Returns the topic that the event is published to.
     #[must_use]
     pub const fn topic(&self) -> &Topic {
         &self.topic
     }
 
-    /// Its identity.
+    /// Returns the event's id.
     #[must_use]
     pub const fn id(&self) -> &EventId {
         &self.id
     }
 
-    /// Its time.
+    /// Returns the event's timestamp.
     #[must_use]
     pub const fn ts(&self) -> Timestamp {
         self.ts
     }
 
-    /// Its key.
+    /// Returns the event's key, if it has one.
     #[must_use]
     pub const fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }
 
-    /// The most bytes its JSON can have, whatever its `seq`.
+    /// Returns an upper bound of the JSON's size in bytes, for any `seq`.
     #[must_use]
     pub fn max_json_bytes(&self) -> usize {
         JSON_BEFORE_SEQ.len() + MAX_SEQ_DIGITS + self.json_after_seq.len()
     }
 
-    /// How many bytes its JSON has at the place `seq`.
+    /// Returns the exact size of the JSON in bytes when stored at `seq`.
     #[must_use]
     pub fn json_bytes(&self, seq: Seq) -> usize {
         let digits = seq.0.checked_ilog10().unwrap_or(0) as usize + 1;
         JSON_BEFORE_SEQ.len() + digits + self.json_after_seq.len()
     }
 
-    /// The end of its JSON, all that follows the `seq`.
+    /// Returns the part of the JSON that follows the `seq`.
     #[must_use]
     pub fn json_after_seq(&self) -> &[u8] {
         &self.json_after_seq
     }
 
-    /// Appends the whole JSON to `out`: these bytes are what every reader gets.
+    /// Appends the complete JSON to `out`. Every reader gets exactly these bytes.
     pub fn write_json(&self, seq: Seq, out: &mut impl BufMut) {
         out.put_slice(JSON_BEFORE_SEQ);
         out.put_slice(itoa::Buffer::new().format(seq.0).as_bytes());
@@ -215,10 +219,10 @@ impl EncodedEvent {
 }
 
 impl Headers {
-    /// None.
+    /// No headers.
     pub const NONE: Headers = Headers(Vec::new());
 
-    /// The headers, if they are not too many.
+    /// Collects `pairs`. Returns `None` if they have more than [`MAX_HEADERS`] distinct names.
     #[must_use]
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Option<Self> {
         let mut headers = Self::default();
@@ -235,18 +239,18 @@ impl Headers {
         }
     }
 
-    /// The value of `name`.
+    /// Returns the value of `name`, which is case-sensitive.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// All pairs, in order.
+    /// Iterates over the names and values, in the publisher's order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no headers.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -270,7 +274,7 @@ impl<'de> Deserialize<'de> for Headers {
             type Value = Headers;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "an object of at most {MAX_HEADERS} headers, each a string")
+                write!(f, "an object with at most {MAX_HEADERS} members, each a string")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Headers, A::Error> {
@@ -318,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_not_written() {
+    fn omits_absent_members() {
         assert_eq!(
             json_of(&plain(), 7),
             r#"{"seq":7,"id":"0190f5e4-8d4b-7c3a-9f2e-0123456789ab","ts":1700000000000,"topic":"heartbeat.received","payload":{"pid": 1}}"#
@@ -326,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_comes_in_a_fixed_order() {
+    fn writes_members_in_a_fixed_order() {
         let event = Event {
             key: Some(Key::new("k\"1").unwrap()),
             headers: Headers::new([("b".into(), "2".into()), ("a".into(), "é\n".into())]).unwrap(),
@@ -345,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_keep_the_last_of_a_name_and_have_a_limit() {
+    fn headers_keep_the_last_value_of_a_name_and_are_limited() {
         let twice: Headers = serde_json::from_str(r#"{"a":"1","b":"2","a":"3"}"#).unwrap();
         assert_eq!(twice.iter().collect::<Vec<_>>(), [("a", "3"), ("b", "2")]);
         assert_eq!(twice.get("b"), Some("2"));
@@ -358,7 +362,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn encode_then_decode_is_the_same_event(
+        fn decoding_an_encoded_event_returns_the_same_event(
             id in "\\PC{1,40}", ts in any::<u64>(), key in proptest::option::of("\\PC{1,40}"),
             header in proptest::option::of(("\\PC{0,10}", ".{0,10}")), text in ".{0,80}",
             tags in proptest::collection::vec(".{0,5}", 0..3), seq in any::<u64>(),

@@ -1,4 +1,4 @@
-//! The identity of an event.
+//! Event ids.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,73 +10,78 @@ use uuid::Uuid;
 use crate::byte_search::any_byte;
 use crate::limits::MAX_ID_BYTES;
 
-/// Why a string is no event id.
+/// A string that is not a valid event id.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidEventId {
-    /// Empty, or longer than [`MAX_ID_BYTES`].
-    #[error("an event id has 1 to {MAX_ID_BYTES} bytes, this one has {0}")]
+    /// Empty, or longer than [`MAX_ID_BYTES`]. Carries the length in bytes.
+    #[error("an event id must be 1 to {MAX_ID_BYTES} bytes long; this one has {0}")]
     Length(usize),
-    /// A control character: ids travel in headers and lines.
-    #[error("an event id has no control characters")]
+    /// Contains a control character, which would break headers and line-based formats.
+    #[error("an event id must not contain control characters")]
     ControlCharacter,
 }
 
 /// The identity of an event within its topic.
 ///
-/// The bus makes UUIDs of version 7. A client may bring any text of 1 to [`MAX_ID_BYTES`] bytes;
-/// text that is a UUID in its usual form (lower-case, hyphens) is held as 16 bytes, anything else
-/// as it came, so that an id always leaves as the same text.
+/// The bus generates UUIDs of version 7. A client may choose any text of 1 to [`MAX_ID_BYTES`] bytes.
+/// A UUID in canonical form (lower case, hyphens) is stored as 16 bytes, any other text as it is, so
+/// that the text of an id never changes.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct EventId(Form);
+pub struct EventId(Repr);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Form {
+enum Repr {
     Uuid(Uuid),
     Text(Box<str>),
 }
 
 impl EventId {
-    /// The id that `text` is.
+    /// Creates an id from `text`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidEventId`] if `text` is empty, too long or contains a control character.
     pub fn new(text: &str) -> Result<Self, InvalidEventId> {
         if text.is_empty() || text.len() > MAX_ID_BYTES {
             return Err(InvalidEventId::Length(text.len()));
         }
         if let Some(uuid) = canonical_uuid(text) {
-            return Ok(Self(Form::Uuid(uuid)));
+            return Ok(Self(Repr::Uuid(uuid)));
         }
         if text.chars().any(char::is_control) {
             return Err(InvalidEventId::ControlCharacter);
         }
-        Ok(Self(Form::Text(text.into())))
+        Ok(Self(Repr::Text(text.into())))
     }
 
-    /// The id that is this UUID.
+    /// Creates an id from a UUID.
     #[must_use]
     pub const fn from_uuid(uuid: Uuid) -> Self {
-        Self(Form::Uuid(uuid))
+        Self(Repr::Uuid(uuid))
     }
 
-    /// The UUID, where the id is one.
+    /// Returns the UUID if the id was given as one in canonical form.
     #[must_use]
     pub const fn as_uuid(&self) -> Option<Uuid> {
         match &self.0 {
-            Form::Uuid(uuid) => Some(*uuid),
-            Form::Text(_) => None,
+            Repr::Uuid(uuid) => Some(*uuid),
+            Repr::Text(_) => None,
         }
     }
 
-    /// The whole id where it is a UUID of version 7: these rise with time.
+    /// Returns the id as a number if it is a UUID of version 7. These numbers grow with time.
     #[must_use]
     pub fn time_ordered(&self) -> Option<u128> {
         self.as_uuid().filter(|uuid| uuid.get_version_num() == 7).map(|uuid| uuid.as_u128())
     }
 
-    /// The id in its shortest form: 16 bytes of a UUID, or the text.
+    /// Returns the compact form: the 16 bytes of a UUID, or the text. A UUID and a text of 16 bytes
+    /// may have the same bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
-            Form::Uuid(uuid) => uuid.as_bytes(),
-            Form::Text(text) => text.as_bytes(),
+            Repr::Uuid(uuid) => uuid.as_bytes(),
+            Repr::Text(text) => text.as_bytes(),
         }
     }
 }
@@ -99,8 +104,8 @@ impl FromStr for EventId {
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Form::Uuid(uuid) => uuid.as_hyphenated().fmt(f),
-            Form::Text(text) => f.write_str(text),
+            Repr::Uuid(uuid) => uuid.as_hyphenated().fmt(f),
+            Repr::Text(text) => f.write_str(text),
         }
     }
 }
@@ -114,9 +119,9 @@ impl fmt::Debug for EventId {
 impl Serialize for EventId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Form::Uuid(uuid) => serializer
+            Repr::Uuid(uuid) => serializer
                 .serialize_str(uuid.as_hyphenated().encode_lower(&mut Uuid::encode_buffer())),
-            Form::Text(text) => serializer.serialize_str(text),
+            Repr::Text(text) => serializer.serialize_str(text),
         }
     }
 }
@@ -135,10 +140,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_usual_form_becomes_a_uuid() {
-        let usual = "0190f5e4-8d4b-7c3a-9f2e-0123456789ab";
-        assert!(EventId::new(usual).unwrap().as_uuid().is_some());
-        for other in [&usual.to_uppercase(), &usual.replace('-', ""), &format!("{{{usual}}}")] {
+    fn only_the_canonical_form_becomes_a_uuid() {
+        let canonical = "0190f5e4-8d4b-7c3a-9f2e-0123456789ab";
+        assert!(EventId::new(canonical).unwrap().as_uuid().is_some());
+        for other in
+            [&canonical.to_uppercase(), &canonical.replace('-', ""), &format!("{{{canonical}}}")]
+        {
             let id = EventId::new(other).unwrap();
             assert_eq!(id.as_uuid(), None);
             assert_eq!(&id.to_string(), other);
@@ -146,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_too_long_empty_or_unprintable() {
+    fn refuses_empty_overlong_and_unprintable_text() {
         assert_eq!(EventId::new(""), Err(InvalidEventId::Length(0)));
         assert_eq!(EventId::new(&"x".repeat(257)), Err(InvalidEventId::Length(257)));
         assert_eq!(EventId::new("a\nb"), Err(InvalidEventId::ControlCharacter));
@@ -154,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_in_is_text_out(text in "[0-9a-f-]{36}|\\PC{1,60}") {
+        fn an_id_is_displayed_as_it_was_given(text in "[0-9a-f-]{36}|\\PC{1,60}") {
             prop_assert_eq!(EventId::new(&text).unwrap().to_string(), text);
         }
     }

@@ -1,28 +1,25 @@
-//! The frames of the WebSocket gateway: JSON text in and out. No I/O.
+//! The frames of the WebSocket protocol: JSON text to types and back. No I/O.
 //!
-//! | idea | file |
-//! |---|---|
-//! | what a client sends, one file an operation | `auth`, `publish`, `subscribe`, `ack`, `nack`, `modack`, `seen`, `mark`; `membership` for UNSUBSCRIBE, PAUSE and RESUME |
-//! | the event within | `event_in` |
-//! | which events it is about | `ids` |
-//! | the same without a frame around it, as HTTP takes it | `event_alone` |
-//! | the mark that an answer repeats | `corr` |
-//! | why a frame is refused | `error` |
-//! | what the server sends, written | [`answer`] |
-//! | the same, read by a client | `server_frame` |
-//! | what a member has to be | `field` |
-//! | JSON read in place, and written | `json` on top of `json_scan`, `write` |
+//! - `auth`, `publish`, `subscribe`, `ack`, `nack`, `modack`, `seen`, `mark`: one client operation
+//!   each; `membership` is shared by UNSUBSCRIBE, PAUSE and RESUME
+//! - `event_fields`: the event inside a PUBLISH or an ACK
+//! - `ids`: the `id` or `ids` of a frame
+//! - `corr`: the correlation id that an answer repeats
+//! - `unframed`: events without a frame, as HTTP accepts them
+//! - [`answer`]: writes the server's frames; `server_frame`: reads them, for clients
+//! - `error`: why a frame cannot be accepted
+//! - `field`: typed access to the members of a frame
+//! - `json` on top of `json_scan`: reads JSON in place; `write`: appends JSON
 //!
-//! Unknown members are ignored whatever they are, of doubled ones the last counts, and `null`
-//! stands for an absent one, except as a payload.
+//! Unknown members are ignored, whatever their value. Of a repeated member, the last one wins.
+//! `null` means absent, except as a payload.
 
 mod ack;
 pub mod answer;
 mod auth;
 mod corr;
 mod error;
-mod event_alone;
-mod event_in;
+mod event_fields;
 mod field;
 mod ids;
 mod json;
@@ -35,6 +32,7 @@ mod publish;
 mod seen;
 mod server_frame;
 mod subscribe;
+mod unframed;
 pub(crate) mod write;
 
 use bytes::Bytes;
@@ -43,7 +41,6 @@ pub use ack::Ack;
 pub use auth::{Auth, Token};
 pub use corr::Corr;
 pub use error::FrameError;
-pub use event_alone::{parse_event_line, parse_payload};
 pub use ids::Ids;
 pub(crate) use json::{Json, lone_value};
 pub use mark::{AckMark, Mark};
@@ -54,52 +51,53 @@ pub use publish::{Publish, PublishEvents};
 pub use seen::Seen;
 pub use server_frame::{Outcome, Published, ServerFrame};
 pub use subscribe::{StartFrom, Subscribe, SubscribeOptions};
+pub use unframed::{parse_event_line, parse_payload};
 
 use crate::ErrorCode;
 use crate::limits::MAX_PAYLOAD_BYTES;
-use event_in::Source;
+use event_fields::EventReader;
 use json::Cursor;
 
-/// What a client asks for.
+/// A frame from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFrame {
-    /// What the answer repeats.
+    /// The correlation id that the answer repeats, if any.
     pub corr: Option<Corr>,
-    /// What to do.
+    /// The requested operation.
     pub op: ClientOp,
 }
 
-/// An operation.
+/// A client operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientOp {
-    /// Say who this is.
+    /// Authenticates the connection.
     Auth(Auth),
-    /// Store events.
+    /// Stores events.
     Publish(Publish),
-    /// Follow a topic.
+    /// Joins a consumer group on a topic.
     Subscribe(Subscribe),
-    /// Follow it no longer.
+    /// Leaves a consumer group.
     Unsubscribe(Membership),
-    /// End leases: done.
+    /// Completes deliveries.
     Ack(Ack),
-    /// End a lease: not done.
+    /// Returns a lease for redelivery.
     Nack(Nack),
-    /// Change when a lease ends.
+    /// Moves the deadline of a lease.
     ModAck(ModAck),
-    /// Deliver nothing for a while.
+    /// Stops deliveries to a subscription until RESUME.
     Pause(Membership),
-    /// Deliver again.
+    /// Restarts deliveries after PAUSE.
     Resume(Membership),
-    /// Ask what is marked as handled.
+    /// Asks which events are marked as handled.
     Seen(Seen),
-    /// Mark as handled.
+    /// Marks events as handled.
     Mark(Mark),
 }
 
-/// What configuration has a say in.
+/// The limits that a server can configure.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameLimits {
-    /// The size of one payload.
+    /// The largest payload accepted, in bytes.
     pub max_payload_bytes: usize,
 }
 
@@ -132,23 +130,33 @@ json::members! {
 }
 
 impl ClientFrame {
-    /// Reads a frame. Payloads stay slices of it.
+    /// Parses a frame. Payloads stay slices of it.
+    ///
+    /// # Errors
+    ///
+    /// `bad_json` if it is not JSON, `unknown_op`, `bad_topic`, `bad_group` or `payload_too_large`
+    /// for those members, `bad_frame` for every other violation of the protocol.
     pub fn parse(frame: &Bytes, limits: &FrameLimits) -> Result<Self, FrameError> {
         Self::parse_text(text_of(frame).map_err(FrameError::bad_json)?, frame, limits)
     }
 
-    /// As [`ClientFrame::parse`], where `text` is known to be what `frame` has.
+    /// Like [`ClientFrame::parse`], for a caller that has already validated the UTF-8: `text` must
+    /// be the bytes of `frame`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientFrame::parse`].
     ///
     /// # Panics
     ///
-    /// May panic where it is not.
+    /// May panic if `text` is not a slice of `frame`.
     pub fn parse_text(text: &str, frame: &Bytes, limits: &FrameLimits) -> Result<Self, FrameError> {
         let mut cursor = cursor_at_object(text)?;
         let mut members = Members::default();
         members.read(&mut cursor)?;
         cursor.end()?;
         let corr = Corr::read(frame, members.corr)?;
-        match ClientOp::read(&members, Source { frame, limits }) {
+        match ClientOp::read(&members, EventReader { frame, limits }) {
             Ok(op) => Ok(Self { corr, op }),
             Err(error) => Err(error.answering(corr)),
         }
@@ -165,7 +173,7 @@ impl ClientFrame {
 }
 
 impl ClientOp {
-    /// The words for all of them on the wire.
+    /// The `op` of every client operation.
     pub const NAMES: &'static [&'static str] = &[
         "AUTH",
         "PUBLISH",
@@ -180,7 +188,7 @@ impl ClientOp {
         "MARK",
     ];
 
-    /// The word for it on the wire.
+    /// Returns the operation's `op` on the wire.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -198,10 +206,10 @@ impl ClientOp {
         }
     }
 
-    fn read(members: &Members<'_>, source: Source<'_>) -> Result<Self, FrameError> {
+    fn read(members: &Members<'_>, reader: EventReader<'_>) -> Result<Self, FrameError> {
         Ok(match &*field::required_text("op", members.op)? {
-            "PUBLISH" => Self::Publish(Publish::read(members, source)?),
-            "ACK" => Self::Ack(Ack::read(members, source)?),
+            "PUBLISH" => Self::Publish(Publish::read(members, reader)?),
+            "ACK" => Self::Ack(Ack::read(members, reader)?),
             "NACK" => Self::Nack(Nack::read(members)?),
             "MODACK" => Self::ModAck(ModAck::read(members)?),
             "SUBSCRIBE" => Self::Subscribe(Subscribe::read(members)?),
@@ -234,17 +242,17 @@ impl ClientOp {
 
 fn unknown_op(op: &str) -> FrameError {
     let shown = &op[..op.floor_char_boundary(40)];
-    let msg = format_args!("no operation is called {shown:?} (operations are upper-case)");
+    let msg = format_args!("unknown operation {shown:?} (operations are upper-case)");
     FrameError::new(ErrorCode::UnknownOp, msg)
 }
 
-/// The text of a frame, at the object that it has to be.
+/// Returns a cursor at the object that a frame has to be.
 fn cursor_at_object(text: &str) -> Result<Cursor<'_>, FrameError> {
     let cursor = Cursor::new(text);
     if cursor.is_at_object() {
         return Ok(cursor);
     }
-    // JSON of another kind is a bad frame; anything else is not even JSON.
+    // Any other JSON value is a bad frame; everything else is not even JSON.
     let mut cursor = cursor;
     cursor.value()?;
     cursor.end()?;
@@ -252,7 +260,8 @@ fn cursor_at_object(text: &str) -> Result<Cursor<'_>, FrameError> {
 }
 
 fn text_of(bytes: &[u8]) -> Result<&str, String> {
-    std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to()))
+    std::str::from_utf8(bytes)
+        .map_err(|error| format!("invalid UTF-8 at byte {}", error.valid_up_to()))
 }
 
 #[cfg(test)]

@@ -1,25 +1,27 @@
-//! Where new event ids come from.
+//! The generator of event ids.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::{Clock, EventId, RandomSource, SystemClock, SystemRandom, Timestamp};
 
-/// Makes UUIDs of version 7, each greater than all this source made before, whatever the clock does.
+/// Generates UUIDs of version 7, each greater than all earlier ones of this source, whatever the
+/// clock does.
 ///
-/// One source serves a process. Within a millisecond (or while the clock stands still or steps
-/// back) the 74 random bits count on by a random step, as RFC 9562 section 6.2 method 2 has it.
+/// A process needs one source. Within a millisecond, and while the clock stands still or steps back,
+/// the 74 random bits are incremented by a random step (RFC 9562, section 6.2, method 2).
 pub struct IdSource {
     clock: Arc<dyn Clock>,
     random: Arc<dyn RandomSource>,
-    last: Mutex<Last>,
+    last: Mutex<LastId>,
 }
 
 #[derive(Clone, Copy)]
-struct Last {
+struct LastId {
     millis: u64,
-    /// The 74 bits behind the time.
+    /// The 74 random bits after the time.
     tail: u128,
 }
 
@@ -31,7 +33,7 @@ impl IdSource {
     /// Creates a source that reads `clock` and `random`.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn RandomSource>) -> Self {
-        Self { clock, random, last: Mutex::new(Last { millis: 0, tail: 0 }) }
+        Self { clock, random, last: Mutex::new(LastId { millis: 0, tail: 0 }) }
     }
 
     /// Creates a source on the system clock and the system random source.
@@ -40,34 +42,34 @@ impl IdSource {
         Self::new(Arc::new(SystemClock), Arc::new(SystemRandom))
     }
 
-    /// The next id.
+    /// Returns the next id, with the clock's current time.
     #[must_use]
     pub fn next_id(&self) -> EventId {
         self.next_id_at(self.clock.now())
     }
 
-    /// The next id, for who knows what time it is.
+    /// Returns the next id for a caller that has already read the clock.
     #[must_use]
     pub fn next_id_at(&self, now: Timestamp) -> EventId {
         let now = now.0 & MILLIS_MASK;
         let random = self.random.next_u64();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if now > last.millis {
-            // The top bit stays clear, so that one millisecond has room to count on.
+            // The top bit stays clear to leave room for increments within this millisecond.
             let high = u128::from(self.random.next_u64()) << 64;
-            *last = Last { millis: now, tail: (high | u128::from(random)) & (TAIL_MASK >> 1) };
+            *last = LastId { millis: now, tail: (high | u128::from(random)) & (TAIL_MASK >> 1) };
         } else {
             let step = u128::from(random & 0xFFFF_FFFF) + 1;
             last.tail += step;
             if last.tail > TAIL_MASK {
-                *last = Last { millis: last.millis + 1, tail: step };
+                *last = LastId { millis: last.millis + 1, tail: step };
             }
         }
         EventId::from_uuid(assemble(*last))
     }
 }
 
-fn assemble(last: Last) -> Uuid {
+fn assemble(last: LastId) -> Uuid {
     let rand_a = (last.tail >> 62) & 0xFFF;
     let rand_b = last.tail & ((1 << 62) - 1);
     let bits =
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn is_version_7_and_carries_the_time() {
+    fn generates_version_7_with_the_current_time() {
         let clock = ManualClock::at(Timestamp(1_700_000_000_123));
         let uuid = source(&clock).next_id().as_uuid().unwrap();
         assert_eq!(uuid.get_version_num(), 7);
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn rises_while_the_clock_stands_still_or_steps_back() {
+    fn ids_grow_while_the_clock_stands_still_or_steps_back() {
         let clock = ManualClock::at(Timestamp(1_700_000_000_000));
         let source = source(&clock);
         let mut previous = source.next_id().as_uuid().unwrap();
@@ -112,18 +114,18 @@ mod tests {
     }
 
     #[test]
-    fn an_exhausted_millisecond_borrows_from_the_next() {
+    fn an_exhausted_millisecond_uses_the_next_one() {
         let clock = ManualClock::at(Timestamp(5));
         let source = source(&clock);
         let before = source.next_id().as_uuid().unwrap();
-        source.last.lock().unwrap().tail = TAIL_MASK;
+        source.last.lock().tail = TAIL_MASK;
         let after = source.next_id().as_uuid().unwrap();
         assert!(after > before);
         assert_eq!((after.as_u128() >> 80) as u64, 6);
     }
 
     #[test]
-    fn threads_never_share_an_id() {
+    fn threads_never_get_the_same_id() {
         let source = IdSource::system();
         let mut all: Vec<_> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..4)

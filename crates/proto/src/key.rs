@@ -1,4 +1,4 @@
-//! The key of an event.
+//! Event keys.
 
 use std::fmt;
 
@@ -7,17 +7,22 @@ use thiserror::Error;
 
 use crate::limits::MAX_KEY_BYTES;
 
-/// Why a string is no key.
+/// A string that is empty or longer than [`MAX_KEY_BYTES`]. Carries the length in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("a key has 1 to {MAX_KEY_BYTES} bytes, this one has {0}")]
+#[error("a key must be 1 to {MAX_KEY_BYTES} bytes long; this one has {0}")]
 pub struct InvalidKey(pub usize);
 
-/// What an event is about: the unit of order for partitions and of replacement for projections.
+/// Names the entity that an event is about. Partitions keep the order per key, and projections keep
+/// the latest event per key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Box<str>);
 
 impl Key {
-    /// The key, if its length allows.
+    /// Creates a key.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidKey`] if `key` is empty or longer than [`MAX_KEY_BYTES`].
     pub fn new(key: &str) -> Result<Self, InvalidKey> {
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             return Err(InvalidKey(key.len()));
@@ -25,7 +30,7 @@ impl Key {
         Ok(Self(key.into()))
     }
 
-    /// The key as text.
+    /// Returns the key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

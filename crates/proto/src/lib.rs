@@ -1,17 +1,19 @@
-//! What an event is: its names, sizes, bytes and error codes; and the frames it travels in. No I/O.
+//! The vocabulary that servers, engines and clients share: events, names, limits, error codes, and
+//! the frames of the WebSocket protocol. No I/O.
 //!
-//! | idea | file |
-//! |---|---|
-//! | what a publisher hands in | [`new_event`] |
-//! | the event, and the JSON it becomes once | [`event`] |
-//! | its payload, raw and validated once | [`payload`] |
-//! | its identity, and where new ones come from | [`event_id`], [`id_source`] |
-//! | its place in a topic | [`seq`] |
-//! | topics, groups and keys | [`name`], [`key`] |
-//! | what can go wrong, on every wire | [`error_code`] |
-//! | what the WebSocket gateway and its clients say | [`frame`] |
-//! | how large anything may be | [`limits`] |
-//! | time and randomness, injected | [`clock`], [`random`] |
+//! In reading order:
+//!
+//! - [`new_event`]: an event as its publisher submits it
+//! - [`event`]: the complete event and its stored JSON
+//! - [`payload`]: the raw JSON payload, validated once
+//! - [`event_id`], [`id_source`]: event ids and their generator
+//! - [`seq`]: the position of an event in its topic
+//! - [`name`], [`key`]: topic and group names, event keys
+//! - [`limits`]: the limits of the protocol and of the store
+//! - [`error_code`]: the stable error codes
+//! - [`frame`]: the frames between the WebSocket gateway and its clients
+//! - [`clock`], [`random`]: time and randomness, injected so that tests repeat
+//! - `byte_search`: a vectorised search used by several of these
 
 #![warn(missing_docs)]
 

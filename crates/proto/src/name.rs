@@ -1,4 +1,4 @@
-//! Names of topics and groups.
+//! Topic and group names.
 
 use std::borrow::Borrow;
 use std::cell::RefCell;
@@ -11,28 +11,28 @@ use thiserror::Error;
 
 use crate::limits::MAX_NAME_BYTES;
 
-/// Why a string is no name.
+/// A string that is not a valid topic or group name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidName {
-    /// No byte at all.
+    /// The empty string.
     #[error("a name must not be empty")]
     Empty,
-    /// Longer than [`MAX_NAME_BYTES`].
-    #[error("a name has at most {MAX_NAME_BYTES} bytes, this one has {0}")]
+    /// Longer than [`MAX_NAME_BYTES`]. Carries the length in bytes.
+    #[error("a name must be at most {MAX_NAME_BYTES} bytes long; this one has {0}")]
     TooLong(usize),
-    /// A dot at an end, or two dots in a row.
-    #[error("a name has no empty segment (a dot at an end, or two dots in a row)")]
+    /// A leading, trailing or doubled dot.
+    #[error("a name must not have empty segments (a leading, trailing or doubled dot)")]
     EmptySegment,
-    /// Something else than lower-case letters, digits, `_`, `-` and dots.
-    #[error("a name is made of a-z, 0-9, '_', '-' and '.', not {0:?}")]
+    /// A character other than lower-case letters, digits, `_`, `-` and dots.
+    #[error("a name may only contain a-z, 0-9, '_', '-' and '.', not {0:?}")]
     BadCharacter(char),
 }
 
 fn check(name: &str) -> Result<(), InvalidName> {
-    if is_name(name.as_bytes()) { Ok(()) } else { why_not(name) }
+    if is_name(name.as_bytes()) { Ok(()) } else { check_with_reason(name) }
 }
 
-/// In one pass: every frame has one or two names.
+/// Checks everything in one pass: every frame has one or two names.
 fn is_name(name: &[u8]) -> bool {
     let mut is_in_segment = false;
     for byte in name {
@@ -45,7 +45,7 @@ fn is_name(name: &[u8]) -> bool {
     is_in_segment && name.len() <= MAX_NAME_BYTES
 }
 
-fn why_not(name: &str) -> Result<(), InvalidName> {
+fn check_with_reason(name: &str) -> Result<(), InvalidName> {
     if name.is_empty() {
         return Err(InvalidName::Empty);
     }
@@ -66,15 +66,19 @@ macro_rules! name_type {
     ($(#[$doc:meta])* $type:ident) => {
         $(#[$doc])*
         ///
-        /// Dot-separated segments of lower-case letters, digits, `_` and `-`; at most
+        /// Segments of lower-case letters, digits, `_` and `-`, separated by dots; at most
         /// [`MAX_NAME_BYTES`] bytes. Cheap to clone.
         #[derive(Clone, Eq, PartialOrd, Ord)]
         pub struct $type(Arc<str>);
 
         impl $type {
-            /// The name, if it is one.
+            /// Creates a name.
             ///
-            /// The last one that a thread made is remembered, for the next frame has mostly the same.
+            /// Each thread caches its last name, because consecutive frames usually repeat it.
+            ///
+            /// # Errors
+            ///
+            /// [`InvalidName`] says which rule `name` violates.
             pub fn new(name: &str) -> Result<Self, InvalidName> {
                 thread_local! {
                     static LAST: RefCell<Option<$type>> = const { RefCell::new(None) };
@@ -88,13 +92,14 @@ macro_rules! name_type {
                 })
             }
 
-            /// The same name, which counts its own clones.
+            /// Returns a copy with its own reference count, so that clones of it on another thread do
+            /// not contend for this one.
             #[must_use]
             pub fn unshared(&self) -> Self {
                 Self(Arc::from(self.as_str()))
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -103,7 +108,7 @@ macro_rules! name_type {
 
         impl PartialEq for $type {
             fn eq(&self, other: &Self) -> bool {
-                // Names are mostly compared with clones of themselves.
+                // Most comparisons are between clones.
                 Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
             }
         }
@@ -179,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest_with_its_reason() {
+    fn refuses_invalid_names_with_the_reason() {
         assert_eq!(Topic::new(""), Err(InvalidName::Empty));
         assert_eq!(Topic::new(&"x".repeat(201)), Err(InvalidName::TooLong(201)));
         for bad in [".a", "a.", "a..b", "."] {
@@ -193,20 +198,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_short_way_and_the_long_one_say_the_same(name in "[a-c._-]{0,6}|\\PC{0,4}|a{195,205}") {
-            prop_assert_eq!(is_name(name.as_bytes()), why_not(&name).is_ok());
+        fn the_fast_check_agrees_with_the_detailed_one(name in "[a-c._-]{0,6}|\\PC{0,4}|a{195,205}") {
+            prop_assert_eq!(is_name(name.as_bytes()), check_with_reason(&name).is_ok());
         }
     }
 
     #[test]
-    fn json_checks_too() {
+    fn deserialising_validates_the_name() {
         assert_eq!(serde_json::from_str::<Topic>("\"a.b\"").unwrap(), Topic::new("a.b").unwrap());
         assert!(serde_json::from_str::<Topic>("\"A\"").is_err());
     }
 
     proptest! {
         #[test]
-        fn a_name_is_always_a_safe_file_name(text in "\\PC{0,30}|[a-z0-9_.-]{0,30}") {
+        fn every_name_is_a_safe_file_name(text in "\\PC{0,30}|[a-z0-9_.-]{0,30}") {
             if let Ok(topic) = Topic::new(&text) {
                 prop_assert!(!topic.as_str().contains('/'));
                 prop_assert!(topic.as_str() != "." && topic.as_str() != "..");

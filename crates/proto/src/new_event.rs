@@ -1,30 +1,30 @@
-//! What a publisher hands in.
+//! An event as its publisher submits it.
 
 use crate::{Event, EventId, Headers, Key, Payload, Timestamp, Topic};
 
-/// An event to be. The bus adds what its publisher left out.
+/// An event to publish. The bus fills in what the publisher left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
-    /// What happened.
+    /// The event's data.
     pub payload: Payload,
-    /// Its identity; the bus makes one if there is none.
+    /// Unique within the topic; `None` lets the bus generate one.
     pub id: Option<EventId>,
-    /// When it happened; now if nobody says.
+    /// When it happened; `None` is the time of publishing.
     pub ts: Option<Timestamp>,
-    /// What it is about.
+    /// The entity it is about; see [`Key`].
     pub key: Option<Key>,
-    /// Small facts beside the payload.
+    /// Small metadata beside the payload.
     pub headers: Headers,
-    /// The events that led to it.
+    /// The ids of the events that caused this one.
     pub caused_by: Vec<EventId>,
-    /// Free labels.
+    /// Free-form labels.
     pub tags: Vec<String>,
-    /// The session or stream it came from.
+    /// The id of the session or stream it came from.
     pub sid: Option<String>,
 }
 
 impl NewEvent {
-    /// A payload and nothing else.
+    /// Creates an event with this payload and nothing else.
     #[must_use]
     pub const fn of(payload: Payload) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl NewEvent {
         }
     }
 
-    /// The event it becomes on `topic`, with `new_id` and `now` where it has none of its own.
+    /// Completes the event for `topic`, with `new_id` and `now` unless it has its own id and time.
     #[must_use]
     pub fn complete(self, topic: Topic, new_id: impl FnOnce() -> EventId, now: Timestamp) -> Event {
         Event {

@@ -1,33 +1,33 @@
-//! An event's place in its topic.
+//! The position of an event in its topic.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The place of an event in its topic: 1 for the first, no holes after it.
+/// The position of an event in its topic, counted from 1 without gaps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Before the first event: the last `Seq` of a topic that has none.
+    /// The position before the first event: the last `Seq` of a topic that never had one.
     pub const ZERO: Seq = Seq(0);
-    /// The first event of every topic.
+    /// The position of the first event of every topic.
     pub const FIRST: Seq = Seq(1);
 
-    /// The place right behind this one.
+    /// Returns the next position.
     #[must_use]
     pub const fn next(self) -> Seq {
         Seq(self.0 + 1)
     }
 
-    /// The place `count` behind this one.
+    /// Returns the position `count` events later.
     #[must_use]
     pub const fn plus(self, count: u64) -> Seq {
         Seq(self.0 + count)
     }
 
-    /// The place right before this one; of `ZERO`, `ZERO`.
+    /// Returns the previous position, saturating at [`Seq::ZERO`].
     #[must_use]
     pub const fn previous(self) -> Seq {
         Seq(self.0.saturating_sub(1))

@@ -1,7 +1,7 @@
-//! ACK: leases that are done, and what came of them.
+//! ACK: completes deliveries, optionally publishing and marking in the same commit.
 
 use super::error::FrameError;
-use super::event_in::{self, EventMembers, Source};
+use super::event_fields::{self, EventMembers, EventReader};
 use super::ids::Ids;
 use super::mark::AckMark;
 use super::membership::write_members;
@@ -9,30 +9,30 @@ use super::{Members, field, write};
 use crate::limits::{MAX_FRAME_EVENTS, MAX_IN_FLIGHT};
 use crate::{Group, NewEvent, Topic};
 
-/// ACK.
+/// The ACK operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// Where the events are.
+    /// The topic of the events.
     pub topic: Topic,
-    /// Who has done with them.
+    /// The group that finished them.
     pub group: Group,
-    /// Which they are, at most [`MAX_IN_FLIGHT`].
+    /// The finished events, at most [`MAX_IN_FLIGHT`].
     pub ids: Ids,
-    /// Whether to mark them in the same commit.
+    /// Marks the events as handled in the same commit; `None` does not mark.
     pub mark: Option<AckMark>,
-    /// What to publish in the same commit, at most [`MAX_FRAME_EVENTS`]. Even an empty list asks
-    /// for the lease to be still there.
+    /// Events to publish in the same commit, at most [`MAX_FRAME_EVENTS`]. With a list, even an
+    /// empty one, the ACK only succeeds while the leases are still valid.
     pub publish: Option<Vec<(Topic, NewEvent)>>,
 }
 
 impl Ack {
-    pub(super) fn read(members: &Members<'_>, source: Source<'_>) -> Result<Self, FrameError> {
+    pub(super) fn read(members: &Members<'_>, reader: EventReader<'_>) -> Result<Self, FrameError> {
         Ok(Self {
             topic: field::topic(members.topic)?,
             group: field::group(members.group)?,
             ids: Ids::read(members, MAX_IN_FLIGHT as usize)?,
             mark: AckMark::read(members)?,
-            publish: read_publish(members, source)?,
+            publish: read_publish(members, reader)?,
         })
     }
 
@@ -49,7 +49,7 @@ impl Ack {
                 write::comma(out, index);
                 write::raw(out, "{\"topic\":");
                 write::name(out, topic.as_str());
-                event_in::write_members(out, event);
+                event_fields::write_members(out, event);
                 out.push(b'}');
             }
             out.push(b']');
@@ -59,12 +59,12 @@ impl Ack {
 
 fn read_publish(
     members: &Members<'_>,
-    source: Source<'_>,
+    reader: EventReader<'_>,
 ) -> Result<Option<Vec<(Topic, NewEvent)>>, FrameError> {
     let Some(publish) = field::present(members.publish) else { return Ok(None) };
     let read = |index, cursor: &mut _| {
         let event = EventMembers::at(cursor, "publish", index)?;
-        let both = || Ok((field::topic(event.topic)?, source.event(event.payload, event.opts)?));
+        let both = || Ok((field::topic(event.topic)?, reader.event(event.payload, event.opts)?));
         both().map_err(|error: FrameError| error.within(format_args!("publish[{index}]")))
     };
     field::list("publish", "events", publish, 0..=MAX_FRAME_EVENTS, read).map(Some)

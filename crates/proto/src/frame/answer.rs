@@ -1,10 +1,10 @@
-//! What the server sends, appended to the caller's buffer.
+//! Writes the server's frames, appending to the caller's buffer.
 //!
-//! The order of members is fixed: `op`, `corr` where there is one, then
+//! The order of members is fixed: `op`, `corr` if the client sent one, then
 //!
 //! | frame | members |
 //! |---|---|
-//! | OK | none; or `id`, `seq`, `duplicate` if so; or `results`; or `stale`; or `seen` |
+//! | OK | none; or `id`, `seq` and `duplicate` if true; or `results`; or `stale`; or `seen` |
 //! | ERR | `code`, `msg`, `retry_after_ms` if known |
 //! | EVENT (never a `corr`) | `topic`, `group`, `event`, `ctx` {`attempt`, `ack_deadline_ms`} |
 
@@ -17,13 +17,13 @@ fn open_ok(out: &mut Vec<u8>, corr: Option<&Corr>) {
     write::corr(out, corr);
 }
 
-/// Done.
+/// Appends a plain OK.
 pub fn write_ok(out: &mut Vec<u8>, corr: Option<&Corr>) {
     open_ok(out, corr);
     out.push(b'}');
 }
 
-/// Stored, or stored already.
+/// Appends the OK of a PUBLISH of one event. `duplicate` means that the event was already stored.
 pub fn write_published(
     out: &mut Vec<u8>,
     corr: Option<&Corr>,
@@ -33,10 +33,10 @@ pub fn write_published(
 ) {
     open_ok(out, corr);
     write::known_member!(out, "id");
-    write_place(out, id, seq, duplicate);
+    write_published_members(out, id, seq, duplicate);
 }
 
-/// Several stored, each with its id, its place, and whether it was there already.
+/// Appends the OK of a PUBLISH of several events: the id, position and duplicate flag of each.
 pub fn write_results<'a>(
     out: &mut Vec<u8>,
     corr: Option<&Corr>,
@@ -47,18 +47,18 @@ pub fn write_results<'a>(
     for (index, (id, seq, duplicate)) in results.into_iter().enumerate() {
         write::comma(out, index);
         write::raw(out, "{\"id\":");
-        write_place(out, id, seq, duplicate);
+        write_published_members(out, id, seq, duplicate);
     }
     write::raw(out, "]}");
 }
 
-/// Nothing was changed: what it names is not lent to this client.
+/// Appends an OK with `stale`: the client no longer holds the lease, so nothing changed.
 pub fn write_stale(out: &mut Vec<u8>, corr: Option<&Corr>) {
     open_ok(out, corr);
     write::raw(out, ",\"stale\":true}");
 }
 
-/// Those of the ids asked for that are marked.
+/// Appends the OK of a SEEN: those of the requested ids that are marked.
 pub fn write_seen(out: &mut Vec<u8>, corr: Option<&Corr>, seen: &[EventId]) {
     open_ok(out, corr);
     write::known_member!(out, "seen");
@@ -66,7 +66,7 @@ pub fn write_seen(out: &mut Vec<u8>, corr: Option<&Corr>, seen: &[EventId]) {
     out.push(b'}');
 }
 
-/// Refused.
+/// Appends an ERR. `retry_after_ms` is `None` if the server cannot say when to retry.
 pub fn write_err(
     out: &mut Vec<u8>,
     code: ErrorCode,
@@ -87,7 +87,8 @@ pub fn write_err(
     out.push(b'}');
 }
 
-/// Delivers an event, whose JSON `write_json` appends. `ack_deadline_ms` is the time left.
+/// Appends an EVENT, whose event JSON `write_json` appends. `attempt` counts from 1;
+/// `ack_deadline_ms` is the time left on the lease.
 pub fn write_event(
     out: &mut Vec<u8>,
     topic: &Topic,
@@ -109,8 +110,8 @@ pub fn write_event(
     write::raw(out, "}}");
 }
 
-/// The value of `id`, the other members, and the end of the object.
-fn write_place(out: &mut Vec<u8>, id: &EventId, seq: Seq, duplicate: bool) {
+/// Appends the value of `id`, then `seq`, `duplicate` and the closing brace.
+fn write_published_members(out: &mut Vec<u8>, id: &EventId, seq: Seq, duplicate: bool) {
     write::event_id(out, id);
     write::known_member!(out, "seq");
     write::number(out, seq.0);

@@ -1,29 +1,29 @@
-//! AUTH: who this connection is.
+//! AUTH: authenticates a connection.
 
 use std::fmt;
 
 use super::error::FrameError;
 use super::{Members, field, write};
 
-/// AUTH.
+/// The AUTH operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
-    /// What proves it.
+    /// The credential.
     pub token: Token,
 }
 
-/// A secret. Shows itself only when asked by name.
+/// A credential. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// A secret that is `text`.
+    /// Wraps `text` as a credential.
     #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The secret itself.
+    /// Returns the credential in plain text.
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! The mark by which a client knows the answer to its frame.
+//! The correlation id by which a client matches an answer to its frame.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,35 +9,35 @@ use super::error::FrameError;
 use super::json::Json;
 use crate::limits::MAX_CORR_BYTES;
 
-/// A string of at most [`MAX_CORR_BYTES`] bytes that an answer repeats.
+/// A correlation id: a string of at most [`MAX_CORR_BYTES`] bytes that the answer repeats.
 ///
-/// Held as the JSON its sender wrote, a slice of the frame, so that repeating it is a copy. Two
-/// are equal when they are written the same.
+/// Stored as the sender's JSON, a slice of the frame, so that repeating it is a plain copy. Equality
+/// compares that JSON: the same text with different escapes is not equal.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Corr(Bytes);
 
 impl Corr {
-    /// The mark that is `text`, if it is not too long.
+    /// Creates a correlation id. Returns `None` if `text` exceeds [`MAX_CORR_BYTES`].
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let json = serde_json::to_vec(text).ok()?;
         (text.len() <= MAX_CORR_BYTES).then(|| Self(json.into()))
     }
 
-    /// The mark as JSON, quotes included.
+    /// Returns the JSON string, quotes included.
     #[must_use]
     pub fn as_json(&self) -> &[u8] {
         &self.0
     }
 
-    /// The mark itself.
+    /// Returns the decoded text.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         let json = std::str::from_utf8(&self.0).unwrap_or_default();
-        Json::of_valid(json).text().unwrap_or_default()
+        Json::from_valid(json).text().unwrap_or_default()
     }
 
-    /// The mark at `value`, a piece of `frame`.
+    /// Reads the id from `value`, which must be a slice of `frame`.
     pub(super) fn read(frame: &Bytes, value: Option<Json<'_>>) -> Result<Option<Self>, FrameError> {
         let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
         match value.text() {

@@ -1,4 +1,4 @@
-//! Why a frame is refused.
+//! Errors of reading a frame.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use super::corr::Corr;
 use super::json::Malformed;
 use crate::ErrorCode;
 
-/// Why a frame is refused, as the ERR that answers it says.
+/// A frame that cannot be accepted, with everything the ERR answer needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {msg}")]
 pub struct FrameError {
-    /// The stable word for it.
+    /// The stable error code.
     pub code: ErrorCode,
-    /// What is wrong and what would be right. Names the field.
+    /// Names the field, what is wrong with it, and what would be valid.
     pub msg: String,
-    /// The frame's own `corr`, where it could be read.
+    /// The frame's `corr`; `None` if it has none or it could not be read.
     pub corr: Option<Corr>,
 }
 
@@ -31,7 +31,7 @@ impl FrameError {
         Self::new(ErrorCode::BadJson, format_args!("the frame is not JSON: {msg}"))
     }
 
-    /// The same, said of a field further in: `ts …` becomes `opts.ts …`.
+    /// Prefixes the message with the path of an enclosing field: `ts …` becomes `opts.ts …`.
     pub(super) fn within(self, path: impl fmt::Display) -> Self {
         Self { msg: format!("{path}.{}", self.msg), ..self }
     }

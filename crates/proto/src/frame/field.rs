@@ -1,6 +1,6 @@
-//! What a member of a frame has to be, and the sentence that says so when it is not.
+//! Typed access to the members of a frame, with the error message for each violation.
 //!
-//! `null` stands for an absent member everywhere but in `payload`.
+//! `null` means absent everywhere except in `payload`.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ use crate::{ErrorCode, EventId, Group, Topic};
 
 type Member<'a> = Option<Json<'a>>;
 
-/// The member, unless it is absent.
+/// Returns the member unless it is absent or `null`.
 pub(super) fn present(member: Member<'_>) -> Member<'_> {
     member.filter(|value| !value.is_null())
 }
@@ -47,7 +47,7 @@ pub(super) fn event_id(name: &str, value: Json<'_>) -> Result<EventId, FrameErro
     EventId::new(&text(name, value)?).map_err(wrong)
 }
 
-/// An id at `index` of the list `name`. The path is only made when it is needed.
+/// Reads the id at `index` of the list `name`. Only formats the path for an error.
 pub(super) fn event_id_in(
     name: &str,
     index: usize,
@@ -88,13 +88,13 @@ pub(super) fn required_number(
     number(name, member, range)?.ok_or_else(missing)
 }
 
-/// A whole number from 1 to `most`.
-pub(super) fn count(name: &str, member: Member<'_>, most: u32) -> Result<Option<u32>, FrameError> {
-    let number = number(name, member, 1..=u64::from(most))?;
+/// Reads a whole number from 1 to `max`.
+pub(super) fn count(name: &str, member: Member<'_>, max: u32) -> Result<Option<u32>, FrameError> {
+    let number = number(name, member, 1..=u64::from(max))?;
     Ok(number.and_then(|number| u32::try_from(number).ok()))
 }
 
-/// The elements of an array, each made by `read` from its index and value.
+/// Reads an array of `of_what`; `read` gets the index and the cursor of each element.
 pub(super) fn list<'a, T>(
     name: &str,
     of_what: &str,
@@ -103,10 +103,10 @@ pub(super) fn list<'a, T>(
     mut read: impl FnMut(usize, &mut super::json::Cursor<'a>) -> Result<T, FrameError>,
 ) -> Result<Vec<T>, FrameError> {
     let wrong = || {
-        let (least, most) = (sizes.start(), sizes.end());
-        let range = match *most {
+        let (min, max) = (sizes.start(), sizes.end());
+        let range = match *max {
             usize::MAX => String::new(),
-            _ => format!("{least} to {most} "),
+            _ => format!("{min} to {max} "),
         };
         FrameError::bad_frame(format_args!("{name} must be a list of {range}{of_what}"))
     };

@@ -1,21 +1,21 @@
-//! Which events a frame is about: `id`, or `ids`.
+//! The event ids of a frame: `id` or `ids`.
 
 use super::error::FrameError;
 use super::json::Cursor;
 use super::{Members, field, write};
 use crate::EventId;
 
-/// The events that a frame names.
+/// The event ids that a frame names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ids {
-    /// By `id`.
+    /// From `id`.
     One(EventId),
-    /// By `ids`; at least one.
+    /// From `ids`; never empty.
     Many(Vec<EventId>),
 }
 
 impl Ids {
-    /// The ids, in order.
+    /// Returns the ids in the order of the frame.
     #[must_use]
     pub fn as_slice(&self) -> &[EventId] {
         match self {
@@ -24,7 +24,7 @@ impl Ids {
         }
     }
 
-    /// The ids, in order.
+    /// Converts into the ids, in the order of the frame.
     #[must_use]
     pub fn into_vec(self) -> Vec<EventId> {
         match self {
@@ -33,16 +33,16 @@ impl Ids {
         }
     }
 
-    pub(super) fn read(members: &Members<'_>, most: usize) -> Result<Self, FrameError> {
+    pub(super) fn read(members: &Members<'_>, max: usize) -> Result<Self, FrameError> {
         match (field::present(members.id), field::present(members.ids)) {
-            (Some(_), Some(_)) => Err(FrameError::bad_frame("either id or ids, not both")),
+            (Some(_), Some(_)) => Err(FrameError::bad_frame("send either id or ids, not both")),
             (None, None) => Err(FrameError::bad_frame("id or ids is missing")),
             (Some(id), None) => Ok(Self::One(field::event_id("id", id)?)),
             (None, Some(ids)) => {
                 let read = |index, cursor: &mut Cursor<'_>| {
                     field::event_id_in("ids", index, cursor.value()?)
                 };
-                Ok(Self::Many(field::list("ids", "event ids", ids, 1..=most, read)?))
+                Ok(Self::Many(field::list("ids", "event ids", ids, 1..=max, read)?))
             }
         }
     }

@@ -1,7 +1,8 @@
-//! JSON text, read in place.
+//! A JSON reader that works in place.
 //!
-//! One pass finds the members of an object and checks their values; nothing is built. Why not
-//! `serde_json`: `docs/decisions/0006-frames-are-read-in-place.md`. A test holds both to the same verdict.
+//! One pass finds the members of an object and validates their values without building a tree. Why
+//! not `serde_json`: `docs/decisions/0006-frames-are-read-in-place.md`. A test checks that both accept
+//! the same texts.
 
 use std::borrow::Cow;
 
@@ -11,17 +12,17 @@ use super::json_scan::{
 };
 use crate::limits::MAX_FRAME_NESTING;
 
-/// A JSON value that was found valid: its text, without white space around it.
+/// The text of a validated JSON value, without surrounding white space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Json<'a> {
     text: &'a str,
-    /// Of a string: whether what stands between its quotes is not yet its text.
+    /// For a string: its text has escapes to decode.
     has_escapes: bool,
-    /// Whether there is white space within it, outside of strings.
+    /// It has white space outside of strings, so it may span several lines.
     has_space: bool,
 }
 
-/// A place in a text.
+/// A read position in JSON text.
 pub(super) struct Cursor<'a> {
     text: &'a str,
     at: usize,
@@ -29,17 +30,17 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Json<'a> {
-    /// A value that is known to be valid.
-    pub(super) fn of_valid(text: &'a str) -> Self {
+    /// Wraps text that is known to be a valid value.
+    pub(super) fn from_valid(text: &'a str) -> Self {
         Self { text, has_escapes: text.contains('\\'), has_space: true }
     }
 
-    /// The text of the value.
+    /// Returns the JSON text of the value.
     pub(crate) const fn raw(self) -> &'a str {
         self.text
     }
 
-    /// Whether it may be of several lines.
+    /// Returns `true` if the value may span several lines.
     pub(crate) const fn has_space(self) -> bool {
         self.has_space
     }
@@ -48,7 +49,7 @@ impl<'a> Json<'a> {
         self.text == "null"
     }
 
-    /// The string it is. None as well for escapes that are no Unicode.
+    /// Returns the decoded string; `None` for other values and for escapes that are not Unicode.
     pub(super) fn text(self) -> Option<Cow<'a, str>> {
         if !self.text.starts_with('"') {
             return None;
@@ -59,13 +60,13 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Of a string: its text, if that is what stands between the quotes.
+    /// For a string: returns its text if there is nothing to decode.
     #[inline]
     pub(super) fn without_escapes(self) -> Option<&'a str> {
         if self.has_escapes { None } else { Some(&self.text[1..self.text.len() - 1]) }
     }
 
-    /// The whole number it is, written without point or exponent.
+    /// Returns the number if it is a `u64` written without point or exponent.
     pub(super) fn whole_number(self) -> Option<u64> {
         self.text.parse().ok()
     }
@@ -79,7 +80,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// The one value in `text`, which may have white space around it.
+/// Reads `text` as exactly one value, which may be surrounded by white space.
 pub(crate) fn lone_value(text: &str) -> Option<Json<'_>> {
     let mut cursor = Cursor::new(text);
     let value = cursor.value().ok()?;
@@ -88,12 +89,13 @@ pub(crate) fn lone_value(text: &str) -> Option<Json<'_>> {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the first thing that is not white space.
+    /// Starts at the first character that is not white space.
     pub(super) fn new(text: &'a str) -> Self {
         Self { text, at: past_space(text.as_bytes(), 0, &mut false), nesting: 0 }
     }
 
-    /// The same for a value that will be a member of something: one object is around it already.
+    /// Like [`Cursor::new`], for a value that will become a member of an object: one level of nesting
+    /// is already used.
     pub(super) fn of_member(text: &'a str) -> Self {
         Self { nesting: 1, ..Self::new(text) }
     }
@@ -102,37 +104,37 @@ impl<'a> Cursor<'a> {
         self.is_at(b'{')
     }
 
-    /// Hands each member of the object here to `each`, and goes behind it.
+    /// Passes the name and value of each member of the object here to `each`, and moves past it.
     pub(super) fn members(
         &mut self,
         mut each: impl FnMut(Json<'a>, Json<'a>),
     ) -> Result<(), Malformed> {
         let bytes = self.text.as_bytes();
-        let mut more = self.open(b'{', b'}', "'{' expected")?;
+        let mut more = self.open(b'{', b'}', "expected '{'")?;
         while more {
             let name = self.string()?;
             self.at = past_colon(bytes, self.at, &mut false)?;
             let value = self.value()?;
             each(name, value);
-            more = self.comma_or(b'}', "',' or '}' expected behind a member")?;
+            more = self.comma_or(b'}', "expected ',' or '}' after a member")?;
         }
         Ok(())
     }
 
-    /// Stands `each` before every element of the array here, which it has to go behind.
+    /// Calls `each` at every element of the array here; `each` must move past the element.
     pub(super) fn elements<E: From<Malformed>>(
         &mut self,
         mut each: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut more = self.open(b'[', b']', "'[' expected")?;
+        let mut more = self.open(b'[', b']', "expected '['")?;
         while more {
             each(self)?;
-            more = self.comma_or(b']', "',' or ']' expected behind an element")?;
+            more = self.comma_or(b']', "expected ',' or ']' after an element")?;
         }
         Ok(())
     }
 
-    /// The value here; goes behind it.
+    /// Reads the value here and moves past it.
     pub(super) fn value(&mut self) -> Result<Json<'a>, Malformed> {
         if self.is_at(b'"') {
             return self.string();
@@ -152,13 +154,13 @@ impl<'a> Cursor<'a> {
         Ok(Json { text: self.since(start), has_escapes, has_space: false })
     }
 
-    /// Nothing but white space may be left.
+    /// Checks that only white space is left.
     pub(super) fn end(self) -> Result<(), Malformed> {
         let at = past_space(self.text.as_bytes(), self.at, &mut false);
-        if at == self.text.len() { Ok(()) } else { wrong(at, "nothing expected behind the value") }
+        if at == self.text.len() { Ok(()) } else { wrong(at, "unexpected text after the value") }
     }
 
-    /// Goes into an object or array; whether there is anything in it.
+    /// Enters an object or array. Returns `false` if it is empty, and moves past it.
     fn open(&mut self, open: u8, close: u8, what: &'static str) -> Result<bool, Malformed> {
         if !self.is_at(open) {
             return wrong(self.at, what);
@@ -175,7 +177,7 @@ impl<'a> Cursor<'a> {
         Ok(!empty)
     }
 
-    /// Goes to what follows a member or element; whether anything does.
+    /// Moves to the next member or element. Returns `false` if there is none, and moves past the end.
     fn comma_or(&mut self, close: u8, what: &'static str) -> Result<bool, Malformed> {
         self.at = past_space(self.text.as_bytes(), self.at, &mut false);
         if self.is_at(b',') {
@@ -202,7 +204,8 @@ impl<'a> Cursor<'a> {
         self.text.as_bytes().get(self.at) == Some(&byte)
     }
 }
-/// An object of which only the named members matter: their values, of doubled ones the last.
+/// Declares a struct that reads the named members of an object and ignores all others. Of a
+/// repeated member, the last one wins.
 macro_rules! members {
     ($(#[$doc:meta])* $type:ident { $($field:ident = $name:literal,)* }) => {
         $(#[$doc])*
@@ -212,12 +215,12 @@ macro_rules! members {
         }
 
         impl<'a> $type<'a> {
-            /// Reads the object that `cursor` stands at. In place, for it is too large to be handed on.
+            /// Reads the object at `cursor`. Fills `self` in place: the struct is too large to return.
             pub(in crate::frame) fn read(
                 &mut self,
                 cursor: &mut $crate::frame::json::Cursor<'a>,
             ) -> Result<(), $crate::frame::json::Malformed> {
-                // A name with an escape in it is none of ours until it is decoded.
+                // A name with escapes has to be decoded before it can match.
                 cursor.members(|name, value| match name.without_escapes() {
                     Some(name) => self.set(name, value),
                     None => self.set(&name.text().unwrap_or_default(), value),

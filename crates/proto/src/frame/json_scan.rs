@@ -1,37 +1,37 @@
-//! Where the pieces of JSON text end, and whether they are right.
+//! The JSON scanner: finds where each token ends and validates it.
 //!
-//! Each function takes the place where a piece begins and gives the place behind it. Plain numbers in
-//! and out, and one loop instead of recursion: that is what the processor likes best.
+//! Each function takes the index where a token starts and returns the index after it. Plain indices
+//! and one loop instead of recursion keep it fast.
 
 use crate::limits::MAX_FRAME_NESTING;
 
-/// Where text stops being JSON, and what is wrong there.
+/// A syntax error: its byte index and what is wrong there.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
     pub(super) at: usize,
     pub(super) what: &'static str,
 }
 
-pub(super) const TOO_DEEP: &str = "nested deeper than 128";
+pub(super) const TOO_DEEP: &str = "nested deeper than 128 levels";
 const _: () =
-    assert!(MAX_FRAME_NESTING == 128, "said in words above, and the bits of a u128 below");
+    assert!(MAX_FRAME_NESTING == 128, "TOO_DEEP says 128, and a u128 has one bit per level");
 
 #[cold]
 pub(super) fn wrong<T>(at: usize, what: &'static str) -> Result<T, Malformed> {
     Err(Malformed { at, what })
 }
 
-/// Where a value ends, and what was seen on the way.
+/// The end of a value.
 pub(super) struct ValueEnd {
     pub(super) at: usize,
-    /// Whether there is white space within it, outside of strings.
+    /// The value has white space outside of strings.
     pub(super) has_space: bool,
 }
 
-/// Behind the value here, in which `room` objects and arrays may be within each other, at most 128.
+/// Returns the end of the value here, which may nest at most `room` levels. `room` is at most 128.
 pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<ValueEnd, Malformed> {
     let mut has_space = false;
-    // What is open around this place, the innermost in the lowest bit: 1 is an object, 0 an array.
+    // The open brackets, the innermost in the lowest bit: 1 is an object, 0 an array.
     let mut open_kinds = 0_u128;
     let mut in_object = false;
     let mut depth = 0;
@@ -61,9 +61,9 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<ValueEn
             Some(b't') => at = past_word(text, at, b"true")?,
             Some(b'f') => at = past_word(text, at, b"false")?,
             Some(b'n') => at = past_word(text, at, b"null")?,
-            _ => return wrong(at, "a value expected"),
+            _ => return wrong(at, "expected a value"),
         }
-        // A value lies behind: on to the next one, out of as much as ends here.
+        // After a value: close every object and array that ends here, then go to the next value.
         loop {
             if depth == 0 {
                 return Ok(ValueEnd { at, has_space });
@@ -76,8 +76,8 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<ValueEn
                 }
                 Some(b'}') if in_object => {}
                 Some(b']') if !in_object => {}
-                _ if in_object => return wrong(at, "',' or '}' expected behind a member"),
-                _ => return wrong(at, "',' or ']' expected behind an element"),
+                _ if in_object => return wrong(at, "expected ',' or '}' after a member"),
+                _ => return wrong(at, "expected ',' or ']' after an element"),
             }
             at += 1;
             depth -= 1;
@@ -87,20 +87,20 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<ValueEn
     }
 }
 
-/// Behind a colon and the white space around it. Notes whether there is any.
+/// Returns the index after a colon and the white space around it. Sets `has_space` if there is any.
 #[inline(always)]
 pub(super) fn past_colon(text: &[u8], at: usize, has_space: &mut bool) -> Result<usize, Malformed> {
     let at = past_space(text, at, has_space);
     if text.get(at) != Some(&b':') {
-        return wrong(at, "':' expected behind a member's name");
+        return wrong(at, "expected ':' after a member name");
     }
     Ok(past_space(text, at + 1, has_space))
 }
 
-/// Behind the white space here. Notes whether there is any.
+/// Returns the index after the white space here. Sets `has_space` if there is any.
 #[inline(always)]
 pub(super) fn past_space(text: &[u8], at: usize, has_space: &mut bool) -> usize {
-    // Mostly there is none, and what there is instead comes behind it in ASCII.
+    // Usually there is none: every token starts with a byte above the space.
     if matches!(text.get(at), Some(b'!'..)) {
         return at;
     }
@@ -116,7 +116,7 @@ fn past_some_space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where a string ends, and what was seen on the way.
+/// The end of a string.
 pub(super) struct StringEnd {
     pub(super) at: usize,
     pub(super) has_escapes: bool,
@@ -125,7 +125,7 @@ pub(super) struct StringEnd {
 #[inline(always)]
 pub(super) fn past_string(text: &[u8], mut at: usize) -> Result<StringEnd, Malformed> {
     if text.get(at) != Some(&b'"') {
-        return wrong(at, "'\"' expected");
+        return wrong(at, "expected '\"'");
     }
     at += 1;
     let mut has_escapes = false;
@@ -137,8 +137,8 @@ pub(super) fn past_string(text: &[u8], mut at: usize) -> Result<StringEnd, Malfo
                 at = past_escape(text, at)?;
                 has_escapes = true;
             }
-            Some(_) => return wrong(at, "control characters in a string are escaped"),
-            None => return wrong(at, "a string does not end"),
+            Some(_) => return wrong(at, "unescaped control character in a string"),
+            None => return wrong(at, "unterminated string"),
         }
     }
 }
@@ -148,9 +148,9 @@ fn past_escape(text: &[u8], at: usize) -> Result<usize, Malformed> {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
         Some(b'u') => match text.get(at + 2..at + 6) {
             Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => Ok(at + 6),
-            _ => wrong(at, "four hexadecimal digits expected behind \\u"),
+            _ => wrong(at, "expected four hexadecimal digits after \\u"),
         },
-        _ => wrong(at, "not an escape"),
+        _ => wrong(at, "invalid escape"),
     }
 }
 
@@ -172,14 +172,15 @@ fn past_number(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
 #[inline]
 fn past_digits(text: &[u8], start: usize) -> Result<usize, Malformed> {
     let at = past_any_digits(text, start);
-    if at == start { wrong(at, "a digit expected") } else { Ok(at) }
+    if at == start { wrong(at, "expected a digit") } else { Ok(at) }
 }
 
-/// Behind the digits here, if there are any: eight at a time.
+/// Returns the index after the digits here, if any. Checks eight bytes at a time.
 #[inline(always)]
 pub(super) fn past_any_digits(text: &[u8], mut at: usize) -> usize {
     while let Some(word) = word_at(text, at) {
-        // Digits become 0 to 9, and all else is more. Without its high bit no byte carries into the next.
+        // The XOR turns digits into 0..=9 and everything else into more. The high bits are masked so
+        // that no addition carries into the next byte.
         let from_zero = word ^ (ONES * u64::from(b'0'));
         let above_nine = (from_zero & !HIGH_BITS) + ONES * (0x80 - 10);
         let others = (above_nine | from_zero) & HIGH_BITS;
@@ -197,17 +198,17 @@ pub(super) fn past_any_digits(text: &[u8], mut at: usize) -> usize {
 fn past_word(text: &[u8], at: usize, word: &[u8]) -> Result<usize, Malformed> {
     match text[at..].starts_with(word) {
         true => Ok(at + word.len()),
-        false => wrong(at, "true, false or null expected"),
+        false => wrong(at, "expected true, false or null"),
     }
 }
 
-/// At the first quote, backslash or control character: eight bytes at a time.
+/// Returns the index of the first quote, backslash or control character. Checks eight bytes at a time.
 #[inline(always)]
 pub(super) fn past_plain(text: &[u8], mut at: usize) -> usize {
     while let Some(word) = word_at(text, at) {
-        // The high bit of a byte of `(word ^ a) - b` is set where the byte with the bits of `a` turned over
-        // is less than `b`. What is set wrongly is not ASCII, or lies above what is set rightly. Turning
-        // over 0x02 puts the quote right behind the control characters, which stay among themselves.
+        // In `(word ^ a) - b`, the high bit of a byte is set if `byte ^ a < b`. False positives are
+        // either not ASCII (masked by `!word`) or come after a true one. XOR with 0x02 moves the quote
+        // right after the control characters and only permutes those among themselves.
         let quotes_and_controls = (word ^ (ONES * 0x02)).wrapping_sub(ONES * 0x21);
         let backslashes = (word ^ (ONES * u64::from(b'\\'))).wrapping_sub(ONES);
         let stops = (quotes_and_controls | backslashes) & !word & HIGH_BITS;
@@ -225,13 +226,13 @@ pub(super) fn past_plain(text: &[u8], mut at: usize) -> usize {
 const ONES: u64 = u64::MAX / 255;
 const HIGH_BITS: u64 = ONES << 7;
 
-/// The eight bytes here, the first in the lowest bits, if there are so many.
+/// Returns the next eight bytes as a little-endian word, or `None` if fewer are left.
 #[inline(always)]
 fn word_at(text: &[u8], at: usize) -> Option<u64> {
     text.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
 }
 
-/// Which byte of a word is the first whose high bit is set.
+/// Returns the index of the first byte whose high bit is set.
 #[inline(always)]
 const fn first_marked(high_bits: u64) -> usize {
     high_bits.trailing_zeros() as usize / 8

@@ -1,4 +1,4 @@
-//! MARK: events that a group has handled. An ACK can carry the same.
+//! MARK: marks events as handled by a group. An ACK can carry the same.
 
 use super::error::FrameError;
 use super::ids::Ids;
@@ -8,23 +8,24 @@ use super::{Members, field, write};
 use crate::limits::{MAX_FRAME_EVENTS, MAX_MARK_TTL_MS, MIN_MARK_TTL_MS};
 use crate::{Group, Topic};
 
-/// MARK.
+/// The MARK operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Where the events are.
+    /// The topic of the events.
     pub topic: Topic,
-    /// Who has handled them.
+    /// The group that handled them.
     pub group: Group,
-    /// Which they are, at most [`MAX_FRAME_EVENTS`].
+    /// The handled events, at most [`MAX_FRAME_EVENTS`].
     pub ids: Ids,
-    /// How long that is remembered; [`MIN_MARK_TTL_MS`] to [`MAX_MARK_TTL_MS`].
+    /// How long the marks last, [`MIN_MARK_TTL_MS`] to [`MAX_MARK_TTL_MS`] milliseconds; `None` is
+    /// [`DEFAULT_MARK_TTL_MS`](crate::limits::DEFAULT_MARK_TTL_MS).
     pub ttl_ms: Option<u64>,
 }
 
-/// The `mark` of an ACK: `true`, or an object that says more.
+/// The `mark` of an ACK: `true`, or an object with options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckMark {
-    /// As in [`Mark`].
+    /// See [`Mark::ttl_ms`].
     pub ttl_ms: Option<u64>,
 }
 

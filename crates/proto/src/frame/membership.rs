@@ -1,15 +1,15 @@
-//! UNSUBSCRIBE, PAUSE and RESUME: which subscription of this connection.
+//! The subscription that UNSUBSCRIBE, PAUSE and RESUME refer to.
 
 use super::error::FrameError;
 use super::{Members, field, write};
 use crate::{Group, Topic};
 
-/// A subscription, by what it follows and for whom.
+/// Identifies a subscription of a connection: a connection has at most one per topic and group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Membership {
-    /// What it follows.
+    /// The subscribed topic.
     pub topic: Topic,
-    /// For whom.
+    /// The consumer group that the connection is a member of.
     pub group: Group,
 }
 

@@ -1,4 +1,4 @@
-//! MODACK: a lease that ends later, or sooner, than it was lent for.
+//! MODACK: moves the deadline of a lease.
 
 use super::error::FrameError;
 use super::membership::write_members;
@@ -6,16 +6,17 @@ use super::{Members, field, write};
 use crate::limits::MAX_LEASE_MS;
 use crate::{EventId, Group, Topic};
 
-/// MODACK.
+/// The MODACK operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModAck {
-    /// Where the event is.
+    /// The topic of the event.
     pub topic: Topic,
-    /// Who works on it.
+    /// The group that holds the lease.
     pub group: Group,
-    /// Which it is.
+    /// The leased event.
     pub id: EventId,
-    /// How long the lease lasts from now, at most [`MAX_LEASE_MS`]. The bus makes at least a second of it.
+    /// The new deadline, in milliseconds from now, at most [`MAX_LEASE_MS`]. The bus raises values
+    /// below one second to one second.
     pub extend_ms: u64,
 }
 

@@ -1,4 +1,4 @@
-//! NACK: a lease given back, to be lent again.
+//! NACK: returns a lease so that the event is redelivered.
 
 use super::error::FrameError;
 use super::membership::write_members;
@@ -6,18 +6,19 @@ use super::{Members, field, write};
 use crate::limits::{MAX_NACK_DELAY_MS, MAX_REASON_BYTES};
 use crate::{EventId, Group, Topic};
 
-/// NACK.
+/// The NACK operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
-    /// Where the event is.
+    /// The topic of the event.
     pub topic: Topic,
-    /// Who could not do it.
+    /// The group that holds the lease.
     pub group: Group,
-    /// Which it is.
+    /// The leased event.
     pub id: EventId,
-    /// Why; at most [`MAX_REASON_BYTES`] bytes, the rest is cut off.
+    /// Why processing failed; truncated to [`MAX_REASON_BYTES`] bytes.
     pub reason: Option<String>,
-    /// When to try again, at most [`MAX_NACK_DELAY_MS`]; the bus backs off by itself if nobody says.
+    /// The wait before redelivery in milliseconds, at most [`MAX_NACK_DELAY_MS`]; `None` leaves the
+    /// back-off to the bus.
     pub delay_ms: Option<u64>,
 }
 

@@ -1,31 +1,31 @@
-//! PUBLISH: one event, or several of which all are stored or none.
+//! PUBLISH: stores one event, or several atomically.
 
 use super::error::FrameError;
-use super::event_in::{self, EventMembers, Source};
+use super::event_fields::{self, EventMembers, EventReader};
 use super::{Members, field, write};
 use crate::limits::MAX_FRAME_EVENTS;
 use crate::{NewEvent, Topic};
 
-/// PUBLISH.
+/// The PUBLISH operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
-    /// Where to.
+    /// The topic to append to.
     pub topic: Topic,
-    /// What.
+    /// One event or several; several are stored all or none.
     pub events: PublishEvents,
 }
 
-/// The events of a PUBLISH. The two forms are answered differently.
+/// The events of a PUBLISH. The two forms have different answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublishEvents {
-    /// By `payload`: answered with `id` and `seq`.
+    /// From `payload`; the answer has `id` and `seq`.
     One(NewEvent),
-    /// By `events`, 1 to [`MAX_FRAME_EVENTS`]: answered with `results`.
+    /// From `events`, 1 to [`MAX_FRAME_EVENTS`]; the answer has `results`.
     Many(Vec<NewEvent>),
 }
 
 impl PublishEvents {
-    /// The events, in order.
+    /// Returns the events in the order of the frame.
     #[must_use]
     pub fn as_slice(&self) -> &[NewEvent] {
         match self {
@@ -36,22 +36,22 @@ impl PublishEvents {
 }
 
 impl Publish {
-    /// A part of its only caller: it is too large to be handed on.
+    // Inlined into its only caller: the result is too large to move cheaply.
     #[inline]
-    pub(super) fn read(members: &Members<'_>, source: Source<'_>) -> Result<Self, FrameError> {
+    pub(super) fn read(members: &Members<'_>, reader: EventReader<'_>) -> Result<Self, FrameError> {
         let topic = field::topic(members.topic)?;
         let events = match (members.payload, field::present(members.events)) {
             (Some(_), Some(_)) => {
-                return Err(FrameError::bad_frame("either payload or events, not both"));
+                return Err(FrameError::bad_frame("send either payload or events, not both"));
             }
             (None, None) => return Err(FrameError::bad_frame("payload or events is missing")),
-            (payload, None) => PublishEvents::One(source.event(payload, members.opts)?),
+            (payload, None) => PublishEvents::One(reader.event(payload, members.opts)?),
             (None, Some(events)) => {
                 let sizes = 1..=MAX_FRAME_EVENTS;
                 let read = |index, cursor: &mut _| {
                     let event = EventMembers::at(cursor, "events", index)?;
-                    let place = |error: FrameError| error.within(format_args!("events[{index}]"));
-                    source.event(event.payload, event.opts).map_err(place)
+                    let within = |error: FrameError| error.within(format_args!("events[{index}]"));
+                    reader.event(event.payload, event.opts).map_err(within)
                 };
                 PublishEvents::Many(field::list("events", "events", events, sizes, read)?)
             }
@@ -63,15 +63,15 @@ impl Publish {
         write::member(out, "topic");
         write::name(out, self.topic.as_str());
         match &self.events {
-            PublishEvents::One(event) => event_in::write_members(out, event),
+            PublishEvents::One(event) => event_fields::write_members(out, event),
             PublishEvents::Many(events) => {
                 write::member(out, "events");
                 out.push(b'[');
                 for (index, event) in events.iter().enumerate() {
                     write::comma(out, index);
                     let opening = out.len();
-                    event_in::write_members(out, event);
-                    // The first member's comma becomes the bracket.
+                    event_fields::write_members(out, event);
+                    // Overwrites the first member's comma.
                     out[opening] = b'{';
                     out.push(b'}');
                 }

@@ -1,4 +1,4 @@
-//! SEEN: which events a group has handled, by its marks.
+//! SEEN: asks which events a group has marked as handled.
 
 use super::error::FrameError;
 use super::ids::Ids;
@@ -7,14 +7,14 @@ use super::{Members, field};
 use crate::limits::MAX_FRAME_EVENTS;
 use crate::{Group, Topic};
 
-/// SEEN.
+/// The SEEN operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Where the events are.
+    /// The topic of the events.
     pub topic: Topic,
-    /// Who may have handled them.
+    /// The group whose marks are looked up.
     pub group: Group,
-    /// Which they are, at most [`MAX_FRAME_EVENTS`].
+    /// The events to look up, at most [`MAX_FRAME_EVENTS`].
     pub ids: Ids,
 }
 

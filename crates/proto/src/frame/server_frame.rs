@@ -1,4 +1,4 @@
-//! What the server sends, as a client reads it.
+//! The server's frames as a client reads them.
 
 use bytes::Bytes;
 
@@ -11,62 +11,63 @@ use crate::{ErrorCode, EventId, Group, Seq, Topic};
 /// A frame from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerFrame {
-    /// Done.
+    /// The operation succeeded.
     Ok {
-        /// The mark of the frame it answers.
+        /// The `corr` of the answered frame.
         corr: Option<Corr>,
-        /// What came of it.
+        /// The result of the operation.
         outcome: Outcome,
     },
-    /// Refused.
+    /// The operation failed.
     Err {
-        /// The mark of the frame it answers.
+        /// The `corr` of the answered frame.
         corr: Option<Corr>,
-        /// The stable word. One that this version does not know is `internal`, and begins `msg`.
+        /// The stable error code. A code that this version does not know becomes `internal`, and is
+        /// prefixed to `msg`.
         code: ErrorCode,
-        /// The sentence.
+        /// The message for humans.
         msg: String,
-        /// When trying again may help.
+        /// When a retry may succeed, in milliseconds from now; `None` if unknown.
         retry_after_ms: Option<u64>,
     },
-    /// An event on lease.
+    /// A delivery: an event on lease to this connection.
     Event {
-        /// Where it is.
+        /// The topic of the event.
         topic: Topic,
-        /// For whom it is.
+        /// The group it is delivered to.
         group: Group,
-        /// Its JSON, as [`crate::Event::decode`] reads it.
+        /// The event's JSON, see [`crate::Event::decode`]. A slice of the frame.
         event: Bytes,
-        /// Which delivery to this group it is, from 1.
+        /// The number of this delivery to the group, from 1.
         attempt: u32,
-        /// How long the lease lasts from now.
+        /// The time left on the lease, in milliseconds from now.
         ack_deadline_ms: u64,
     },
 }
 
-/// What came of a frame that was answered OK.
+/// The result of an operation that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As asked.
+    /// Done, with nothing more to say.
     Done,
-    /// One event has its place.
+    /// The published event's position.
     Published(Published),
-    /// Several have theirs.
+    /// The positions of several published events, in the order of the request.
     Results(Vec<Published>),
-    /// The lease was not there any more: no effect.
+    /// The lease had already ended, so nothing changed.
     Stale,
-    /// Those of the ids asked for that are marked.
+    /// Those of the requested ids that are marked.
     Seen(Vec<EventId>),
 }
 
-/// Where a published event is.
+/// The position of a published event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// Its identity.
+    /// The event's id; the bus assigns one if the publisher did not.
     pub id: EventId,
-    /// Its place.
+    /// Its position in the topic.
     pub seq: Seq,
-    /// Whether it was there already.
+    /// The event was already stored; `seq` is its first position.
     pub duplicate: bool,
 }
 
@@ -95,14 +96,18 @@ members! {
 }
 
 members! {
-    PlaceMembers { id = "id", seq = "seq", duplicate = "duplicate", }
+    PublishedMembers { id = "id", seq = "seq", duplicate = "duplicate", }
 }
 
 impl ServerFrame {
-    /// The words for all of them on the wire.
+    /// The `op` of every server frame.
     pub const NAMES: &'static [&'static str] = &["OK", "ERR", "EVENT"];
 
-    /// Reads a frame. An event stays a slice of it.
+    /// Parses a frame. The event stays a slice of it.
+    ///
+    /// # Errors
+    ///
+    /// `bad_json`, `bad_frame` or `unknown_op` if `frame` is not a server frame of this protocol.
     pub fn parse(frame: &Bytes) -> Result<Self, FrameError> {
         let mut cursor = cursor_at_object(text_of(frame).map_err(FrameError::bad_json)?)?;
         let mut members = ServerMembers::default();
@@ -117,7 +122,7 @@ impl ServerFrame {
         }
     }
 
-    /// Appends the frame's JSON, in the order that [`answer`] says.
+    /// Appends the frame's JSON. [`answer`] documents the order of members.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Ok { corr, outcome } => outcome.write(out, corr.as_ref()),
@@ -180,12 +185,12 @@ impl Outcome {
                     let msg = format_args!("results[{index}] must be an object");
                     return Err(FrameError::bad_frame(msg));
                 }
-                let mut place = PlaceMembers::default();
-                place.read(cursor)?;
-                Published::read(&place)
+                let mut published = PublishedMembers::default();
+                published.read(cursor)?;
+                Published::read(&published)
                     .map_err(|error| error.within(format_args!("results[{index}]")))
             };
-            let results = field::list("results", "places", results, 0..=usize::MAX, read)?;
+            let results = field::list("results", "objects", results, 0..=usize::MAX, read)?;
             return Ok(Self::Results(results));
         }
         if let Some(seen) = field::present(members.seen) {
@@ -195,7 +200,7 @@ impl Outcome {
         }
         if field::present(members.id).is_some() {
             let (id, seq, duplicate) = (members.id, members.seq, members.duplicate);
-            return Ok(Self::Published(Published::read(&PlaceMembers { id, seq, duplicate })?));
+            return Ok(Self::Published(Published::read(&PublishedMembers { id, seq, duplicate })?));
         }
         Ok(if is_true(members.stale) { Self::Stale } else { Self::Done })
     }
@@ -209,15 +214,16 @@ impl Outcome {
                 answer::write_published(out, corr, id, *seq, *duplicate);
             }
             Self::Results(results) => {
-                let places = results.iter().map(|place| (&place.id, place.seq, place.duplicate));
-                answer::write_results(out, corr, places);
+                let results =
+                    results.iter().map(|result| (&result.id, result.seq, result.duplicate));
+                answer::write_results(out, corr, results);
             }
         }
     }
 }
 
 impl Published {
-    fn read(members: &PlaceMembers<'_>) -> Result<Self, FrameError> {
+    fn read(members: &PublishedMembers<'_>) -> Result<Self, FrameError> {
         Ok(Self {
             id: field::required_event_id("id", members.id)?,
             seq: Seq(field::required_number("seq", members.seq, 0..=u64::MAX)?),

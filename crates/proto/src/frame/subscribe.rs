@@ -1,4 +1,4 @@
-//! SUBSCRIBE: follow a topic as a member of a group.
+//! SUBSCRIBE: joins a consumer group on a topic.
 
 use super::error::FrameError;
 use super::json::{Json, members};
@@ -7,41 +7,41 @@ use super::{Members, field, write};
 use crate::limits::{MAX_ATTEMPTS, MAX_IN_FLIGHT, MAX_LEASE_MS, MIN_ACK_TIMEOUT_MS};
 use crate::{EventId, Group, Timestamp, Topic};
 
-/// SUBSCRIBE.
+/// The SUBSCRIBE operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscribe {
-    /// What to follow.
+    /// The topic to consume.
     pub topic: Topic,
-    /// As a member of whom.
+    /// The consumer group to join. It is created if it does not exist.
     pub group: Group,
-    /// How.
+    /// Flow control and the start position.
     pub opts: SubscribeOptions,
 }
 
-/// How to subscribe. What is absent is the server's default.
+/// The options of a subscription. `None` is the server's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscribeOptions {
-    /// Where a group begins that does not exist yet.
+    /// Where a group starts that does not exist yet; an existing group continues at its cursor.
     pub from: StartFrom,
-    /// How many events may be out on lease: 1 to [`MAX_IN_FLIGHT`].
+    /// How many events may be on lease at a time, 1 to [`MAX_IN_FLIGHT`].
     pub max_in_flight: Option<u32>,
-    /// How long a lease lasts: [`MIN_ACK_TIMEOUT_MS`] to [`MAX_LEASE_MS`].
+    /// How long a lease lasts, [`MIN_ACK_TIMEOUT_MS`] to [`MAX_LEASE_MS`] milliseconds.
     pub ack_timeout_ms: Option<u64>,
-    /// Deliveries before an event goes to the dead letters: 1 to [`MAX_ATTEMPTS`].
+    /// Deliveries before an event becomes a dead letter, 1 to [`MAX_ATTEMPTS`].
     pub max_attempts: Option<u32>,
 }
 
-/// Where a new group begins.
+/// Where a new group starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StartFrom {
-    /// With what is published from now on.
+    /// After the last event: only new events are delivered.
     #[default]
     Latest,
-    /// With the first event there is.
+    /// At the first retained event.
     Earliest,
-    /// With the first event of this time or later.
+    /// At the first event with this timestamp or a later one.
     Ts(Timestamp),
-    /// With the event behind this one.
+    /// After the event with this id.
     AfterId(EventId),
 }
 
@@ -81,10 +81,10 @@ impl SubscribeOptions {
         }
         let mut members = OptMembers::default();
         members.read(&mut cursor)?;
-        Self::of_members(&members).map_err(|error| error.within("opts"))
+        Self::from_members(&members).map_err(|error| error.within("opts"))
     }
 
-    fn of_members(members: &OptMembers<'_>) -> Result<Self, FrameError> {
+    fn from_members(members: &OptMembers<'_>) -> Result<Self, FrameError> {
         let lease = MIN_ACK_TIMEOUT_MS..=MAX_LEASE_MS;
         Ok(Self {
             from: StartFrom::read(members)?,

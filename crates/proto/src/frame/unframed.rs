@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::error::FrameError;
-use super::event_fields::{self, OptMembers, EventReader};
+use super::event_fields::{self, EventReader, OptMembers};
 use super::json::{Cursor, Malformed, members};
 use super::{FrameLimits, text_of};
 use crate::{ErrorCode, NewEvent, Payload};

@@ -1,4 +1,4 @@
-//! JSON text, written piece by piece into the caller's buffer.
+//! Appends JSON to the caller's buffer.
 
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ pub(crate) fn number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// A name of a topic or group: nothing in it needs an escape.
+/// Appends text that needs no escapes, such as a topic or group name.
 pub(crate) fn name(out: &mut Vec<u8>, name: &str) {
     out.push(b'"');
     raw(out, name);
@@ -35,14 +35,14 @@ pub(crate) fn event_id(out: &mut Vec<u8>, id: &EventId) {
     }
 }
 
-/// A UUID in its usual form, quotes included.
+/// Formats a UUID in its canonical form, quotes included.
 fn quoted(uuid: Uuid) -> [u8; 38] {
     const DIGITS: [[u8; 2]; 256] = digits_of_bytes();
-    // Where the two digits of each byte stand: hyphens come behind the fourth, sixth, eighth and tenth.
-    const PLACES: [usize; 16] = [1, 3, 5, 7, 10, 12, 15, 17, 20, 22, 25, 27, 29, 31, 33, 35];
+    // The index of each byte's two digits; hyphens follow the fourth, sixth, eighth and tenth byte.
+    const OFFSETS: [usize; 16] = [1, 3, 5, 7, 10, 12, 15, 17, 20, 22, 25, 27, 29, 31, 33, 35];
     let mut text = *b"\"00000000-0000-0000-0000-000000000000\"";
-    for (place, byte) in PLACES.into_iter().zip(*uuid.as_bytes()) {
-        [text[place], text[place + 1]] = DIGITS[usize::from(byte)];
+    for (offset, byte) in OFFSETS.into_iter().zip(*uuid.as_bytes()) {
+        [text[offset], text[offset + 1]] = DIGITS[usize::from(byte)];
     }
     text
 }
@@ -67,7 +67,7 @@ pub(crate) fn event_ids(out: &mut Vec<u8>, ids: &[EventId]) {
     out.push(b']');
 }
 
-/// `,"name":` before the value that follows, in one piece: each piece looks for room of its own.
+/// Appends `,"name":` for a literal name. One write, because each write checks the capacity.
 macro_rules! known_member {
     ($out:expr, $name:literal) => {
         $crate::frame::write::raw($out, concat!(",\"", $name, "\":"))
@@ -75,14 +75,14 @@ macro_rules! known_member {
 }
 pub(crate) use known_member;
 
-/// The same for a name that is not known beforehand.
+/// Appends `,"name":`.
 pub(crate) fn member(out: &mut Vec<u8>, name: &str) {
     raw(out, ",\"");
     raw(out, name);
     raw(out, "\":");
 }
 
-/// `,"corr":…`, where there is one.
+/// Appends `,"corr":…` if there is one.
 pub(crate) fn corr(out: &mut Vec<u8>, corr: Option<&Corr>) {
     if let Some(corr) = corr {
         known_member!(out, "corr");
@@ -90,14 +90,14 @@ pub(crate) fn corr(out: &mut Vec<u8>, corr: Option<&Corr>) {
     }
 }
 
-/// Writes `,`, but not before the first.
+/// Appends `,` unless `index` is 0.
 pub(crate) fn comma(out: &mut Vec<u8>, index: usize) {
     if index > 0 {
         out.push(b',');
     }
 }
 
-/// An object behind `,"name":`, of members that each begin with a comma; nothing if there are none.
+/// Appends `,"name":{…}`, or nothing if `members` appends none. Each member starts with a comma.
 pub(crate) fn object_unless_empty(
     out: &mut Vec<u8>,
     name: &str,
@@ -110,7 +110,7 @@ pub(crate) fn object_unless_empty(
     if out.len() == opening {
         out.truncate(before);
     } else {
-        // The first member's comma becomes the bracket.
+        // Overwrites the first member's comma.
         out[opening] = b'{';
         out.push(b'}');
     }
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_uuid_is_written_in_its_usual_form(bits in any::<u128>()) {
+        fn writes_a_uuid_in_its_canonical_form(bits in any::<u128>()) {
             let uuid = Uuid::from_u128(bits);
             prop_assert_eq!(std::str::from_utf8(&quoted(uuid)).unwrap().to_owned(), format!("\"{uuid}\""));
         }

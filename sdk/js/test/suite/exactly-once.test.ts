@@ -249,7 +249,7 @@ test("what cannot be published is given back with the reason", async () => {
   });
   await bus.publish(orders, 1);
   await until(() => letters.length === 1);
-  expect(letters[0]?.payload).toMatchObject({ attempts: 1, err: expect.stringContaining("a name is made of") });
+  expect(letters[0]?.payload).toMatchObject({ attempts: 1, err: expect.stringContaining("a name may only contain") });
   expect(errors).toMatchObject([{ code: "bad_topic" }]);
 });
 

@@ -1,4 +1,4 @@
-//! Every row of the protocol's table of client frames, and the liberties it allows.
+//! Every client frame of the protocol's tables, and the variations that a server must accept.
 
 use super::*;
 use crate::{EventId, Group, Headers, Key, NewEvent, Payload, Timestamp, Topic};
@@ -25,7 +25,7 @@ fn membership() -> Membership {
     Membership { topic: topic("t"), group: group("g") }
 }
 
-/// The text is this operation, and the operation is written as this text.
+/// Checks that `text` parses to `expected` and that `expected` is written as `text`.
 #[track_caller]
 fn reads_and_writes(text: &str, expected: ClientOp) {
     let frame = parse(text).unwrap();
@@ -40,7 +40,7 @@ fn auth() {
 }
 
 #[test]
-fn a_token_does_not_show_itself() {
+fn a_token_never_appears_in_debug_output_or_errors() {
     let frame = parse(r#"{"op":"AUTH","corr":"1","token":"s3cret"}"#).unwrap();
     assert!(!format!("{frame:?}").contains("s3cret"), "{frame:?}");
     let ClientOp::Auth(auth) = frame.op else { panic!() };
@@ -91,7 +91,7 @@ fn publish_many() {
 }
 
 #[test]
-fn a_payload_is_a_slice_of_its_frame_on_one_line() {
+fn a_payload_is_a_single_line_slice_of_its_frame() {
     let text = "{\"op\":\"PUBLISH\",\"topic\":\"t\",\"payload\": {\"a\" : \"\\n\"} }";
     let frame = Bytes::from_static(text.as_bytes());
     let parsed = ClientFrame::parse(&frame, &FrameLimits::default()).unwrap();
@@ -119,7 +119,7 @@ fn subscribe() {
         r#"{"op":"SUBSCRIBE","topic":"t","group":"g"}"#,
         subscribe(SubscribeOptions::default()),
     );
-    assert_eq!(op(&with(r#"{"from":"latest","ts":"not looked at"}"#)), from(StartFrom::Latest));
+    assert_eq!(op(&with(r#"{"from":"latest","ts":"ignored"}"#)), from(StartFrom::Latest));
     reads_and_writes(&with(r#"{"from":"earliest"}"#), from(StartFrom::Earliest));
     reads_and_writes(&with(r#"{"from":"ts","ts":17}"#), from(StartFrom::Ts(Timestamp(17))));
     reads_and_writes(
@@ -212,7 +212,7 @@ fn nack() {
     reads_and_writes(&with(r#","delay_ms":86400000"#), nack(None, Some(86_400_000)));
     let long = format!("{}é", "x".repeat(1023));
     let cut = op(&with(&format!(r#","reason":"{long}""#)));
-    assert_eq!(cut, nack(Some(&"x".repeat(1023)), None), "cut between characters");
+    assert_eq!(cut, nack(Some(&"x".repeat(1023)), None), "truncated at a character boundary");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn modack() {
 }
 
 #[test]
-fn corr_is_kept_as_it_was_written() {
+fn corr_keeps_the_spelling_of_the_client() {
     for json in [r#""""#, r#""c-1""#, r#""\u00e9\"\\ é𝄞""#, &format!("\"{}\"", "x".repeat(128))]
     {
         let text = format!(r#"{{"op":"PAUSE","corr":{json},"topic":"t","group":"g"}}"#);
@@ -245,7 +245,7 @@ fn corr_is_kept_as_it_was_written() {
         );
         assert_eq!(written(&frame), text);
     }
-    // Its limit counts what it says, not how that is written.
+    // The limit applies to the decoded text, not to its escaped form.
     let escaped =
         format!(r#"{{"op":"PAUSE","corr":"{}","topic":"t","group":"g"}}"#, "\\u0078".repeat(128));
     assert_eq!(parse(&escaped).unwrap().corr.unwrap().text(), "x".repeat(128));
@@ -254,7 +254,7 @@ fn corr_is_kept_as_it_was_written() {
 }
 
 #[test]
-fn order_space_and_escapes_do_not_matter() {
+fn accepts_any_order_white_space_and_escapes() {
     let pause = ClientOp::Pause(membership());
     for text in [
         r#"{"group":"g","topic":"t","op":"PAUSE"}"#,
@@ -266,7 +266,7 @@ fn order_space_and_escapes_do_not_matter() {
 }
 
 #[test]
-fn what_an_operation_does_not_know_may_be_anything() {
+fn ignores_members_that_the_operation_does_not_use() {
     for extra in [
         r#""ids":5"#,
         r#""payload":[{}]"#,
@@ -287,7 +287,7 @@ fn what_an_operation_does_not_know_may_be_anything() {
 }
 
 #[test]
-fn of_doubled_members_the_last_counts() {
+fn the_last_of_repeated_members_wins() {
     let text =
         r#"{"op":"AUTH","topic":5,"corr":"a","topic":"t","corr":"b","group":"g","op":"PAUSE"}"#;
     let frame = parse(text).unwrap();
@@ -295,7 +295,7 @@ fn of_doubled_members_the_last_counts() {
 }
 
 #[test]
-fn null_is_absent() {
+fn null_means_absent() {
     let frame = parse(
         r#"{"op":"PUBLISH","corr":null,"topic":"t","payload":1,"events":null,"opts":{"id":null,"ts":null,"key":null,"headers":null,"tags":null,"caused_by":null,"sid":null}}"#,
     )

@@ -1,4 +1,4 @@
-//! Every code and sentence that reading a frame can give.
+//! Every error code and message that parsing a frame can return.
 
 use super::*;
 use ErrorCode::{BadFrame, BadGroup, BadJson, BadTopic, PayloadTooLarge, UnknownOp};
@@ -10,35 +10,35 @@ fn refused(text: &str, code: ErrorCode, msg: &str) {
 }
 
 #[test]
-fn what_is_no_json() {
+fn invalid_json() {
     for (text, msg) in [
-        ("", "a value expected at byte 0"),
-        ("hello", "a value expected at byte 0"),
-        ("{", "'\"' expected at byte 1"),
-        ("{}x", "nothing expected behind the value at byte 2"),
-        ("5 5", "nothing expected behind the value at byte 2"),
-        (r#"{"op":"PAUSE","corr":"a""#, "',' or '}' expected behind a member at byte 24"),
-        (r#"{"op":"PAUSE",}"#, "'\"' expected at byte 14"),
-        (r#"{"op" "PAUSE"}"#, "':' expected behind a member's name at byte 6"),
-        (r#"{"op":tru}"#, "true, false or null expected at byte 6"),
-        (r#"{"a":[1;2]}"#, "',' or ']' expected behind an element at byte 7"),
-        (r#"{"a":-}"#, "a digit expected at byte 6"),
-        (r#"{"a":"\x"}"#, "not an escape at byte 6"),
-        (r#"{"a":"\u12"}"#, "four hexadecimal digits expected behind \\u at byte 6"),
-        ("{\"a\":\"\n\"}", "control characters in a string are escaped at byte 6"),
-        (r#"{"a":"b"#, "a string does not end at byte 7"),
+        ("", "expected a value at byte 0"),
+        ("hello", "expected a value at byte 0"),
+        ("{", "expected '\"' at byte 1"),
+        ("{}x", "unexpected text after the value at byte 2"),
+        ("5 5", "unexpected text after the value at byte 2"),
+        (r#"{"op":"PAUSE","corr":"a""#, "expected ',' or '}' after a member at byte 24"),
+        (r#"{"op":"PAUSE",}"#, "expected '\"' at byte 14"),
+        (r#"{"op" "PAUSE"}"#, "expected ':' after a member name at byte 6"),
+        (r#"{"op":tru}"#, "expected true, false or null at byte 6"),
+        (r#"{"a":[1;2]}"#, "expected ',' or ']' after an element at byte 7"),
+        (r#"{"a":-}"#, "expected a digit at byte 6"),
+        (r#"{"a":"\x"}"#, "invalid escape at byte 6"),
+        (r#"{"a":"\u12"}"#, "expected four hexadecimal digits after \\u at byte 6"),
+        ("{\"a\":\"\n\"}", "unescaped control character in a string at byte 6"),
+        (r#"{"a":"b"#, "unterminated string at byte 7"),
     ] {
         refused(text, BadJson, &format!("the frame is not JSON: {msg}"));
     }
     let deep = format!(r#"{{"op":"PUBLISH","topic":"t","payload":{}"#, "[".repeat(300));
-    refused(&deep, BadJson, "the frame is not JSON: nested deeper than 128 at byte 165");
+    refused(&deep, BadJson, "the frame is not JSON: nested deeper than 128 levels at byte 165");
     let frame = Bytes::from_static(b"{\"op\":\"\xff\"}");
     let error = ClientFrame::parse(&frame, &FrameLimits::default()).unwrap_err();
-    assert_eq!(error.to_string(), "bad_json: the frame is not JSON: not UTF-8 at byte 7");
+    assert_eq!(error.to_string(), "bad_json: the frame is not JSON: invalid UTF-8 at byte 7");
 }
 
 #[test]
-fn json_that_is_no_frame() {
+fn json_that_is_not_a_frame() {
     for text in ["5", "null", "[]", "\"op\"", " [{\"op\":\"PAUSE\"}] "] {
         refused(text, BadFrame, "a frame must be a JSON object");
     }
@@ -53,12 +53,12 @@ fn json_that_is_no_frame() {
 }
 
 #[test]
-fn an_operation_that_there_is_not() {
-    let said = |op: &str| format!("no operation is called {op:?} (operations are upper-case)");
-    refused(r#"{"op":"pause"}"#, UnknownOp, &said("pause"));
-    refused(r#"{"op":""}"#, UnknownOp, &said(""));
+fn an_unknown_operation() {
+    let msg = |op: &str| format!("unknown operation {op:?} (operations are upper-case)");
+    refused(r#"{"op":"pause"}"#, UnknownOp, &msg("pause"));
+    refused(r#"{"op":""}"#, UnknownOp, &msg(""));
     let long = format!(r#"{{"op":"{}"}}"#, "é".repeat(500));
-    refused(&long, UnknownOp, &said(&"é".repeat(20)));
+    refused(&long, UnknownOp, &msg(&"é".repeat(20)));
 }
 
 #[test]
@@ -68,14 +68,14 @@ fn names() {
         refused(&with(""), BadFrame, "topic is missing");
         refused(&with(r#""topic":7,"#), BadFrame, "topic must be a string");
         refused(&with(r#""topic":"","#), BadTopic, "topic: a name must not be empty");
-        let msg = "topic: a name is made of a-z, 0-9, '_', '-' and '.', not 'A'";
+        let msg = "topic: a name may only contain a-z, 0-9, '_', '-' and '.', not 'A'";
         refused(&with(r#""topic":"A","#), BadTopic, msg);
     }
     for op in ClientOp::NAMES.iter().filter(|op| !["AUTH", "PUBLISH"].contains(op)) {
         let with = |group: &str| format!(r#"{{"op":"{op}",{group}"topic":"t"}}"#);
         refused(&with(""), BadFrame, "group is missing");
         refused(&with(r#""group":{},"#), BadFrame, "group must be a string");
-        let msg = "group: a name has no empty segment (a dot at an end, or two dots in a row)";
+        let msg = "group: a name must not have empty segments (a leading, trailing or doubled dot)";
         refused(&with(r#""group":"a..b","#), BadGroup, msg);
     }
 }
@@ -92,8 +92,8 @@ fn publish() {
         refused(&format!(r#"{{"op":"PUBLISH","topic":"t"{rest}}}"#), BadFrame, msg);
     };
     whole("", "payload or events is missing");
-    whole(r#","payload":1,"events":[{"payload":1}]"#, "either payload or events, not both");
-    whole(r#","payload":null,"events":[{"payload":1}]"#, "either payload or events, not both");
+    whole(r#","payload":1,"events":[{"payload":1}]"#, "send either payload or events, not both");
+    whole(r#","payload":null,"events":[{"payload":1}]"#, "send either payload or events, not both");
     for none in ["[]", "5", "{}"] {
         whole(&format!(r#","events":{none}"#), "events must be a list of 1 to 1000 events");
     }
@@ -108,30 +108,33 @@ fn publish() {
 #[test]
 fn the_options_of_an_event() {
     let number = "ts must be a whole number from 0 to 18446744073709551615";
-    let headers = "headers must be an object of at most 64 headers, each a string";
+    let headers = "headers must be an object with at most 64 members, each a string";
     let many: Vec<_> = (0..65).map(|n| format!(r#""h{n}":"""#)).collect();
     let too_many = format!(r#""headers":{{{}}}"#, many.join(","));
     let long = "x".repeat(257);
     let (long_id, long_key) = (format!(r#""id":"{long}""#), format!(r#""key":"{long}""#));
     for (opts, msg) in [
         (r#""id":5"#, "id must be a string"),
-        (r#""id":"""#, "id: an event id has 1 to 256 bytes, this one has 0"),
-        (&long_id, "id: an event id has 1 to 256 bytes, this one has 257"),
-        (r#""id":"a\n""#, "id: an event id has no control characters"),
+        (r#""id":"""#, "id: an event id must be 1 to 256 bytes long; this one has 0"),
+        (&long_id, "id: an event id must be 1 to 256 bytes long; this one has 257"),
+        (r#""id":"a\n""#, "id: an event id must not contain control characters"),
         (r#""ts":"now""#, number),
         (r#""ts":-1"#, number),
         (r#""ts":1.5"#, number),
         (r#""ts":1e3"#, number),
         (r#""key":true"#, "key must be a string"),
-        (r#""key":"""#, "key: a key has 1 to 256 bytes, this one has 0"),
-        (&long_key, "key: a key has 1 to 256 bytes, this one has 257"),
+        (r#""key":"""#, "key: a key must be 1 to 256 bytes long; this one has 0"),
+        (&long_key, "key: a key must be 1 to 256 bytes long; this one has 257"),
         (r#""headers":[]"#, headers),
         (r#""headers":{"a":1}"#, headers),
         (&too_many, headers),
         (r#""tags":"t""#, "tags must be a list of strings"),
         (r#""tags":["a",1]"#, "tags[1] must be a string"),
         (r#""caused_by":"x""#, "caused_by must be a list of event ids"),
-        (r#""caused_by":["x",""]"#, "caused_by[1]: an event id has 1 to 256 bytes, this one has 0"),
+        (
+            r#""caused_by":["x",""]"#,
+            "caused_by[1]: an event id must be 1 to 256 bytes long; this one has 0",
+        ),
         (r#""sid":5"#, "sid must be a string"),
     ] {
         let event = format!(r#""payload":1,"opts":{{{opts}}}"#);
@@ -152,7 +155,7 @@ fn a_payload_over_the_limit() {
     let limits = FrameLimits { max_payload_bytes: 4 };
     let parse = |text: &str| ClientFrame::parse(&Bytes::copy_from_slice(text.as_bytes()), &limits);
     assert!(parse(r#"{"op":"PUBLISH","topic":"t","payload": "ab" }"#).is_ok());
-    let msg = "payload has 5 bytes, more than the 4 allowed";
+    let msg = "payload has 5 bytes; the limit is 4";
     for (text, msg) in [
         (r#"{"op":"PUBLISH","topic":"t","payload":"abc"}"#, msg.to_owned()),
         (
@@ -184,9 +187,9 @@ fn subscribe() {
     opts(r#"{"from":"ts","ts":"5"}"#, ts);
     opts(r#"{"from":"afterId"}"#, "opts.afterId is missing");
     opts(r#"{"from":"afterId","afterId":5}"#, "opts.afterId must be a string");
-    let range = |name: &str, least: u64, most: u64| {
-        let msg = format!("opts.{name} must be a whole number from {least} to {most}");
-        for bad in [(least - 1).to_string(), (most + 1).to_string(), "\"5\"".into(), "5.5".into()] {
+    let range = |name: &str, min: u64, max: u64| {
+        let msg = format!("opts.{name} must be a whole number from {min} to {max}");
+        for bad in [(min - 1).to_string(), (max + 1).to_string(), "\"5\"".into(), "5.5".into()] {
             opts(&format!(r#"{{"{name}":{bad}}}"#), &msg);
         }
     };
@@ -201,14 +204,14 @@ fn ack() {
         refused(&format!(r#"{{"op":"ACK","topic":"t","group":"g"{rest}}}"#), BadFrame, msg);
     };
     with("", "id or ids is missing");
-    with(r#","id":"a","ids":["a"]"#, "either id or ids, not both");
+    with(r#","id":"a","ids":["a"]"#, "send either id or ids, not both");
     with(r#","id":5"#, "id must be a string");
     with(r#","ids":"a""#, "ids must be a list of 1 to 10000 event ids");
     with(r#","ids":[]"#, "ids must be a list of 1 to 10000 event ids");
     let many = vec!["\"a\""; 10_001].join(",");
     with(&format!(r#","ids":[{many}]"#), "ids must be a list of 1 to 10000 event ids");
     with(r#","ids":["a",5]"#, "ids[1] must be a string");
-    with(r#","ids":[""]"#, "ids[0]: an event id has 1 to 256 bytes, this one has 0");
+    with(r#","ids":[""]"#, "ids[0]: an event id must be 1 to 256 bytes long; this one has 0");
     with(r#","id":"a","publish":5"#, "publish must be a list of 0 to 1000 events");
     with(r#","id":"a","publish":[5]"#, "publish[0] must be an object with a payload");
     with(r#","id":"a","publish":[{"payload":1}]"#, "publish[0].topic is missing");
@@ -261,7 +264,7 @@ fn nack_and_modack() {
 }
 
 #[test]
-fn a_refusal_repeats_the_corr_wherever_it_stands() {
+fn an_error_repeats_the_corr_from_anywhere_in_the_frame() {
     for text in [
         r#"{"corr":"c\u0031"}"#,
         r#"{"op":"NONE","corr":"c\u0031"}"#,

@@ -1,4 +1,4 @@
-//! What is written is read as the same, and no text does harm.
+//! Written frames parse to the same frame, and no input makes the parser panic.
 
 use proptest::collection::vec;
 use proptest::option::of;
@@ -78,7 +78,7 @@ fn client_op() -> impl Strategy<Value = ClientOp> {
     let ids = || prop_oneof![id().prop_map(Ids::One), vec(id(), 1..5).prop_map(Ids::Many)];
     let ttl = || of(1000_u64..=31_536_000_000);
     let mark = of(ttl().prop_map(|ttl_ms| AckMark { ttl_ms }));
-    let lent = || (topic(), group(), id());
+    let lease = || (topic(), group(), id());
     prop_oneof![
         ".{0,30}".prop_map(|token| ClientOp::Auth(Auth { token: Token::new(token) })),
         (topic(), events).prop_map(|(topic, events)| ClientOp::Publish(Publish { topic, events })),
@@ -100,12 +100,12 @@ fn client_op() -> impl Strategy<Value = ClientOp> {
         (topic(), group(), ids(), ttl()).prop_map(|(topic, group, ids, ttl_ms)| {
             ClientOp::Mark(Mark { topic, group, ids, ttl_ms })
         }),
-        (lent(), of(".{0,40}"), of(0_u64..=86_400_000)).prop_map(
+        (lease(), of(".{0,40}"), of(0_u64..=86_400_000)).prop_map(
             |((topic, group, id), reason, delay_ms)| {
                 ClientOp::Nack(Nack { topic, group, id, reason, delay_ms })
             }
         ),
-        (lent(), 0_u64..=43_200_000).prop_map(|((topic, group, id), extend_ms)| {
+        (lease(), 0_u64..=43_200_000).prop_map(|((topic, group, id), extend_ms)| {
             ClientOp::ModAck(ModAck { topic, group, id, extend_ms })
         }),
     ]
@@ -116,7 +116,7 @@ fn client_frame() -> impl Strategy<Value = ClientFrame> {
 }
 
 fn server_frame() -> impl Strategy<Value = ServerFrame> {
-    let place = || {
+    let published = || {
         (id(), any::<u64>(), any::<bool>()).prop_map(|(id, seq, duplicate)| Published {
             id,
             seq: Seq(seq),
@@ -127,8 +127,8 @@ fn server_frame() -> impl Strategy<Value = ServerFrame> {
         Just(Outcome::Done),
         Just(Outcome::Stale),
         vec(id(), 0..4).prop_map(Outcome::Seen),
-        place().prop_map(Outcome::Published),
-        vec(place(), 0..4).prop_map(Outcome::Results),
+        published().prop_map(Outcome::Published),
+        vec(published(), 0..4).prop_map(Outcome::Results),
     ];
     let event = vec((".{0,8}", json()), 0..4).prop_map(|members| {
         let object: serde_json::Value = members.into_iter().collect();
@@ -156,8 +156,8 @@ fn server_frame() -> impl Strategy<Value = ServerFrame> {
     ]
 }
 
-/// Reading never panics; what it accepts is written and read as the same.
-fn no_harm(text: &Bytes) -> Result<(), TestCaseError> {
+/// Parses `text` as either kind of frame; if it is accepted, checks that it round-trips.
+fn check_any_input(text: &Bytes) -> Result<(), TestCaseError> {
     if let Ok(frame) = ClientFrame::parse(text, &FrameLimits::default()) {
         prop_assert_eq!(parse(&written(&frame)).unwrap(), frame);
     }
@@ -171,7 +171,7 @@ fn no_harm(text: &Bytes) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn a_client_frame_is_read_as_it_was_written(frame in client_frame()) {
+    fn a_client_frame_round_trips(frame in client_frame()) {
         let text = written(&frame);
         prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{}", text);
         prop_assert!(!text.contains('\n'));
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn a_server_frame_is_read_as_it_was_written(frame in server_frame()) {
+    fn a_server_frame_round_trips(frame in server_frame()) {
         let mut out = Vec::new();
         frame.write(&mut out);
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
@@ -189,32 +189,32 @@ proptest! {
     }
 
     #[test]
-    fn spread_over_lines_it_is_still_the_same_frame(frame in client_frame()) {
-        // Payloads keep the white space they came with, so they are left out of this.
+    fn pretty_printing_does_not_change_a_frame(frame in client_frame()) {
+        // Payloads preserve their white space, so operations with payloads are excluded.
         prop_assume!(!matches!(&frame.op, ClientOp::Publish(_) | ClientOp::Ack(_)));
         let value: serde_json::Value = serde_json::from_str(&written(&frame)).unwrap();
         prop_assert_eq!(parse(&serde_json::to_string_pretty(&value).unwrap()).unwrap(), frame);
     }
 
     #[test]
-    fn bytes_of_any_kind_do_no_harm(bytes in vec(any::<u8>(), 0..200)) {
-        no_harm(&bytes.into())?;
+    fn accepts_or_refuses_any_bytes_without_panicking(bytes in vec(any::<u8>(), 0..200)) {
+        check_any_input(&bytes.into())?;
     }
 
     #[test]
-    fn frames_with_a_fault_do_no_harm(
+    fn accepts_or_refuses_corrupted_frames_without_panicking(
         frame in client_frame(), answer in server_frame(), cut in any::<prop::sample::Index>(),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
     ) {
-        let mut answered = Vec::new();
-        answer.write(&mut answered);
-        for mut bytes in [written(&frame).into_bytes(), answered] {
-            no_harm(&Bytes::copy_from_slice(&bytes[..cut.index(bytes.len())]))?;
+        let mut answer_bytes = Vec::new();
+        answer.write(&mut answer_bytes);
+        for mut bytes in [written(&frame).into_bytes(), answer_bytes] {
+            check_any_input(&Bytes::copy_from_slice(&bytes[..cut.index(bytes.len())]))?;
             for (at, byte) in &changes {
                 let at = at.index(bytes.len());
                 bytes[at] = *byte;
             }
-            no_harm(&bytes.into())?;
+            check_any_input(&bytes.into())?;
         }
     }
 }

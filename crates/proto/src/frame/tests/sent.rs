@@ -1,4 +1,4 @@
-//! Every row of the protocol's table of server frames: written in the order it documents, and read.
+//! Every server frame of the protocol's tables: written in the documented order, and parsed.
 
 use super::*;
 use crate::{EventId, Group, Seq, Topic};
@@ -15,7 +15,7 @@ fn reads_and_writes(text: &str, frame: &ServerFrame) {
     assert_eq!(String::from_utf8(out).unwrap(), format!("before{text}"));
 }
 
-fn place(id: &str, seq: u64, duplicate: bool) -> Published {
+fn published(id: &str, seq: u64, duplicate: bool) -> Published {
     Published { id: EventId::new(id).unwrap(), seq: Seq(seq), duplicate }
 }
 
@@ -28,18 +28,19 @@ fn ok() {
     reads_and_writes(r#"{"op":"OK","corr":"c\"1","stale":true}"#, &ok(Outcome::Stale));
     reads_and_writes(
         r#"{"op":"OK","corr":"c\"1","id":"0190f5e4-8d4b-7c3a-9f2e-0123456789ab","seq":7}"#,
-        &ok(Outcome::Published(place("0190f5e4-8d4b-7c3a-9f2e-0123456789ab", 7, false))),
+        &ok(Outcome::Published(published("0190f5e4-8d4b-7c3a-9f2e-0123456789ab", 7, false))),
     );
     reads_and_writes(
         r#"{"op":"OK","corr":"c\"1","id":"a\"b","seq":18446744073709551615,"duplicate":true}"#,
-        &ok(Outcome::Published(place("a\"b", u64::MAX, true))),
+        &ok(Outcome::Published(published("a\"b", u64::MAX, true))),
     );
     reads_and_writes(
         r#"{"op":"OK","corr":"c\"1","results":[{"id":"a","seq":1},{"id":"b","seq":2,"duplicate":true}]}"#,
-        &ok(Outcome::Results(vec![place("a", 1, false), place("b", 2, true)])),
+        &ok(Outcome::Results(vec![published("a", 1, false), published("b", 2, true)])),
     );
     reads_and_writes(r#"{"op":"OK","corr":"c\"1","results":[]}"#, &ok(Outcome::Results(vec![])));
-    let seen = |ids: &[&str]| Outcome::Seen(ids.iter().map(|id| place(id, 0, false).id).collect());
+    let seen =
+        |ids: &[&str]| Outcome::Seen(ids.iter().map(|id| published(id, 0, false).id).collect());
     reads_and_writes(r#"{"op":"OK","corr":"c\"1","seen":["a","b"]}"#, &ok(seen(&["a", "b"])));
     reads_and_writes(r#"{"op":"OK","corr":"c\"1","seen":[]}"#, &ok(seen(&[])));
     assert_eq!(read(r#"{"stale":false,"op":"OK","new":{}}"#).unwrap(), done);
@@ -80,13 +81,13 @@ fn event() {
 }
 
 #[test]
-fn what_no_server_sends() {
+fn invalid_server_frames() {
     let event = |event: &str, ctx: &str| {
         format!(r#"{{"op":"EVENT","topic":"t","group":"g","event":{event},"ctx":{ctx}}}"#)
     };
     for (text, msg) in [
         ("[]".to_owned(), "bad_frame: a frame must be a JSON object"),
-        ("{".to_owned(), "bad_json: the frame is not JSON: '\"' expected at byte 1"),
+        ("{".to_owned(), "bad_json: the frame is not JSON: expected '\"' at byte 1"),
         (r#"{"op":5}"#.to_owned(), "bad_frame: op must be a string"),
         (r#"{"op":"OK","id":"a"}"#.to_owned(), "bad_frame: seq is missing"),
         (
@@ -106,7 +107,7 @@ fn what_no_server_sends() {
         ),
         (
             r#"{"op":"PUBLISH"}"#.to_owned(),
-            "unknown_op: no operation is called \"PUBLISH\" (operations are upper-case)",
+            "unknown_op: unknown operation \"PUBLISH\" (operations are upper-case)",
         ),
     ] {
         assert_eq!(read(&text).unwrap_err().to_string(), msg, "{text}");

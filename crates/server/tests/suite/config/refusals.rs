@@ -79,7 +79,7 @@ fn wrong_types_and_ranges() {
     );
     says(
         &set(&["topics.\"A\".durability=fsync"]),
-        "topics.A.durability (--set topics.\"A\".durability) names no topic: a name is made of a-z, \
+        "topics.A.durability (--set topics.\"A\".durability) names no topic: a name may only contain a-z, \
          0-9, '_', '-' and '.', not 'A'",
     );
     for origin in ["app.example.com", "https://app.example.com/", "://a", "https://"] {

@@ -72,7 +72,12 @@ async fn a_bad_line_is_named_and_nothing_is_stored() {
         ("{}", 400, "bad_frame", "line 5: payload is missing"),
         (r#"{"payload":1,"ts":-1}"#, 400, "bad_frame", "line 5: ts must be a whole number"),
         (r#"{"payload":1,"id":7}"#, 400, "bad_frame", "line 5: id must be a string"),
-        (r#"{"payload":1,"key":""}"#, 400, "bad_frame", "line 5: key: a key has 1 to 256 bytes"),
+        (
+            r#"{"payload":1,"key":""}"#,
+            400,
+            "bad_frame",
+            "line 5: key: a key must be 1 to 256 bytes long",
+        ),
         (r#"{"payload":1,"tags":[1]}"#, 400, "bad_frame", "line 5: tags[0] must be a string"),
         (&large, 413, "payload_too_large", "line 5: payload has 1025 bytes"),
     ] {
