@@ -31,7 +31,7 @@ pub use prombus_engine::{
 };
 pub use publish::{PublishBatch, Submitted};
 pub use stored::mark::DEFAULT_MARK_TTL;
-pub use stored::{cursor, topic_settings};
+pub use stored::{DecodeError, cursor, topic_settings};
 pub use topics::{
     FeedEvent, Follower, Settings, StartAt, SubscriptionDefaults, TopicRules, TopicSettings,
 };

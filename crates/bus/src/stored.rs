@@ -1,10 +1,33 @@
-//! Everything the bus keeps in the engine's keyed state: one file for each kind of key, which knows
-//! the key and the versioned encoding of its value.
+//! The bus's keyed state: one file per kind of key, which knows the key and the encoding of its
+//! value.
+//!
+//! - `cursor`: `cursor/<topic>::<group>/0`, the progress of a consumer group.
+//! - `group_lease`: `lease/<topic>::<group>/0`, the gateway that owns a group.
+//! - `heartbeat`: `gateway/<id>`, a sign of life of a gateway.
+//! - `mark`: `dedupe/<topic>::<group>::<id>`, an event that a group has handled.
+//! - `topic_settings`: `topic/<topic>`, the settings of a topic that were changed at run time.
+//! - `versioned`: the JSON encoding with a version number that they have in common.
+//! - `pages`: reads all entries under a prefix.
 
 pub mod cursor;
 pub(crate) mod group_lease;
+pub(crate) mod heartbeat;
 pub(crate) mod mark;
 mod pages;
 pub mod topic_settings;
+mod versioned;
+
+use prombus_engine::{InvalidStateKey, StateKey};
+use prombus_proto::{Group, Topic};
 
 pub(crate) use pages::StatePages;
+pub use versioned::DecodeError;
+
+/// Separates the names in a key. No topic and no group contains it.
+const SEPARATOR: &str = "::";
+/// Groups have a single partition.
+const PARTITION: &str = "/0";
+
+fn group_key(prefix: &str, topic: &Topic, group: &Group) -> Result<StateKey, InvalidStateKey> {
+    StateKey::new(format!("{prefix}{topic}{SEPARATOR}{group}{PARTITION}"))
+}

@@ -14,6 +14,7 @@ use crate::bus::now;
 use crate::groups::Command;
 use crate::groups::Groups;
 use crate::stored::group_lease::GroupLease;
+use crate::stored::heartbeat::StoredHeartbeat;
 
 /// What groups need to share a store with other gateways.
 #[derive(Debug)]
@@ -110,7 +111,8 @@ impl GroupLeases {
         gateways: &BTreeSet<GatewayId>,
         peers: &mut PeerHeartbeats,
     ) -> Result<BTreeSet<GatewayId>, ReadError> {
-        let known = gateways.iter().filter_map(|gateway| Some((gateway, gateway.key()?)));
+        let known =
+            gateways.iter().filter_map(|gateway| Some((gateway, StoredHeartbeat::key(gateway)?)));
         let (known, keys): (Vec<_>, Vec<StateKey>) = known.unzip();
         let heartbeat = if keys.is_empty() { vec![] } else { engine.get_many(&keys).await? };
         let now = now();

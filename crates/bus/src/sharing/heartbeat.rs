@@ -1,13 +1,15 @@
 //! That a gateway lives.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use prombus_engine::{Batch, CommitError, Durability, Engine, Expect, StateKey, StateOp};
+use prombus_engine::{Batch, CommitError, Durability, Engine, Expect, StateOp};
 use prombus_proto::{Clock, IdSource};
 use serde::{Deserialize, Serialize};
 
 use crate::bus::now;
+use crate::stored::heartbeat::StoredHeartbeat;
 
 /// One life of one gateway.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -23,8 +25,6 @@ pub(crate) struct Heartbeat {
     last: Mutex<Option<Instant>>,
 }
 
-/// What is stored: the form of a heartbeat. That it is stored anew is all that it says.
-const FORM: &[u8] = br#"{"v":1}"#;
 /// How long the heartbeat of a gateway that is gone stays. By the wall clocks, so much longer than those
 /// may differ.
 const KEPT_MS: u64 = 60 * 60 * 1000;
@@ -39,10 +39,11 @@ impl GatewayId {
     pub(super) fn of(text: &str) -> Self {
         Self(text.to_owned())
     }
+}
 
-    /// Where its heartbeat is kept. Nothing where it is too long, and so none of ours.
-    pub(super) fn key(&self) -> Option<StateKey> {
-        StateKey::new(format!("gateway/{}", self.0)).ok()
+impl fmt::Display for GatewayId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -89,9 +90,10 @@ impl Heartbeat {
         engine: &dyn Engine,
         clock: &dyn Clock,
     ) -> Result<(), CommitError> {
-        let Some(key) = self.gateway.key() else { return Ok(()) };
+        let Some(key) = StoredHeartbeat::key(&self.gateway) else { return Ok(()) };
         let expires_at = Some(clock.now().plus_ms(KEPT_MS));
-        let put = StateOp::Put { key, value: FORM.into(), expires_at, expect: Expect::Any };
+        let value = StoredHeartbeat {}.encode().into();
+        let put = StateOp::Put { key, value, expires_at, expect: Expect::Any };
         let began = now();
         engine.commit(Batch::of_state(vec![put], Durability::Buffered)).await?;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);

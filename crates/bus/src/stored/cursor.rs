@@ -1,77 +1,59 @@
-//! What a group has done, as it is stored.
+//! The progress of a consumer group.
 
 use prombus_engine::{InvalidStateKey, StateKey};
 use prombus_proto::{EventId, Group, Seq, Timestamp, Topic};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-/// What a group has done: everything up to `floor`, and some events above it.
-///
-/// Stored as JSON, so that other programs can read it where the engine lets them.
+use super::versioned::{DecodeError, Versioned};
+use super::{PARTITION, SEPARATOR};
+
+/// The progress of a group: every event up to `floor` is done, and some above it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
-    /// The version of this form.
-    v: u32,
-    /// All events up to this one are done.
+    /// Every event up to this one is done.
     pub floor: Seq,
-    /// The id of the event at the floor, if the group had it.
+    /// The id of the event at the floor; `None` if the group never received it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_id: Option<EventId>,
-    /// The time of the event at the floor, if the group had it.
+    /// The timestamp of the event at the floor; `None` if the group never received it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_ts: Option<Timestamp>,
-    /// When the group was made.
+    /// When the group was created.
     pub created: Timestamp,
-    /// Which group_lease stored it, where several gateways use one store.
+    /// The epoch of the group lease under which it was stored, if several gateways share the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// The events behind the floor, run by run.
+    /// The events above the floor as runs: a count, and the code of their progress.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     above: Vec<(u64, u32)>,
 }
 
-/// What is known of an event above the floor.
+/// The progress of one event above the floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Acknowledged, or gone to the dead letters.
+    /// Acknowledged or dead-lettered.
     Done,
-    /// Delivered so many times, and not done.
+    /// Delivered this many times without being done.
     Tried(u32),
 }
 
-/// Why a stored cursor cannot be used.
-#[derive(Debug, Error)]
-pub enum CursorError {
-    /// Made by a newer program.
-    #[error("has form {0}; this program reads up to {VERSION}: use a newer one")]
-    Newer(u32),
-    /// Not a cursor.
-    #[error("cannot be read: {0}")]
-    Invalid(#[from] serde_json::Error),
-}
-
-const VERSION: u32 = 1;
 const PREFIX: &str = "cursor/";
-/// In a run's second number 0 says done, more says how often it was tried, and one.
+/// The code of [`Progress::Done`]; any other code is the number of deliveries plus one.
 const DONE: u32 = 0;
 
+impl Versioned for Cursor {
+    const VERSION: u32 = 1;
+}
+
 impl Cursor {
-    /// The cursor of a group that starts behind `floor`.
+    /// The cursor of a group that starts after `floor`.
     #[must_use]
     pub const fn starting_behind(floor: Seq, created: Timestamp) -> Self {
-        Self {
-            v: VERSION,
-            floor,
-            last_id: None,
-            last_ts: None,
-            created,
-            epoch: None,
-            above: Vec::new(),
-        }
+        Self { floor, last_id: None, last_ts: None, created, epoch: None, above: Vec::new() }
     }
 
-    /// Says what became of the events behind the floor, in order. What was never tried at the end
-    /// is left out: it is what comes next anyway.
+    /// Sets the progress of the events above the floor, in order. Trailing events that were never
+    /// delivered are left out.
     #[must_use]
     pub fn with_above(mut self, above: impl IntoIterator<Item = Progress>) -> Self {
         self.above.clear();
@@ -91,58 +73,48 @@ impl Cursor {
         self
     }
 
-    /// What became of the events behind the floor, in order.
+    /// Returns the progress of the events above the floor, in order.
     pub fn above(&self) -> impl Iterator<Item = Progress> {
         self.above.iter().flat_map(|&(run, code)| {
             let progress = match code {
                 DONE => Progress::Done,
-                more => Progress::Tried(more - 1),
+                code => Progress::Tried(code - 1),
             };
             std::iter::repeat_n(progress, usize::try_from(run).unwrap_or(usize::MAX))
         })
     }
 
-    /// Its stored form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a plain value always serialises into memory")
+        self.encode_versioned()
     }
 
-    /// Reads a stored form.
-    pub fn decode(bytes: &[u8]) -> Result<Self, CursorError> {
-        #[derive(Deserialize)]
-        struct Form {
-            v: u32,
-        }
-        let Form { v } = serde_json::from_slice(bytes)?;
-        if v > VERSION {
-            return Err(CursorError::Newer(v));
-        }
-        Ok(serde_json::from_slice(bytes)?)
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::decode_versioned(bytes)
     }
 
-    /// Where the cursor of `group` on `topic` is kept. A group has one partition so far, 0.
     pub fn key(topic: &Topic, group: &Group) -> Result<StateKey, InvalidStateKey> {
-        StateKey::new(format!("{PREFIX}{topic}::{group}/0"))
+        super::group_key(PREFIX, topic, group)
     }
 
-    /// What the keys of all groups start with.
+    /// The prefix of the keys of all cursors.
     #[must_use]
     pub const fn prefix() -> &'static [u8] {
         PREFIX.as_bytes()
     }
 
-    /// What the keys of all groups of `topic` start with.
+    /// The prefix of the keys of all cursors on `topic`.
     #[must_use]
     pub fn prefix_of(topic: &Topic) -> Vec<u8> {
-        format!("{PREFIX}{topic}::").into()
+        format!("{PREFIX}{topic}{SEPARATOR}").into()
     }
 
-    /// Whose cursor is kept at `key`.
+    /// Returns the topic and the group in `key`, or `None` if it is not the key of a cursor.
     #[must_use]
     pub fn names_at(key: &StateKey) -> Option<(Topic, Group)> {
-        let names = key.as_bytes().strip_prefix(PREFIX.as_bytes())?.strip_suffix(b"/0")?;
-        let (topic, group) = std::str::from_utf8(names).ok()?.split_once("::")?;
+        let names =
+            key.as_bytes().strip_prefix(Self::prefix())?.strip_suffix(PARTITION.as_bytes())?;
+        let (topic, group) = std::str::from_utf8(names).ok()?.split_once(SEPARATOR)?;
         Some((Topic::new(topic).ok()?, Group::new(group).ok()?))
     }
 }
@@ -153,12 +125,12 @@ mod tests {
 
     use super::*;
 
-    /// The first form, as it was written; it has to be read for ever.
-    const FORM_1: &str = r#"{"v":1,"floor":41,"last_id":"0190f5e4-8d4b-7c3a-9f2e-0123456789ab","last_ts":1700000000000,"created":1690000000000,"above":[[2,0],[1,3],[1,1],[1,0]]}"#;
+    /// Stored cursors of version 1 must stay readable for ever.
+    const VERSION_1: &str = r#"{"v":1,"floor":41,"last_id":"0190f5e4-8d4b-7c3a-9f2e-0123456789ab","last_ts":1700000000000,"created":1690000000000,"above":[[2,0],[1,3],[1,1],[1,0]]}"#;
 
     #[test]
-    fn the_first_form_is_read_and_written_as_it_was() {
-        let cursor = Cursor::decode(FORM_1.as_bytes()).unwrap();
+    fn reads_and_writes_version_1() {
+        let cursor = Cursor::decode(VERSION_1.as_bytes()).unwrap();
         assert_eq!(cursor.floor, Seq(41));
         assert_eq!(
             cursor.above().collect::<Vec<_>>(),
@@ -170,18 +142,18 @@ mod tests {
                 Progress::Done
             ]
         );
-        assert_eq!(String::from_utf8(cursor.encode()).unwrap(), FORM_1);
+        assert_eq!(String::from_utf8(cursor.encode()).unwrap(), VERSION_1);
     }
 
     #[test]
-    fn a_newer_form_is_refused_by_its_number() {
+    fn rejects_a_newer_version_by_its_number() {
         let error = Cursor::decode(br#"{"v":2,"something":"else"}"#).unwrap_err();
-        assert!(error.to_string().contains("has form 2"), "{error}");
+        assert!(error.to_string().contains("format version 2"), "{error}");
         assert!(Cursor::decode(b"nonsense").is_err());
     }
 
     #[test]
-    fn a_key_says_whose_cursor_it_has() {
+    fn a_key_names_the_topic_and_the_group() {
         let (topic, group) = (Topic::new("orders.eu").unwrap(), Group::new("billing").unwrap());
         let key = Cursor::key(&topic, &group).unwrap();
         assert!(key.as_bytes().starts_with(&Cursor::prefix_of(&topic)));
@@ -191,20 +163,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_read_as_it_was_written(
+        fn encoding_round_trips(
             floor in any::<u64>(),
             codes in proptest::collection::vec(0..4_u32, 0..200),
         ) {
             let above = codes.iter().map(|code| match code {
                 0 => Progress::Done,
-                more => Progress::Tried(more - 1),
+                code => Progress::Tried(code - 1),
             });
             let cursor = Cursor::starting_behind(Seq(floor), Timestamp(7)).with_above(above.clone());
             let read = Cursor::decode(&cursor.encode()).unwrap();
-            let known: Vec<_> = read.above().collect();
+            let decoded: Vec<_> = read.above().collect();
             let written: Vec<_> = above.collect();
-            prop_assert_eq!(&written[..known.len()], &known[..]);
-            prop_assert!(written[known.len()..].iter().all(|rest| *rest == Progress::Tried(0)));
+            prop_assert_eq!(&written[..decoded.len()], &decoded[..]);
+            prop_assert!(written[decoded.len()..].iter().all(|rest| *rest == Progress::Tried(0)));
         }
     }
 }

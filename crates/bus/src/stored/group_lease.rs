@@ -1,66 +1,47 @@
-//! Who holds a group, as it is stored.
+//! The gateway that owns a group.
 
 use prombus_engine::{InvalidStateKey, StateKey};
 use prombus_proto::{Group, Topic};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+use super::versioned::{DecodeError, Versioned};
 use crate::sharing::GatewayId;
 
-/// Who holds a group. JSON, so that other programs can read it where the engine lets them.
+const PREFIX: &str = "lease/";
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GroupLease {
-    /// The version of this form.
-    v: u32,
-    /// Rises whenever somebody takes the group.
+    /// Rises with every claim.
     pub(crate) epoch: u64,
-    /// Nobody, where it was given back.
+    /// `None` once the group was released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) holder: Option<GatewayId>,
 }
 
-/// Why a stored group_lease cannot be used.
-#[derive(Debug, Error)]
-pub(crate) enum GroupLeaseError {
-    /// Made by a newer program.
-    #[error("has form {0}; this program reads up to {VERSION}: use a newer one")]
-    Newer(u32),
-    /// Not a group_lease.
-    #[error("cannot be read: {0}")]
-    Invalid(#[from] serde_json::Error),
+impl Versioned for GroupLease {
+    const VERSION: u32 = 1;
 }
-
-const VERSION: u32 = 1;
 
 impl GroupLease {
     pub(crate) const fn of(holder: GatewayId, epoch: u64) -> Self {
-        Self { v: VERSION, epoch, holder: Some(holder) }
+        Self { epoch, holder: Some(holder) }
     }
 
-    /// One that was given back.
+    /// The lease of a released group.
     pub(crate) const fn of_nobody(epoch: u64) -> Self {
-        Self { v: VERSION, epoch, holder: None }
+        Self { epoch, holder: None }
     }
 
-    /// Where that of `group` on `topic` is kept. A group has one partition so far, 0.
     pub(crate) fn key(topic: &Topic, group: &Group) -> Result<StateKey, InvalidStateKey> {
-        StateKey::new(format!("lease/{topic}::{group}/0"))
+        super::group_key(PREFIX, topic, group)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a plain value always serialises into memory")
+        self.encode_versioned()
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, GroupLeaseError> {
-        #[derive(Deserialize)]
-        struct Form {
-            v: u32,
-        }
-        let Form { v } = serde_json::from_slice(bytes)?;
-        if v > VERSION {
-            return Err(GroupLeaseError::Newer(v));
-        }
-        Ok(serde_json::from_slice(bytes)?)
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::decode_versioned(bytes)
     }
 }
 
@@ -68,22 +49,22 @@ impl GroupLease {
 mod tests {
     use super::*;
 
-    /// The first form, as it was written; it has to be read for ever.
-    const FORM_1: &str = r#"{"v":1,"epoch":7,"holder":"0190f5e4-8d4b-7c3a-9f2e-0123456789ab"}"#;
+    /// Stored leases of version 1 must stay readable for ever.
+    const VERSION_1: &str = r#"{"v":1,"epoch":7,"holder":"0190f5e4-8d4b-7c3a-9f2e-0123456789ab"}"#;
 
     #[test]
-    fn the_first_form_is_read_and_written_as_it_was() {
-        let group_lease = GroupLease::decode(FORM_1.as_bytes()).unwrap();
+    fn reads_and_writes_version_1() {
+        let group_lease = GroupLease::decode(VERSION_1.as_bytes()).unwrap();
         assert_eq!(group_lease.epoch, 7);
-        assert_eq!(String::from_utf8(group_lease.encode()).unwrap(), FORM_1);
-        let free = GroupLease::decode(br#"{"v":1,"epoch":7}"#).unwrap();
-        assert_eq!(free, GroupLease::of_nobody(7));
+        assert_eq!(String::from_utf8(group_lease.encode()).unwrap(), VERSION_1);
+        let released = GroupLease::decode(br#"{"v":1,"epoch":7}"#).unwrap();
+        assert_eq!(released, GroupLease::of_nobody(7));
     }
 
     #[test]
-    fn a_newer_form_is_refused_by_its_number() {
+    fn rejects_a_newer_version_by_its_number() {
         let error = GroupLease::decode(br#"{"v":2,"something":"else"}"#).unwrap_err();
-        assert!(error.to_string().contains("has form 2"), "{error}");
+        assert!(error.to_string().contains("format version 2"), "{error}");
         assert!(GroupLease::decode(b"nonsense").is_err());
     }
 }

@@ -1,7 +1,6 @@
-//! What groups have handled: marks, which end by themselves.
+//! Marks: which events a group has handled, until the marks expire.
 //!
-//! A mark is an entry of the keyed state and nothing else, so it costs no memory here; over the
-//! memory engine it is all in memory.
+//! A mark exists only in the engine's keyed state, so marks cost the bus no memory.
 
 use std::time::Duration;
 
@@ -11,38 +10,39 @@ use prombus_proto::limits::{
 };
 use prombus_proto::{EventId, Group, Timestamp, Topic};
 
-/// How long a mark is kept unless it says so.
+use super::SEPARATOR;
+
+/// The lifetime of a mark if the client names none.
 pub const DEFAULT_MARK_TTL: Duration = Duration::from_millis(DEFAULT_MARK_TTL_MS);
 
 const PREFIX: &str = "dedupe/";
-/// What is stored: the form of the mark. All else is in the key.
-const FORM: &[u8] = b"1";
+/// The value of every mark: the version of the format. The key holds the rest.
+const VALUE: &[u8] = b"1";
 
 const _: () = assert!(
-    PREFIX.len() + 2 * MAX_NAME_BYTES + MAX_ID_BYTES + 2 * "::".len() <= MAX_STATE_KEY_BYTES
+    PREFIX.len() + 2 * MAX_NAME_BYTES + MAX_ID_BYTES + 2 * SEPARATOR.len() <= MAX_STATE_KEY_BYTES
 );
 
-/// Marks of one group that are to be stored.
+/// Marks of one group to be stored with the next commit.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
-    /// What their keys start with.
-    start: String,
-    until: Timestamp,
+    key_prefix: String,
+    expires_at: Timestamp,
     ops: Vec<StateOp>,
     bytes: usize,
 }
 
 impl Marks {
-    /// None yet, of `group` on `topic`, kept until then.
-    pub(crate) fn of(topic: &Topic, group: &Group, until: Timestamp) -> Self {
-        Self { start: start_of_keys(topic, group), until, ops: Vec::new(), bytes: 0 }
+    /// No marks yet; those added for `group` on `topic` expire at `expires_at`.
+    pub(crate) fn of(topic: &Topic, group: &Group, expires_at: Timestamp) -> Self {
+        Self { key_prefix: key_prefix(topic, group), expires_at, ops: Vec::new(), bytes: 0 }
     }
 
     pub(crate) fn add(&mut self, id: &EventId) {
         let op = StateOp::Put {
-            key: key(&self.start, id),
-            value: FORM.into(),
-            expires_at: Some(self.until),
+            key: key(&self.key_prefix, id),
+            value: VALUE.into(),
+            expires_at: Some(self.expires_at),
             expect: Expect::Any,
         };
         self.bytes += op.size();
@@ -67,22 +67,22 @@ impl Marks {
     }
 }
 
-/// Which of `ids` are marked, by their places.
+/// Returns for each of `ids` whether it is marked.
 pub(crate) async fn are_marked(
     engine: &dyn Engine,
     topic: &Topic,
     group: &Group,
     ids: &[EventId],
 ) -> Result<Vec<bool>, ReadError> {
-    let start = start_of_keys(topic, group);
-    let keys: Vec<_> = ids.iter().map(|id| key(&start, id)).collect();
+    let prefix = key_prefix(topic, group);
+    let keys: Vec<_> = ids.iter().map(|id| key(&prefix, id)).collect();
     Ok(engine.get_many(&keys).await?.iter().map(Option::is_some).collect())
 }
 
-fn start_of_keys(topic: &Topic, group: &Group) -> String {
-    format!("{PREFIX}{topic}::{group}::")
+fn key_prefix(topic: &Topic, group: &Group) -> String {
+    format!("{PREFIX}{topic}{SEPARATOR}{group}{SEPARATOR}")
 }
 
-fn key(start: &str, id: &EventId) -> StateKey {
-    StateKey::new(format!("{start}{id}")).expect("the longest names and ids make a key")
+fn key(prefix: &str, id: &EventId) -> StateKey {
+    StateKey::new(format!("{prefix}{id}")).expect("the longest names and ids fit into a key")
 }

@@ -1,9 +1,8 @@
-//! All keyed state under a prefix, page by page.
+//! Reads all entries of the keyed state under a prefix, page by page.
 
 use prombus_engine::{Engine, ReadError, StateEntry, StateKey};
 
-/// How many entries are read at a time.
-const ENTRIES: usize = 512;
+const PAGE_ENTRIES: usize = 512;
 
 pub(crate) struct StatePages<'a> {
     engine: &'a dyn Engine,
@@ -17,13 +16,13 @@ impl<'a> StatePages<'a> {
         Self { engine, prefix, after: None, is_done: false }
     }
 
-    /// Entries in the order of their keys; none at the end.
+    /// Returns the next entries in key order; an empty page means the end.
     pub(crate) async fn next(&mut self) -> Result<Vec<StateEntry>, ReadError> {
         if self.is_done {
             return Ok(Vec::new());
         }
-        let page = self.engine.scan(self.prefix, self.after.as_ref(), ENTRIES).await?;
-        self.is_done = page.len() < ENTRIES;
+        let page = self.engine.scan(self.prefix, self.after.as_ref(), PAGE_ENTRIES).await?;
+        self.is_done = page.len() < PAGE_ENTRIES;
         self.after = page.last().map(|entry| entry.key.clone());
         Ok(page)
     }

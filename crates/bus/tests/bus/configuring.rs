@@ -101,7 +101,10 @@ async fn settings_of_a_newer_program_are_refused_by_name() {
     engine.commit(batch).await.unwrap();
     let harness = Harness::over(engine, unlimited());
     let refusal = harness.bus.recall_settings().await.unwrap_err();
-    assert!(refusal.message.contains("the settings of orders have form 9"), "{refusal}");
+    assert!(
+        refusal.message.contains("the settings of orders cannot be read: format version 9 "),
+        "{refusal}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
