@@ -1,24 +1,32 @@
-//! The command line: which commands there are, and what each takes.
+//! The command line: one module per subcommand, and what they share.
+//!
+//! - server: `serve`, `migrate`
+//! - over WebSocket: `publish`, `subscribe`, through `connection`
+//! - over HTTP: `replay`, `export`, `import`, `topics`, `groups`
+//! - workers and measurements: `outbox`, `bench`
+//! - shared: `server_arguments`, `stop_signal`, `retries`, `status_line`, `publish_progress`, `table`,
+//!   `human_bytes`, `event_line`
 
 mod bench;
 mod connection;
+mod event_line;
 mod export;
 mod groups;
+mod human_bytes;
 mod import;
 mod migrate;
 mod outbox;
-mod progress;
 mod publish;
+mod publish_progress;
 mod replay;
+mod retries;
 mod serve;
 mod server_arguments;
 mod status_line;
-mod stopping;
-mod stored_line;
+mod stop_signal;
 mod subscribe;
 mod table;
 mod topics;
-mod tries;
 
 use std::error::Error;
 use std::future::Future;
@@ -40,7 +48,8 @@ use topics::TopicsArguments;
 
 /// A durable event bus that any program can talk to in plain JSON.
 ///
-/// Alone it serves. Publish and consume by WebSocket, replay and export by HTTP, in any language.
+/// Without a subcommand, starts the server. Clients in any language publish and consume over WebSocket, and
+/// publish, replay and export over HTTP.
 #[derive(Parser)]
 #[command(name = "prombus", version, args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -52,53 +61,53 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve; the same as no command at all.
+    /// Start the server; the same as prombus without a subcommand
     Serve(ServeArguments),
-    /// Publish events to a running server, from arguments or lines of JSON.
+    /// Publish events from arguments or stdin
     Publish(PublishArguments),
-    /// Follow a topic of a running server, one event a line.
+    /// Consume a topic as a member of a consumer group, one event per line
     Subscribe(SubscribeArguments),
-    /// Print events that a topic holds, one a line.
+    /// Print the stored events of a topic, one event per line
     Replay(ReplayArguments),
-    /// Write all events of a topic to a file or to standard output, one a line.
+    /// Export a topic to a file or stdout, one event per line
     Export(ExportArguments),
-    /// Publish what export wrote.
+    /// Import events from a file or stdin, as written by export
     Import(ImportArguments),
-    /// List topics, look at one, or change its settings.
+    /// List topics, show one, or change its settings
     Topics(TopicsArguments),
-    /// List who consumes a topic, and how far behind they are.
+    /// List consumer groups and their lag
     Groups(GroupsArguments),
-    /// Publish what services left in an outbox collection of their MongoDB.
+    /// Publish events from an outbox collection in MongoDB
     Outbox(OutboxArguments),
-    /// Bring a MongoDB database to what this version needs, and its topics to how long they keep events.
+    /// Migrate a MongoDB database to the layout and retention this version needs
     Migrate(MigrateArguments),
-    /// Measure how fast a bus is: in this process, on a server, or on one of our own.
+    /// Measure throughput and latency, in process or against a server
     Bench(BenchArguments),
 }
 
-/// Does what the command line says.
 pub(crate) fn run() -> Result<ExitCode, Box<dyn Error>> {
     let arguments = Arguments::parse();
-    let done = match arguments.command {
-        Some(Command::Migrate(migrate)) => return talk(migrate::run(migrate)),
+    let result = match arguments.command {
+        Some(Command::Migrate(migrate)) => return block_on(migrate::run(migrate)),
         Some(Command::Serve(serve)) => serve::run(serve),
-        Some(Command::Publish(publish)) => talk(publish::run(publish)),
-        Some(Command::Subscribe(subscribe)) => talk(subscribe::run(subscribe)),
-        Some(Command::Replay(replay)) => talk(replay::run(replay)),
-        Some(Command::Export(export)) => talk(export::run(export)),
-        Some(Command::Import(import)) => talk(import::run(import)),
-        Some(Command::Topics(topics)) => talk(topics::run(topics)),
-        Some(Command::Groups(groups)) => talk(groups::run(groups)),
-        Some(Command::Outbox(outbox)) => talk(outbox::run(outbox)),
+        Some(Command::Publish(publish)) => block_on(publish::run(publish)),
+        Some(Command::Subscribe(subscribe)) => block_on(subscribe::run(subscribe)),
+        Some(Command::Replay(replay)) => block_on(replay::run(replay)),
+        Some(Command::Export(export)) => block_on(export::run(export)),
+        Some(Command::Import(import)) => block_on(import::run(import)),
+        Some(Command::Topics(topics)) => block_on(topics::run(topics)),
+        Some(Command::Groups(groups)) => block_on(groups::run(groups)),
+        Some(Command::Outbox(outbox)) => block_on(outbox::run(outbox)),
         Some(Command::Bench(bench)) => bench::run(bench),
         None => serve::run(arguments.serve),
     };
-    done.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Runs a command that talks to a server. What it still reads or writes when it is over is not
-/// waited for.
-fn talk<T>(command: impl Future<Output = Result<T, Box<dyn Error>>>) -> Result<T, Box<dyn Error>> {
+/// Runs a client command. Does not wait for blocking reads and writes it leaves behind.
+fn block_on<T>(
+    command: impl Future<Output = Result<T, Box<dyn Error>>>,
+) -> Result<T, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(command);
     runtime.shutdown_background();

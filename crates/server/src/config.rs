@@ -1,25 +1,26 @@
-//! What the server is told, from all sources, checked and typed.
+//! The server's configuration: merged from all sources, validated and typed.
 //!
-//! | idea | file |
-//! |---|---|
-//! | every setting and its default | `prombus.toml`, beside `src` |
-//! | sources, and which one counts | [`settings`] |
-//! | names of settings, known and mistaken | `key_path`, `known_keys` |
-//! | where a setting was made | `origin` |
-//! | checks of single values | `reading` |
-//! | checks that make the whole | `checking` |
-//! | who may come in | [`auth`] |
-//! | the settings in effect, printed | `printing` |
+//! `prombus.toml`, beside `src`, defines every setting and its default. In reading order:
+//!
+//! - [`raw`]: settings by key, merged from all sources
+//! - `key_path`: the name of a setting
+//! - `known_keys`: the settings that exist, and suggestions for misspelled ones
+//! - `origin`: the source of a setting
+//! - `values`: typed access to single settings
+//! - `validate`: builds the typed [`Config`] and checks settings that depend on each other
+//! - [`auth`]: authentication settings
+//! - `display`: prints the settings in effect
+//! - `error`: why a configuration is rejected
 
 pub mod auth;
-mod checking;
+mod display;
 mod error;
 mod key_path;
 mod known_keys;
 mod origin;
-mod printing;
-mod reading;
-pub mod settings;
+pub mod raw;
+mod validate;
+mod values;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,163 +30,140 @@ use std::time::Duration;
 use prombus_engine::Durability;
 use prombus_proto::Topic;
 
-pub use auth::{Auth, Jwt, Token};
-pub(crate) use checking::{BUCKET_NUMBERS, DURABILITIES, RETENTION_NUMBERS, durability_of};
+pub use auth::{AuthConfig, JwtConfig, TokenConfig};
 pub use error::ConfigError;
 pub use key_path::KeyPath;
 pub use origin::Origin;
-pub(crate) use reading::in_words;
-pub use settings::{DEFAULT_FILE, Flag, Settings, Sources};
+pub use raw::{DEFAULT_FILE, Flag, RawConfig, Sources};
+pub(crate) use validate::{BUCKET_RANGE, DURABILITY_WORDS, RETENTION_RANGE, parse_durability};
+pub(crate) use values::describe_range;
 
 use crate::logging::{LogFilter, LogFormat};
 use crate::mongo_address::MongoAddress;
 
-/// What the server is told. `prombus.toml` says what each setting means.
+/// The validated configuration. `prombus.toml` documents each setting.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Addresses, store and shutdown.
-    pub server: Server,
-    /// Limits of rate.
-    pub limits: Limits,
-    /// What differs for single topics.
+    pub server: ServerConfig,
+    pub limits: LimitsConfig,
+    /// Overrides for individual topics.
     pub topics: BTreeMap<Topic, TopicConfig>,
-    /// Who may come in.
-    pub auth: Auth,
-    /// Sizes and times of connections.
-    pub gateway: Gateway,
-    /// What a subscription gets that does not say otherwise.
-    pub subscribe: Subscribe,
-    /// How gateways share groups.
-    pub groups: Groups,
-    /// What is logged, and how.
-    pub log: Log,
+    pub auth: AuthConfig,
+    pub gateway: GatewayConfig,
+    pub subscribe: SubscribeConfig,
+    pub groups: GroupsConfig,
+    pub log: LogConfig,
 }
 
 impl Config {
-    /// Gathers all sources and checks them.
+    /// Merges and validates the settings of all sources.
     pub fn load(sources: &Sources) -> Result<Self, ConfigError> {
-        Self::check(&Settings::gather(sources)?)
+        Self::validate(&RawConfig::load(sources)?)
     }
 }
 
-/// Addresses, store and shutdown.
 #[derive(Clone, Debug)]
-pub struct Server {
-    /// Where the WebSocket gateway listens.
+pub struct ServerConfig {
+    /// Listen address of the WebSocket gateway.
     pub ws: SocketAddr,
-    /// Where HTTP listens.
+    /// Listen address of the HTTP API.
     pub http: SocketAddr,
-    /// The folder of the disk engine.
+    /// Data directory of the disk engine.
     pub data: PathBuf,
-    /// What keeps the events.
-    pub engine: EngineChoice,
-    /// Whether a public address needs no authentication.
+    pub engine: EngineConfig,
+    /// Allows a non-loopback address without authentication.
     pub insecure: bool,
-    /// How many threads serve connections; 0 is one for each processor.
+    /// Threads that serve connections; 0 means one per CPU.
     pub threads: usize,
-    /// How long a shutdown may take.
     pub shutdown_grace: Duration,
-    /// Certificate and key, if connections are encrypted.
-    pub tls: Option<Tls>,
+    /// `None` serves plain text.
+    pub tls: Option<TlsConfig>,
 }
 
-/// What keeps the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EngineChoice {
-    /// Files in a folder.
+pub enum EngineConfig {
     Disk,
-    /// Nothing: all is gone when the process ends.
+    /// Loses all events when the process exits.
     Memory,
-    /// A MongoDB deployment, which other gateways may use at the same time.
+    /// A MongoDB deployment, which several gateways can share.
     Mongo(MongoAddress),
 }
 
-/// The PEM files that encryption needs.
+/// PEM files for TLS.
 #[derive(Clone, Debug)]
-pub struct Tls {
+pub struct TlsConfig {
     /// The certificate chain.
     pub cert_file: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key_file: PathBuf,
 }
 
-/// Limits of rate.
+/// Rate limits.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Whether they hold at all.
+pub struct LimitsConfig {
     pub enabled: bool,
-    /// For each connection, publishes and deliveries together.
-    pub connection: Bucket,
-    /// For each topic, publishes.
-    pub topic: Bucket,
+    /// Per connection, shared by publishes and deliveries.
+    pub connection: BucketConfig,
+    /// Per topic, for publishes.
+    pub topic: BucketConfig,
 }
 
-/// The size of a token bucket. Neither number is zero.
+/// A token bucket. Neither number is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bucket {
-    /// Events that may pass at once.
+pub struct BucketConfig {
+    /// Burst size, in events.
     pub capacity: u32,
-    /// Events that may pass each second in the long run.
+    /// Sustained rate, in events per second.
     pub refill_per_sec: u32,
 }
 
-/// What differs for one topic.
+/// Settings of one topic; `None` falls back to the server-wide default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicConfig {
-    /// How durable an event is when its publish is answered.
     pub durability: Option<Durability>,
-    /// How long events are kept, in milliseconds.
     pub retention_ms: Option<u64>,
-    /// How many bytes of events are kept.
     pub retention_bytes: Option<u64>,
-    /// Its bucket, complete: what the topic leaves open is as in `limits.topic`.
-    pub limit: Option<Bucket>,
+    /// Complete: keys the topic does not set are already filled in from `limits.topic`.
+    pub limit: Option<BucketConfig>,
 }
 
-/// Sizes and times of connections.
+/// Sizes and timeouts of connections.
 #[derive(Clone, Debug)]
-pub struct Gateway {
-    /// The largest frame a client may send, and the largest payload by HTTP.
+pub struct GatewayConfig {
+    /// Maximum size of a WebSocket frame from a client, and of an HTTP payload.
     pub max_frame_bytes: usize,
-    /// What may wait to be sent on one connection.
+    /// Maximum bytes queued to be sent on one connection.
     pub max_outbox_bytes: usize,
-    /// Subscriptions of one connection.
+    /// Maximum subscriptions per connection.
     pub max_subscriptions: usize,
-    /// Connections at the same time, of both ports together.
+    /// Maximum concurrent connections, both ports together.
     pub max_connections: usize,
-    /// How often a connection is pinged.
     pub ping_interval: Duration,
-    /// How long the pong may take.
     pub pong_timeout: Duration,
-    /// How long a new connection may take to authenticate.
     pub auth_timeout: Duration,
-    /// How long a connection may stay stuck with a full delivery_queue.
+    /// How long a connection may make no progress with a full send queue.
     pub slow_consumer_timeout: Duration,
 }
 
-/// What a subscription gets that does not say otherwise.
+/// Defaults for subscriptions that do not set these options.
 #[derive(Clone, Debug)]
-pub struct Subscribe {
-    /// Events lent to it at the same time.
+pub struct SubscribeConfig {
+    /// Maximum unacknowledged events per subscription.
     pub max_in_flight: u32,
-    /// How long it may keep an event.
     pub ack_timeout: Duration,
-    /// Deliveries of one event before it goes to the dead letters.
+    /// Delivery attempts before an event is dead-lettered.
     pub max_attempts: u32,
 }
 
-/// How gateways share groups.
+/// How gateways share consumer groups.
 #[derive(Clone, Debug)]
-pub struct Groups {
-    /// Within how long a gateway that dies is replaced.
+pub struct GroupsConfig {
+    /// Another gateway takes over the groups of a dead gateway within this time.
     pub lease: Duration,
 }
 
-/// What is logged, and how.
 #[derive(Clone, Debug)]
-pub struct Log {
-    /// What is logged.
+pub struct LogConfig {
     pub level: LogFilter,
-    /// How.
     pub format: LogFormat,
 }

@@ -47,7 +47,7 @@ pub struct Gateway {
     /// For what expires.
     pub clock: Arc<dyn Clock>,
     /// Sizes and times.
-    pub settings: config::Gateway,
+    pub settings: config::GatewayConfig,
 }
 
 /// Serves a stream that has become a WebSocket, to its end. `read_ahead` is what was read of it

@@ -1,17 +1,20 @@
-//! The server behind the binary `prombus`.
+//! The Prombus server: the library behind the `prombus` binary.
 //!
-//! | idea | file |
-//! |---|---|
-//! | what the server is told | [`config`] |
-//! | what it says about itself | [`logging`] |
-//! | who may do what | [`auth`] |
-//! | where a database is, without its password | [`mongo_address`] |
-//! | how long topics of a database keep their events | [`migrating`] |
-//! | connections, of both ports | `listening` |
-//! | the threads that serve them | [`threads`] |
-//! | what WebSockets say | [`gateway`] |
-//! | what HTTP requests say | [`http`] |
-//! | all of it, started and stopped | [`server`] |
+//! The server opens an engine, starts a bus on it, and serves the bus to clients over WebSocket and HTTP.
+//! In reading order:
+//!
+//! - [`config`]: settings from file, environment and flags, validated and typed
+//! - [`logging`]: log lines on stderr
+//! - [`server`]: starts and stops everything below
+//! - [`threads`]: the threads that serve connections
+//! - `listening`: accepts connections on both ports, with TLS and the connection limit
+//! - [`auth`]: who may publish and subscribe to what: static tokens, JWT, scopes, origins
+//! - [`gateway`]: the WebSocket protocol: one session per connection
+//! - [`http`]: the HTTP API: publish, replay, export, stream, topics, groups, health, metrics
+//! - [`mongo_address`]: a MongoDB connection string that never prints its password
+//! - [`retention`]: the retention of each topic of a database, for `prombus migrate`
+//!
+//! The command line, `cli/`, belongs to the binary: one module per subcommand.
 
 pub mod auth;
 pub mod config;
@@ -19,7 +22,7 @@ pub mod gateway;
 pub mod http;
 mod listening;
 pub mod logging;
-pub mod migrating;
 pub mod mongo_address;
+pub mod retention;
 pub mod server;
 pub mod threads;

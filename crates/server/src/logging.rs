@@ -1,4 +1,4 @@
-//! What the server says about itself: lines on stderr, text for people and JSON for programs.
+//! Logging to stderr: text for people, JSON for programs.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -12,46 +12,44 @@ use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::Registry;
 
-/// Which lines are written: a level, perhaps with other levels for single modules.
+/// A log level, optionally with overrides per module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogFilter(Targets);
 
 impl LogFilter {
-    /// Reads `info`, or `info,prombus_server::gateway=debug`.
+    /// Parses `info`, or `info,prombus_server::gateway=debug`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut targets = Targets::new().with_default(LevelFilter::OFF);
         for part in text.split(',').map(str::trim) {
             targets = match part.split_once('=') {
-                Some((module, level)) => targets.with_target(module, level_named(level)?),
-                None => targets.with_default(level_named(part)?),
+                Some((module, level)) => targets.with_target(module, parse_level(level)?),
+                None => targets.with_default(parse_level(part)?),
             };
         }
         Some(Self(targets))
     }
 }
 
-/// Only names: `LevelFilter` itself takes numbers and nothing at all, too.
-fn level_named(text: &str) -> Option<LevelFilter> {
+/// Accepts lower-case names only; `LevelFilter` would also accept numbers and the empty string.
+fn parse_level(text: &str) -> Option<LevelFilter> {
     let is_name = !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase());
     is_name.then(|| LevelFilter::from_str(text).ok()).flatten()
 }
 
-/// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// Text on a terminal, JSON otherwise.
     Auto,
-    /// Lines for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Whoever has started to log cannot start again.
+/// The process has a logger already.
 pub type AlreadyStarted = dispatcher::SetGlobalDefaultError;
 
-/// Logs to stderr from now on.
+/// Starts logging to stderr, for the whole process.
 pub fn start(filter: &LogFilter, format: LogFormat) -> Result<(), AlreadyStarted> {
     let terminal = io::stderr().is_terminal();
     let json = match format {
@@ -59,10 +57,10 @@ pub fn start(filter: &LogFilter, format: LogFormat) -> Result<(), AlreadyStarted
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
-    let colourless = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let style = match (json, terminal && !colourless) {
+    let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let style = match (json, terminal && !no_color) {
         (true, _) => Style::Json,
-        (false, true) => Style::Coloured,
+        (false, true) => Style::Colored,
         (false, false) => Style::Plain,
     };
     dispatcher::set_global_default(dispatch(filter, style, io::stderr))
@@ -70,7 +68,7 @@ pub fn start(filter: &LogFilter, format: LogFormat) -> Result<(), AlreadyStarted
 
 #[derive(Clone, Copy)]
 enum Style {
-    Coloured,
+    Colored,
     Plain,
     Json,
 }
@@ -81,7 +79,7 @@ where
 {
     let lines = fmt::layer().with_writer(writer);
     let layer = match style {
-        Style::Coloured => lines.with_ansi(true).boxed(),
+        Style::Colored => lines.with_ansi(true).boxed(),
         Style::Plain => lines.with_ansi(false).boxed(),
         Style::Json => lines.json().flatten_event(true).boxed(),
     };
@@ -90,16 +88,18 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Page(Arc<Mutex<Vec<u8>>>);
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Page {
+    impl io::Write for Buffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
@@ -107,8 +107,8 @@ mod tests {
     }
 
     fn written(filter: &str, style: Style) -> String {
-        let page = Page::default();
-        let writer = page.clone();
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
         let filter = LogFilter::parse(filter).unwrap();
         let dispatch = dispatch(&filter, style, move || writer.clone());
         dispatcher::with_default(&dispatch, || {
@@ -116,15 +116,15 @@ mod tests {
             tracing::debug!(target: "prombus_server::gateway", "frame");
             tracing::debug!(target: "prombus_engine", "checkpoint");
         });
-        let bytes = page.0.lock().unwrap().clone();
+        let bytes = buffer.0.lock().clone();
         String::from_utf8(bytes).unwrap()
     }
 
     #[test]
-    fn json_is_one_object_a_line() {
-        let page = written("debug", Style::Json);
+    fn json_is_one_object_per_line() {
+        let log = written("debug", Style::Json);
         let lines: Vec<serde_json::Value> =
-            page.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 3);
         assert_eq!(lines[0]["level"], "INFO");
         assert_eq!(lines[0]["message"], "listening");
@@ -134,15 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn text_has_colours_only_where_they_show() {
+    fn text_is_colored_only_on_request() {
         let plain = written("info", Style::Plain);
         assert!(plain.contains("INFO prombus_server::gateway: listening connections=3"), "{plain}");
         assert!(!plain.contains('\x1b'), "{plain:?}");
-        assert!(written("info", Style::Coloured).contains('\x1b'));
+        assert!(written("info", Style::Colored).contains('\x1b'));
     }
 
     #[test]
-    fn levels_hold_for_all_or_for_a_module() {
+    fn levels_apply_globally_or_per_module() {
         let lines = |filter| written(filter, Style::Plain).lines().count();
         assert_eq!(lines("off"), 0);
         assert_eq!(lines("warn"), 0);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_level_is_refused() {
+    fn rejects_invalid_levels() {
         for bad in ["", "inof", "INFO", "3", "info,", "a=", "a=loud", "prombus_server"] {
             assert_eq!(LogFilter::parse(bad), None, "{bad:?}");
         }

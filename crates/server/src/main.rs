@@ -1,4 +1,4 @@
-//! The binary `prombus`.
+//! The `prombus` binary.
 
 mod cli;
 

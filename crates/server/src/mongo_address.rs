@@ -1,4 +1,4 @@
-//! The address of a MongoDB deployment, which may hold a password.
+//! The address of a MongoDB deployment, which may contain a password.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,33 +7,32 @@ use thiserror::Error;
 
 use crate::auth::secret::REDACTED;
 
-/// A `mongodb://` address. It shows neither its user nor its password.
+/// A `mongodb://` connection string. `Display` and `Debug` redact user, password and options.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MongoAddress(String);
 
-/// Why a text is no address of MongoDB.
+/// Why a string is not a usable connection string. Messages complete "must be …".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InvalidMongoAddress {
-    /// Something else, or nothing behind the scheme.
-    #[error("an address of MongoDB, such as mongodb://db1,db2,db3/prombus?replicaSet=rs0")]
+    #[error("a MongoDB connection string, such as mongodb://db1,db2,db3/prombus?replicaSet=rs0")]
     Other,
-    /// One that is to be looked up in the DNS.
-    #[error("a mongodb:// address with the names of the servers: mongodb+srv:// is not built in")]
+    /// The hosts would have to be looked up in DNS.
+    #[error("a mongodb:// address that lists the hosts: mongodb+srv:// is not supported")]
     Srv,
 }
 
 const SCHEME: &str = "mongodb://";
 
 impl MongoAddress {
-    /// The address itself, for the driver.
+    /// Returns the full connection string, for the driver.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether `text` is meant to be one.
+    /// Returns `true` if `text` is meant to be a MongoDB address, valid or not.
     #[must_use]
-    pub fn is_meant_by(text: &str) -> bool {
+    pub fn has_mongo_scheme(text: &str) -> bool {
         text.starts_with("mongodb:") || text.starts_with("mongodb+")
     }
 }
@@ -55,11 +54,11 @@ impl FromStr for MongoAddress {
 impl fmt::Display for MongoAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rest = &self.0[SCHEME.len()..];
-        // Options may hold secrets, too, such as the password of a key file.
-        let servers = rest.split('?').next().unwrap_or(rest);
-        match servers.rsplit_once('@') {
-            Some((_, servers)) => write!(f, "{SCHEME}{REDACTED}@{servers}"),
-            None => write!(f, "{SCHEME}{servers}"),
+        // Options may contain secrets as well, such as the password of a key file.
+        let hosts = rest.split('?').next().unwrap_or(rest);
+        match hosts.rsplit_once('@') {
+            Some((_, hosts)) => write!(f, "{SCHEME}{REDACTED}@{hosts}"),
+            None => write!(f, "{SCHEME}{hosts}"),
         }
     }
 }
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_no_secret() {
+    fn redacts_secrets() {
         for (text, shown) in [
             ("mongodb://db", "mongodb://db"),
             ("mongodb://me:hunter2@a,b:1/x?replicaSet=r", "mongodb://<redacted>@a,b:1/x"),
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn rejects_other_addresses() {
         for text in ["", "db:27017", "mongodb://", "mongodb:", "http://db"] {
             assert_eq!(text.parse::<MongoAddress>(), Err(InvalidMongoAddress::Other));
         }

@@ -24,7 +24,7 @@ use crate::auth::{
     AllowedOrigins, AuthSettings, AuthSetupError, Authenticator, InvalidOrigin, JwtSettings,
     ScopeWords, TokenSettings,
 };
-use crate::config::{Bucket, Config, EngineChoice, Tls};
+use crate::config::{BucketConfig, Config, EngineConfig, TlsConfig};
 use crate::gateway::Gateway;
 use crate::http::{Http, HttpPort};
 use crate::listening::Listening;
@@ -95,11 +95,11 @@ impl Server {
     /// The same with these threads for connections.
     pub async fn start_on(threads: Threads, config: &Config) -> Result<Self, StartError> {
         let engine: Arc<dyn Engine> = match &config.server.engine {
-            EngineChoice::Disk => {
+            EngineConfig::Disk => {
                 Arc::new(DiskEngine::open(&DiskOptions::at(&config.server.data))?)
             }
-            EngineChoice::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
-            EngineChoice::Mongo(address) => {
+            EngineConfig::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
+            EngineConfig::Mongo(address) => {
                 let wrong = |source| StartError::Mongo { address: address.clone(), source };
                 let options = MongoOptions::at(address.reveal());
                 Arc::new(MongoEngine::open(&options).await.map_err(wrong)?)
@@ -220,7 +220,7 @@ fn raise_file_limit() {
     }
 }
 
-fn rate(bucket: Bucket) -> Rate {
+fn rate(bucket: BucketConfig) -> Rate {
     Rate { capacity: bucket.capacity.into(), refill_per_sec: bucket.refill_per_sec.into() }
 }
 
@@ -266,7 +266,7 @@ fn auth_settings(config: &Config) -> AuthSettings {
     AuthSettings { tokens: tokens.collect(), jwt }
 }
 
-fn tls_acceptor(tls: &Tls) -> Result<TlsAcceptor, StartError> {
+fn tls_acceptor(tls: &TlsConfig) -> Result<TlsAcceptor, StartError> {
     let wrong = |path: &Path, reason: String| StartError::Tls { path: path.to_owned(), reason };
     let certificates = CertificateDer::pem_file_iter(&tls.cert_file)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)

@@ -1,23 +1,22 @@
 //! `prombus bench`.
 //!
-//! | idea | file |
-//! |---|---|
-//! | what work is done | `load_arguments` |
-//! | on what: in this process, on a server, on one of our own | `target_arguments`, `own_server` |
-//! | how far it is | `watching` |
-//! | what it came to | `printing` |
-//! | the commands | `publish`, `subscribe`, `connections`, `export`, `limits` |
+//! - `publish`, `subscribe`, `connections`, `export`, `limits`: the subcommands
+//! - `load_arguments`: the load to generate
+//! - `target_arguments`: the target: a bus in this process, a running server, or a spawned one
+//! - `spawned_server`: a server process started for the benchmark
+//! - `progress`: the status line
+//! - `report`: prints the results
 
 mod connections;
 mod export;
 mod limits;
 mod load_arguments;
-mod own_server;
-mod printing;
+mod progress;
 mod publish;
+mod report;
+mod spawned_server;
 mod subscribe;
 mod target_arguments;
-mod watching;
 
 use std::error::Error;
 
@@ -29,7 +28,6 @@ use limits::LimitsArguments;
 use publish::PublishBenchArguments;
 use subscribe::SubscribeBenchArguments;
 
-/// What `bench` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,9 +36,9 @@ Examples:
   prombus bench subscribe --serve --rate 5000
   prombus bench publish --url ws://127.0.0.1:8090/ --connections 16
 
-Without --url, --serve or --engine, publish and subscribe measure the bus in this process, on the disk
-engine in a temporary folder, fsynced: how fast it is on this machine, without a network. Output is a
-table, or one JSON object with --json or where it is no terminal. Figures: docs/bench.md.")]
+Without --url, --serve or --engine, publish and subscribe measure a bus inside this process, without a
+network, on the disk engine in a temporary directory, with fsync. Prints a table; with --json, or when
+stdout is not a terminal, one JSON object. docs/bench.md explains the figures.")]
 pub(crate) struct BenchArguments {
     #[command(subcommand)]
     bench: Bench,
@@ -48,20 +46,20 @@ pub(crate) struct BenchArguments {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// How many events a second are published, and how long each takes to be answered.
+    /// Measure the publish rate and the latency of confirmations
     Publish(PublishBenchArguments),
-    /// How long an event takes to its consumer, or how fast a backlog is consumed, one ACK each.
+    /// Measure the latency to a consumer, or with --backlog the rate of consumption, one ACK per event
     Subscribe(SubscribeBenchArguments),
-    /// What idle and active connections cost a server.
+    /// Measure the memory of idle or active connections
     Connections(ConnectionsArguments),
-    /// How fast a topic is exported.
+    /// Measure the throughput of an export
     Export(ExportBenchArguments),
-    /// How exact the limits of rate are.
+    /// Measure how exactly rate limits are enforced
     Limits(LimitsArguments),
 }
 
 pub(crate) fn run(arguments: BenchArguments) -> Result<(), Box<dyn Error>> {
-    // One for each processor, as many as a server has: a bus in this process is to be as fast as there.
+    // One thread per CPU, like a server, so that a bus in this process is as fast as in one.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         match arguments.bench {

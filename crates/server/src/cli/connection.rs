@@ -1,4 +1,4 @@
-//! A connection to a running server, for the commands that talk to one.
+//! A WebSocket connection to a running server, for the commands that use the gateway.
 
 use std::time::Duration;
 
@@ -16,29 +16,29 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::server_arguments::GatewayArguments;
 
-/// How long it may take to say goodbye.
-const CLOSING_TIME: Duration = Duration::from_secs(2);
+/// Time limit of the closing handshake.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why there is no connection, or none any more.
+/// Why a connection failed, or a request on it.
 #[derive(Debug, Error)]
 pub(super) enum ConnectionError {
     #[error("{0}")]
     Arguments(String),
     #[error(transparent)]
-    NotReached(#[from] WebSocketError),
+    Unreachable(#[from] WebSocketError),
     #[error("{code}: {msg}")]
     Refused { code: ErrorCode, msg: String, retry_after: Option<Duration> },
     #[error("the server closed the connection: {code} {reason}")]
     Closed { code: u16, reason: String },
-    #[error("the connection is lost: {0}")]
+    #[error("connection lost: {0}")]
     Lost(String),
 }
 
-/// A connection, authenticated where there is a token.
+/// An open connection, authenticated if there is a token.
 pub(super) struct Connection {
-    /// A task of its own writes, so that a server that is slow to read never keeps us from reading.
+    /// To the writer task: a server that is slow to read must not stop this side from reading.
     outgoing: mpsc::UnboundedSender<Message>,
-    writing: JoinHandle<()>,
+    writer: JoinHandle<()>,
     incoming: SplitStream<WebSocket>,
 }
 
@@ -48,26 +48,27 @@ impl Connection {
         let socket = open_websocket(&address).await?;
         let (sink, incoming) = socket.split();
         let (outgoing, to_write) = mpsc::unbounded_channel();
-        let writing = tokio::spawn(write(sink, to_write));
-        let mut connection = Self { outgoing, writing, incoming };
+        let writer = tokio::spawn(write(sink, to_write));
+        let mut connection = Self { outgoing, writer, incoming };
         if let Some(token) = server.access.token() {
             let auth = Auth { token: Token::new(token) };
-            connection.ask(ClientOp::Auth(auth)).await?;
+            connection.request(ClientOp::Auth(auth)).await?;
         }
         Ok(connection)
     }
 
-    /// Sends a frame, and does not wait for its answer.
+    /// Sends a frame without waiting for its answer.
     pub(super) fn send(&self, op: ClientOp) {
         let mut json = Vec::new();
         ClientFrame { corr: None, op }.write(&mut json);
-        let text = String::from_utf8(json).expect("frames are written as UTF-8");
-        // Where nobody writes any more, reading says why.
+        let text = String::from_utf8(json).expect("frames are UTF-8");
+        // If the writer has stopped, the next read returns the reason.
         let _ = self.outgoing.send(Message::text(text));
     }
 
-    /// Sends a frame where nothing else can come than its answer.
-    pub(super) async fn ask(&mut self, op: ClientOp) -> Result<Outcome, ConnectionError> {
+    /// Sends a frame and waits for its answer. For connections without open subscriptions, where no other
+    /// frame can arrive.
+    pub(super) async fn request(&mut self, op: ClientOp) -> Result<Outcome, ConnectionError> {
         self.send(op);
         match self.next().await? {
             ServerFrame::Ok { outcome, .. } => Ok(outcome),
@@ -75,48 +76,47 @@ impl Connection {
                 Err(refused(code, msg, retry_after_ms))
             }
             ServerFrame::Event { topic, .. } => {
-                let what = format!("an event of {topic} came where an answer had to");
-                Err(ConnectionError::Lost(what))
+                let reason = format!("expected an answer, received an event of {topic}");
+                Err(ConnectionError::Lost(reason))
             }
         }
     }
 
-    /// The next frame. Nothing is lost when it is not waited for to the end.
+    /// Receives the next frame. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<ServerFrame, ConnectionError> {
         loop {
             match self.incoming.next().await {
                 Some(Ok(Message::Text(text))) => {
                     let frame = ServerFrame::parse(&Bytes::from(text));
                     return frame.map_err(|error| {
-                        ConnectionError::Lost(format!("the server sent what is no frame: {error}"))
+                        ConnectionError::Lost(format!("the server sent an invalid frame: {error}"))
                     });
                 }
                 Some(Ok(Message::Close(Some(close)))) => {
                     let (code, reason) = (close.code.into(), close.reason.to_string());
                     return Err(ConnectionError::Closed { code, reason });
                 }
-                // The library answers pings. Anything else the protocol does not have.
+                // The library answers pings; the protocol has no other messages.
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(ConnectionError::Lost(error.to_string())),
-                None => return Err(ConnectionError::Lost("the server closed it".to_owned())),
+                None => return Err(ConnectionError::Lost("closed by the server".to_owned())),
             }
         }
     }
 
-    /// Says goodbye, behind all that was sent.
+    /// Closes the connection after everything queued has been sent.
     pub(super) async fn close(mut self) {
         drop(self.outgoing);
-        let goodbye = async {
-            // A task that failed has nothing left to write.
-            let _ = self.writing.await;
+        let handshake = async {
+            // A writer that failed has nothing left to send.
+            let _ = self.writer.await;
             while let Some(Ok(_)) = self.incoming.next().await {}
         };
-        // Who does not answer it is not waited for.
-        let _ = timeout(CLOSING_TIME, goodbye).await;
+        // The server may never answer.
+        let _ = timeout(CLOSE_TIMEOUT, handshake).await;
     }
 }
 
-/// A refusal as an error.
 pub(super) fn refused(
     code: ErrorCode,
     msg: String,
@@ -131,7 +131,7 @@ async fn write(
     mut messages: mpsc::UnboundedReceiver<Message>,
 ) {
     while let Some(message) = messages.recv().await {
-        // What fails here fails for the reader, too, who says so.
+        // The reader hits the same failure and reports it.
         if sink.feed(message).await.is_err() {
             return;
         }

@@ -1,17 +1,15 @@
 //! `prombus export`.
 //!
-//! Only whole lines are written, and the id of the last one is known: that is where it goes on
-//! after a lost connection, and after a lost process.
+//! Writes complete lines only and remembers the id of the last one: an export continues there after a lost
+//! connection or a crash.
 //!
-//! | idea | file |
-//! |---|---|
-//! | where the lines go | `destination` |
-//! | a file that an earlier export left | `begun_file` |
-//! | how far it is | `progress` |
+//! - `destination`: the file or stdout
+//! - `resumable_file`: the file of an earlier, incomplete export
+//! - `progress`: the status line
 
-mod begun_file;
 mod destination;
 mod progress;
+mod resumable_file;
 
 use std::error::Error;
 use std::io;
@@ -24,15 +22,14 @@ use prombus_proto::{EventId, Topic};
 use serde::Deserialize;
 use thiserror::Error;
 
+use super::event_line::EventLine;
+use super::retries::Retries;
 use super::server_arguments::HttpArguments;
-use super::stopping::Stopping;
-use super::stored_line::StoredLine;
-use super::tries::Tries;
+use super::stop_signal::StopSignal;
 use destination::Destination;
-use progress::Progress;
+use progress::ExportProgress;
 use prombus_client::transport::{AddressError, HttpClient, HttpFailure, Query};
 
-/// What `export` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -41,61 +38,61 @@ Examples:
   prombus export orders.created --output orders.ndjson --resume
   prombus export orders.created --from-ts 1767225600000 --to-ts 1769903999999 | zstd > jan.zst
 
-Each event is one line, as it is stored, in the order of the topic; `prombus import` takes them back.
-A lost connection is opened again and the export goes on. It succeeds only when it is complete.")]
+Writes one event per line, as stored, in topic order; `prombus import` reads them back. Reconnects and
+continues if the connection is lost. Exits with 0 only if the export is complete.")]
 pub(crate) struct ExportArguments {
-    /// What to export, such as orders.created
+    /// Topic to export, such as orders.created
     topic: Topic,
-    /// Write to this file, which must not exist yet; without it, to standard output
+    /// Write to this file, which must not exist; default: stdout
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only events of this time or later, in milliseconds since 1970
+    /// Export only events at or after this time, in milliseconds since 1970
     #[arg(long, value_name = "MS")]
     from_ts: Option<u64>,
-    /// Only events of this time or earlier
+    /// Export only events at or before this time, in milliseconds since 1970
     #[arg(long, value_name = "MS")]
     to_ts: Option<u64>,
-    /// Only events behind the one with this id
+    /// Export only events after the one with this id
     #[arg(long, value_name = "ID")]
     after_id: Option<EventId>,
-    /// Go on with a file that an earlier export of this topic left, behind its last whole line
+    /// Resume an incomplete export of this topic after the last complete line of the file
     #[arg(long, requires = "output")]
     resume: bool,
-    /// How often in a row a lost connection is tried again
+    /// Maximum consecutive reconnect attempts
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     tries: u32,
     #[command(flatten)]
     server: HttpArguments,
 }
 
-/// How much is written at a time.
+/// Bytes to buffer before a write.
 const BUFFER_BYTES: usize = 256 << 10;
 
 pub(crate) async fn run(arguments: ExportArguments) -> Result<(), Box<dyn Error>> {
     let ExportArguments { topic, output, from_ts, to_ts, after_id, resume, tries, server } =
         arguments;
-    let mut stopping = Stopping::new()?;
+    let mut stop_signal = StopSignal::new()?;
     let (destination, last) = Destination::prepare(output, resume, &topic)?;
     let mut export = Export {
         client: server.client()?,
-        progress: Progress::new(&topic, destination.is_a_terminal()),
+        progress: ExportProgress::new(&topic, destination.is_terminal()),
         destination,
         after: last.map(|last| last.id).or(after_id),
         topic,
         from_ts,
-        // The server would leave out what has a time to come.
+        // By default, the server would leave out events with a timestamp in the future.
         to_ts: to_ts.unwrap_or(u64::MAX),
         was_reached: false,
     };
     let result = tokio::select! {
-        result = export.all(tries) => result,
-        () = stopping.asked() => Err(Failure::Stopped),
+        result = export.run(tries) => result,
+        () = stop_signal.recv() => Err(ExportError::Stopped),
     };
-    // It would only stand in the way of an error.
+    // An empty summary would only distract from an error.
     if result.is_ok() || export.progress.events() > 0 {
         export.progress.finish();
     }
-    result.map_err(|failure| export.not_complete(&failure).into())
+    result.map_err(|error| export.describe_failure(&error).into())
 }
 
 struct Export {
@@ -103,75 +100,74 @@ struct Export {
     topic: Topic,
     from_ts: Option<u64>,
     to_ts: u64,
-    /// The last event that is written, or behind which it begins.
+    /// The last event written, or the one to start after.
     after: Option<EventId>,
     destination: Destination,
-    progress: Progress,
-    /// Whether the server ever answered.
+    progress: ExportProgress,
+    /// The server answered at least once.
     was_reached: bool,
 }
 
 #[derive(Debug, Error)]
-enum Failure {
+enum ExportError {
     #[error(transparent)]
     Http(#[from] HttpFailure),
     #[error("cannot write: {0}")]
-    Writing(#[from] io::Error),
+    Write(#[from] io::Error),
     #[error("{0}")]
     Destination(String),
-    #[error("{failure}, {tries} times in a row")]
-    GivenUp { failure: HttpFailure, tries: u32 },
+    #[error("{failure}, {attempts} times in a row")]
+    GivenUp { failure: HttpFailure, attempts: u32 },
     #[error("stopped")]
     Stopped,
 }
 
-/// Where a topic begins and ends.
 #[derive(Deserialize)]
-struct Extent {
+struct SeqRange {
     first_seq: Option<u64>,
     last_seq: Option<u64>,
 }
 
 impl Export {
-    /// All of it, however often the connection is lost.
-    async fn all(&mut self, most: u32) -> Result<(), Failure> {
-        let mut tries = Tries::at_most(most);
+    /// Exports everything, across lost connections.
+    async fn run(&mut self, max_retries: u32) -> Result<(), ExportError> {
+        let mut retries = Retries::up_to(max_retries);
         loop {
             let before = self.progress.events();
-            let failure = match self.some().await {
+            let failure = match self.export_stream().await {
                 Ok(()) => return Ok(self.destination.finish().await?),
-                Err(Failure::Http(failure)) if self.is_retried(&failure) => failure,
-                Err(failure) => return Err(failure),
+                Err(ExportError::Http(failure)) if self.is_retryable(&failure) => failure,
+                Err(error) => return Err(error),
             };
             if self.progress.events() > before {
-                tries.went_well();
+                retries.reset();
             }
-            let Some(wait) = tries.failed() else {
-                return Err(Failure::GivenUp { failure, tries: tries.count() });
+            let Some(delay) = retries.failed() else {
+                return Err(ExportError::GivenUp { failure, attempts: retries.count() });
             };
-            let wait = failure.retry_after().unwrap_or(wait);
-            let (count, seconds) = (tries.count(), wait.as_secs_f32());
-            self.progress.say(&format!(
-                "{failure}; it goes on in {seconds:.1} s (try {count} of {most}, {} events until \
-                 now)",
+            let delay = failure.retry_after().unwrap_or(delay);
+            let (count, seconds) = (retries.count(), delay.as_secs_f32());
+            self.progress.println(&format!(
+                "{failure}; retrying in {seconds:.1} s (attempt {count} of {max_retries}, {} events so \
+                 far)",
                 self.progress.events()
             ));
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(delay).await;
         }
     }
 
-    /// A server that was never there is no lost connection.
-    fn is_retried(&self, failure: &HttpFailure) -> bool {
-        let was_never_there = !self.was_reached
+    /// A server that was never reachable is an error, not a lost connection.
+    fn is_retryable(&self, failure: &HttpFailure) -> bool {
+        let was_never_reached = !self.was_reached
             && matches!(failure, HttpFailure::NotReached(AddressError::Unreachable { .. }));
-        failure.is_retryable() && !was_never_there
+        failure.is_retryable() && !was_never_reached
     }
 
-    /// As much as one answer gives.
-    async fn some(&mut self) -> Result<(), Failure> {
-        if self.progress.wants_extent() {
-            let extent: Extent = self.client.get_json(&format!("/topics/{}", self.topic)).await?;
-            self.progress.set_extent(extent.first_seq, extent.last_seq);
+    /// Exports what one response delivers.
+    async fn export_stream(&mut self) -> Result<(), ExportError> {
+        if self.progress.needs_range() {
+            let range: SeqRange = self.client.get_json(&format!("/topics/{}", self.topic)).await?;
+            self.progress.set_range(range.first_seq, range.last_seq);
         }
         let path = Query::of("/export")
             .with("topic", Some(&self.topic))
@@ -181,7 +177,7 @@ impl Export {
         let answer = self.client.get(path.as_str()).await;
         self.was_reached |= !matches!(answer, Err(HttpFailure::NotReached(_)));
         let mut answer = answer?;
-        self.destination.open().map_err(Failure::Destination)?;
+        self.destination.open().map_err(ExportError::Destination)?;
         let mut received = BytesMut::with_capacity(2 * BUFFER_BYTES);
         loop {
             match answer.next().await {
@@ -196,7 +192,9 @@ impl Export {
                     if received.is_empty() {
                         return Ok(());
                     }
-                    return Err(HttpFailure::Lost("it ended within a line".to_owned()).into());
+                    return Err(
+                        HttpFailure::Lost("the response ended within a line".to_owned()).into()
+                    );
                 }
                 Err(failure) => {
                     self.write_lines(&mut received).await?;
@@ -206,18 +204,21 @@ impl Export {
         }
     }
 
-    /// Writes the whole lines of what was received, and leaves the rest.
-    async fn write_lines(&mut self, received: &mut BytesMut) -> Result<(), Failure> {
+    /// Writes the complete lines received so far, and keeps the rest.
+    async fn write_lines(&mut self, received: &mut BytesMut) -> Result<(), ExportError> {
         let Some(end) = memrchr(b'\n', received) else {
             if received.len() > MAX_EVENT_BYTES + BUFFER_BYTES {
-                return Err(HttpFailure::NotUnderstood("a line without end".to_owned()).into());
+                return Err(HttpFailure::NotUnderstood(
+                    "a line exceeds the maximum event size".to_owned(),
+                )
+                .into());
             }
             return Ok(());
         };
-        let begin = memrchr(b'\n', &received[..end]).map_or(0, |newline| newline + 1);
-        let last = StoredLine::parse(&received[begin..end])
+        let start = memrchr(b'\n', &received[..end]).map_or(0, |newline| newline + 1);
+        let last = EventLine::parse(&received[start..end])
             .filter(|last| last.topic == self.topic)
-            .ok_or_else(|| HttpFailure::NotUnderstood(format!("no event of {}", self.topic)))?;
+            .ok_or_else(|| HttpFailure::NotUnderstood(format!("not an event of {}", self.topic)))?;
         let lines = received.split_to(end + 1).freeze();
         self.destination.write(lines.clone()).await?;
         self.after = Some(last.id);
@@ -225,19 +226,17 @@ impl Export {
         Ok(())
     }
 
-    /// What went wrong, what is there, and how to go on.
-    fn not_complete(&self, failure: &Failure) -> String {
-        let nothing_was_done = !self.destination.is_open();
-        if nothing_was_done {
-            return failure.to_string();
+    /// Says what went wrong, what is written, and how to resume.
+    fn describe_failure(&self, error: &ExportError) -> String {
+        if !self.destination.is_open() {
+            return error.to_string();
         }
         let (topic, events) = (&self.topic, self.progress.events());
-        let state = format!(
-            "{failure}; the export of {topic} is NOT complete, {events} events are written"
-        );
+        let state =
+            format!("{error}; the export of {topic} is incomplete, {events} events were written");
         match (self.destination.path(), &self.after) {
-            (Some(_), _) => format!("{state}: the same command with --resume goes on"),
-            (None, Some(id)) => format!("{state}: --after-id {id} goes on behind them"),
+            (Some(_), _) => format!("{state}: run the same command with --resume to continue"),
+            (None, Some(id)) => format!("{state}: add --after-id {id} to continue"),
             (None, None) => state,
         }
     }

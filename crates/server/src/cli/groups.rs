@@ -10,7 +10,6 @@ use super::server_arguments::HttpArguments;
 use super::table::Table;
 use prombus_client::transport::{HttpClient, HttpFailure, Query};
 
-/// What `groups` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -18,17 +17,17 @@ Examples:
   prombus groups orders.created
   prombus groups | jq 'select(.lag_events > 1000)'
 
-A group's lag is how many events it has not done, and how long ago the oldest of them was published.
-Where the output is no terminal, each group is a line of JSON.")]
+LAG is the number of events the group has not processed; LAG MS is the age of the oldest of them, in
+milliseconds. When stdout is not a terminal, prints one JSON object per group and line.")]
 pub(crate) struct GroupsArguments {
-    /// Only the groups of this topic
+    /// List only the groups of this topic
     topic: Option<Topic>,
     #[command(flatten)]
     server: HttpArguments,
 }
 
 #[derive(Deserialize)]
-struct TopicList {
+struct TopicNames {
     topics: Vec<TopicName>,
 }
 
@@ -61,11 +60,11 @@ struct Line<'a> {
 pub(crate) async fn run(arguments: GroupsArguments) -> Result<(), Box<dyn Error>> {
     let GroupsArguments { topic, server } = arguments;
     let mut client = server.client()?;
-    let is_one = topic.is_some();
+    let is_single = topic.is_some();
     let topics = match topic {
         Some(topic) => vec![topic],
         None => {
-            let list: TopicList = client.get_json("/topics").await?;
+            let list: TopicNames = client.get_json("/topics").await?;
             list.topics.into_iter().map(|entry| entry.topic).collect()
         }
     };
@@ -73,8 +72,8 @@ pub(crate) async fn run(arguments: GroupsArguments) -> Result<(), Box<dyn Error>
     for topic in topics {
         match groups_of(&mut client, &topic).await {
             Ok(of_topic) => groups.extend(of_topic.into_iter().map(|group| (topic.clone(), group))),
-            // Who may publish to a topic knows of it, and still may not see who reads it.
-            Err(HttpFailure::Refused { code, .. }) if !is_one && code == "forbidden" => {}
+            // A token that may only publish to a topic sees the topic, but not its groups.
+            Err(HttpFailure::Refused { code, .. }) if !is_single && code == "forbidden" => {}
             Err(failure) => return Err(failure.into()),
         }
     }
@@ -106,5 +105,5 @@ fn table(groups: &[(Topic, GroupEntry)]) -> String {
         let names = [topic.to_string(), group.group.to_string()];
         table.push(names.into_iter().chain(numbers.map(|number| number.to_string())).collect());
     }
-    table.text(2)
+    table.render(2)
 }

@@ -1,16 +1,13 @@
 //! `prombus import`.
 //!
-//! Lines go out in requests of many, one request at a time: while its answer is awaited, the next
-//! lines are read. A request is stored as a whole or not at all, so their order is kept whatever
-//! goes wrong in between.
+//! Sends many lines per request, one request at a time, and reads ahead while it waits for the answer. The server
+//! stores a request completely or not at all, which preserves the order across failures.
 //!
-//! | idea | file |
-//! |---|---|
-//! | lines as they are read | `input` |
-//! | the lines of one request | `batch` |
+//! - `line_reader`: reads lines ahead
+//! - `batch`: the lines of one request
 
 mod batch;
-mod input;
+mod line_reader;
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -21,15 +18,14 @@ use hyper::Method;
 use prombus_proto::Topic;
 use serde::{Deserialize, Serialize};
 
-use super::progress::Progress;
+use super::publish_progress::PublishProgress;
+use super::retries::Retries;
 use super::server_arguments::HttpArguments;
-use super::stopping::Stopping;
-use super::tries::Tries;
-use batch::{Batch, MAX_LINES};
-use input::{Chunk, Input};
+use super::stop_signal::StopSignal;
+use batch::{LineBatch, MAX_LINES};
+use line_reader::{Chunk, LineReader};
 use prombus_client::transport::{HttpClient, HttpFailure};
 
-/// What `import` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,25 +33,24 @@ Examples:
   zstdcat orders.zst | prombus import orders.created
   prombus export orders.created | prombus import orders.created --url https://bus.example.com
 
-Each line is an event as export writes it: {\"payload\": …} with id, ts, key, headers, tags, caused_by
-and sid where wanted; anything else in it is left out. An event whose id the topic holds is counted as
-a duplicate and not stored again, so importing a file again does no harm; so is one that was stored
-already when the connection was lost and it was sent again. At the end it prints
-{\"count\":…,\"duplicates\":…,\"first_seq\":…,\"last_seq\":…}.")]
+Each line is an event as written by export: {\"payload\": …} with optional id, ts, key, headers, tags,
+caused_by and sid; other fields are ignored. An event whose id the topic already contains counts as a
+duplicate and is not stored again, so it is safe to import a file twice, and to resend after a lost
+connection. Prints {\"count\":…,\"duplicates\":…,\"first_seq\":…,\"last_seq\":…} when done.")]
 pub(crate) struct ImportArguments {
-    /// Where to publish, such as orders.created
+    /// Topic to publish to, such as orders.created
     topic: Topic,
-    /// The file; without it, or for -, standard input
+    /// File to import; default, or -: stdin
     file: Option<PathBuf>,
-    /// How often in a row a lost connection is tried again
+    /// Maximum consecutive attempts to resend after a lost connection
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     tries: u32,
     #[command(flatten)]
     server: HttpArguments,
 }
 
-/// How many lines the first request has at most. Later ones have as many as are answered in a
-/// time that is good to watch, and good to wait for when one is asked to stop.
+/// Maximum lines of the first request. Later requests grow while they are answered quickly and shrink when they
+/// are slow, so that progress is steady and stopping does not take long.
 const FIRST_LINES: usize = 1000;
 const QUICK: Duration = Duration::from_millis(500);
 const SLOW: Duration = Duration::from_secs(2);
@@ -65,16 +60,16 @@ pub(crate) async fn run(arguments: ImportArguments) -> Result<(), Box<dyn Error>
     let mut importer = Importer {
         client: server.client()?,
         path: format!("/publish/{topic}"),
-        input: Input::open(file)?,
+        input: LineReader::open(file)?,
         ahead: None,
         lines: 0,
-        most: FIRST_LINES,
-        total: Stored::default(),
-        stopping: Stopping::new()?,
+        max_lines: FIRST_LINES,
+        total: ImportSummary::default(),
+        stop_signal: StopSignal::new()?,
         is_stopping: false,
         was_reached: false,
-        tries,
-        progress: Progress::new(topic),
+        max_retries: tries,
+        progress: PublishProgress::new(topic),
     };
     let result = importer.import_all().await;
     importer.progress.finish(result.is_ok());
@@ -85,9 +80,9 @@ pub(crate) async fn run(arguments: ImportArguments) -> Result<(), Box<dyn Error>
     Ok(out.flush()?)
 }
 
-/// What became of events.
+/// The server's answer to a request, and the sum of all answers.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Stored {
+struct ImportSummary {
     count: u64,
     duplicates: u64,
     first_seq: Option<u64>,
@@ -97,128 +92,127 @@ struct Stored {
 struct Importer {
     client: HttpClient,
     path: String,
-    input: Input,
-    /// Read, and too much for the last request.
+    input: LineReader,
+    /// Read, but did not fit into the last request.
     ahead: Option<Chunk>,
-    /// How many lines are done.
+    /// Lines stored so far.
     lines: u64,
-    /// How many lines go into one request.
-    most: usize,
-    total: Stored,
-    stopping: Stopping,
-    /// Asked to stop: what is on its way is the last.
+    /// Maximum lines of the next request.
+    max_lines: usize,
+    total: ImportSummary,
+    stop_signal: StopSignal,
+    /// A stop signal arrived: the current request is the last.
     is_stopping: bool,
-    /// Whether the server ever answered.
+    /// The server answered at least once.
     was_reached: bool,
-    tries: u32,
-    progress: Progress,
+    max_retries: u32,
+    progress: PublishProgress,
 }
 
 impl Importer {
     async fn import_all(&mut self) -> Result<(), String> {
         loop {
-            let (batch, end) = self.gather().await;
+            let (batch, fill) = self.fill().await;
             if !batch.is_empty() {
                 self.import(batch).await?;
             }
-            match end {
+            match fill {
                 _ if self.is_stopping => return Err(self.stopped()),
-                End::NotYet => {}
-                End::Reached => return Ok(()),
-                End::Bad(reason) => return Err(self.bad_line(self.lines + 1, &reason)),
+                Fill::Ready => {}
+                Fill::End => return Ok(()),
+                Fill::Invalid(reason) => return Err(self.invalid_line(self.lines + 1, &reason)),
             }
         }
     }
 
-    /// Waits for something to send, and takes what else is there.
-    async fn gather(&mut self) -> (Batch, End) {
-        let mut batch = Batch::new(self.lines + 1);
+    /// Waits for lines to send, then takes what else is available, up to one request.
+    async fn fill(&mut self) -> (LineBatch, Fill) {
+        let mut batch = LineBatch::new(self.lines + 1);
         loop {
             let next = match self.ahead.take() {
                 Some(chunk) => Some(Ok(chunk)),
                 None if batch.is_empty() => tokio::select! {
                     next = self.input.next() => next,
-                    () = self.stopping.asked() => {
+                    () = self.stop_signal.recv() => {
                         self.is_stopping = true;
-                        return (batch, End::NotYet);
+                        return (batch, Fill::Ready);
                     }
                 },
-                None => match self.input.next_now() {
+                None => match self.input.try_next() {
                     Some(next) => next,
-                    None => return (batch, End::NotYet),
+                    None => return (batch, Fill::Ready),
                 },
             };
             match next {
-                Some(Ok(chunk)) if batch.takes(&chunk, self.most) => batch.push(&chunk),
+                Some(Ok(chunk)) if batch.fits(&chunk, self.max_lines) => batch.push(&chunk),
                 Some(Ok(chunk)) => {
                     self.ahead = Some(chunk);
-                    return (batch, End::NotYet);
+                    return (batch, Fill::Ready);
                 }
-                Some(Err(reason)) => return (batch, End::Bad(reason)),
-                None => return (batch, End::Reached),
+                Some(Err(reason)) => return (batch, Fill::Invalid(reason)),
+                None => return (batch, Fill::End),
             }
         }
     }
 
-    /// Sends a batch until it is stored. Where a line of it is bad, those above it are.
-    async fn import(&mut self, mut batch: Batch) -> Result<(), String> {
-        let mut tries = Tries::at_most(self.tries);
-        let mut bad = None;
+    /// Sends a batch until it is stored. If a line is invalid, stores the lines before it and fails.
+    async fn import(&mut self, mut batch: LineBatch) -> Result<(), String> {
+        let mut retries = Retries::up_to(self.max_retries);
+        let mut invalid = None;
         while !batch.is_empty() {
-            let began = Instant::now();
+            let started = Instant::now();
             let failure = match self.send(&batch).await {
-                Some(Ok(stored)) => {
-                    self.stored(&batch, &stored, began.elapsed());
+                Some(Ok(answer)) => {
+                    self.stored(&batch, &answer, started.elapsed());
                     break;
                 }
                 Some(Err(failure)) => failure,
-                None => return Err(format!("stopped; {}", self.in_doubt(&batch))),
+                None => return Err(format!("stopped; {}", self.outcome_unknown(&batch))),
             };
             if let Some((line, reason)) = failure.rejected_line() {
-                bad = Some((batch.first() + line as u64 - 1, reason.to_owned()));
-                batch.keep_lines(line - 1);
+                invalid = Some((batch.first() + line as u64 - 1, reason.to_owned()));
+                batch.truncate(line - 1);
                 continue;
             }
-            let wait = match failure.retry_after() {
-                Some(wait) => wait,
+            let delay = match failure.retry_after() {
+                Some(delay) => delay,
                 None => {
-                    self.may_be_sent_again(&batch, &failure)?;
-                    tries.failed().ok_or_else(|| {
-                        let (count, in_doubt) = (tries.count(), self.in_doubt(&batch));
-                        format!("{failure}, {count} times in a row; {in_doubt}")
+                    self.check_resendable(&batch, &failure)?;
+                    retries.failed().ok_or_else(|| {
+                        let (count, outcome) = (retries.count(), self.outcome_unknown(&batch));
+                        format!("{failure}, {count} times in a row; {outcome}")
                     })?
                 }
             };
-            let seconds = wait.as_secs_f32();
-            self.progress.say(&format!("{failure}; {} go again in {seconds:.1} s", batch.name()));
+            let (lines, seconds) = (batch.name(), delay.as_secs_f32());
+            self.progress.println(&format!("{failure}; resending {lines} in {seconds:.1} s"));
             tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = self.stopping.asked() => {
-                    return Err(format!("stopped; {}", self.in_doubt(&batch)));
+                () = tokio::time::sleep(delay) => {}
+                () = self.stop_signal.recv() => {
+                    return Err(format!("stopped; {}", self.outcome_unknown(&batch)));
                 }
             }
         }
-        bad.map_or(Ok(()), |(line, reason)| Err(self.bad_line(line, &reason)))
+        invalid.map_or(Ok(()), |(line, reason)| Err(self.invalid_line(line, &reason)))
     }
 
-    /// What a request is answered; nothing when it is not waited for, as somebody asked twice to
-    /// stop.
-    async fn send(&mut self, batch: &Batch) -> Option<Result<Stored, HttpFailure>> {
+    /// Sends a request and waits for the answer. Returns `None` if a second stop signal ends the wait.
+    async fn send(&mut self, batch: &LineBatch) -> Option<Result<ImportSummary, HttpFailure>> {
         let (client, path) = (&mut self.client, &self.path);
-        let answered = async {
+        let request = async {
             let content_type = "application/x-ndjson";
             client.send(Method::POST, path, content_type, batch.body()).await?.json().await
         };
-        let mut answered = std::pin::pin!(answered);
+        let mut request = std::pin::pin!(request);
         let answer = loop {
             tokio::select! {
-                answer = &mut answered => break answer,
-                () = self.stopping.asked() => {
+                answer = &mut request => break answer,
+                () = self.stop_signal.recv() => {
                     if self.is_stopping {
                         return None;
                     }
                     self.is_stopping = true;
-                    self.progress.say(&format!("stopping when {} are answered", batch.name()));
+                    self.progress.println(&format!("stopping once {} are stored", batch.name()));
                 }
             }
         };
@@ -226,76 +220,79 @@ impl Importer {
         Some(answer)
     }
 
-    fn stored(&mut self, batch: &Batch, stored: &Stored, time: Duration) {
-        let first_seqs = self.total.first_seq.into_iter().chain(stored.first_seq);
+    fn stored(&mut self, batch: &LineBatch, answer: &ImportSummary, time: Duration) {
+        let first_seqs = self.total.first_seq.into_iter().chain(answer.first_seq);
         self.total.first_seq = first_seqs.min();
-        self.total.last_seq = self.total.last_seq.max(stored.last_seq);
-        self.total.count += stored.count;
-        self.total.duplicates += stored.duplicates;
+        self.total.last_seq = self.total.last_seq.max(answer.last_seq);
+        self.total.count += answer.count;
+        self.total.duplicates += answer.duplicates;
         self.lines = batch.last();
-        self.progress.answered(stored.count, stored.duplicates);
+        self.progress.confirmed(answer.count, answer.duplicates);
         if time > SLOW {
-            self.most = (self.most / 2).max(1);
+            self.max_lines = (self.max_lines / 2).max(1);
         } else if time < QUICK {
-            self.most = (self.most * 2).min(MAX_LINES);
+            self.max_lines = (self.max_lines * 2).min(MAX_LINES);
         }
     }
 
-    /// Refuses to send again what could be stored twice then, and what cannot get better.
-    fn may_be_sent_again(&self, batch: &Batch, failure: &HttpFailure) -> Result<(), String> {
-        let was_never_there = !self.was_reached && matches!(failure, HttpFailure::NotReached(_));
-        let can_get_better = failure.is_retryable() && !was_never_there;
-        if can_get_better && (failure.had_no_effect() || batch.has_ids()) {
+    /// Fails if resending could store events twice, or cannot succeed.
+    fn check_resendable(&self, batch: &LineBatch, failure: &HttpFailure) -> Result<(), String> {
+        let was_never_reached = !self.was_reached && matches!(failure, HttpFailure::NotReached(_));
+        let may_succeed = failure.is_retryable() && !was_never_reached;
+        if may_succeed && (failure.had_no_effect() || batch.has_ids()) {
             return Ok(());
         }
         if failure.had_no_effect() {
-            let (name, done) = (batch.name(), self.done_until_now());
+            let (name, done) = (batch.name(), self.stored_so_far());
             return Err(format!("{failure} ({name}: not stored){done}"));
         }
-        Err(format!("{failure}; {}", self.in_doubt(batch)))
+        Err(format!("{failure}; {}", self.outcome_unknown(batch)))
     }
 
-    /// What is not known about lines that were sent.
-    fn in_doubt(&self, batch: &Batch) -> String {
-        let again = if batch.has_ids() {
-            "sending them again stores nothing twice"
+    /// Describes a batch that was sent but not confirmed.
+    fn outcome_unknown(&self, batch: &LineBatch) -> String {
+        let resend = if batch.has_ids() {
+            "importing them again stores nothing twice"
         } else {
-            "not every one of them has an id, so sending them again could store them twice"
+            "some have no id, so importing them again could store them twice"
         };
-        let (name, done) = (batch.name(), self.done_until_now());
-        format!("whether {name} are stored is not known, and {again}{done}")
+        let (name, done) = (batch.name(), self.stored_so_far());
+        format!("{name} may or may not be stored; {resend}{done}")
     }
 
-    fn bad_line(&self, line: u64, reason: &str) -> String {
-        format!("line {line}: {reason}{}", self.done_until_now())
+    fn invalid_line(&self, line: u64, reason: &str) -> String {
+        format!("line {line}: {reason}{}", self.stored_so_far())
     }
 
     fn stopped(&self) -> String {
         let next = self.lines + 1;
-        format!("stopped{}; `tail -n +{next}` gives the rest of the input", self.done_until_now())
+        format!(
+            "stopped{}; import the rest of the input with `tail -n +{next}`",
+            self.stored_so_far()
+        )
     }
 
-    fn done_until_now(&self) -> String {
+    fn stored_so_far(&self) -> String {
         match self.lines {
-            0 => "; nothing is stored".to_owned(),
+            0 => "; nothing was stored".to_owned(),
             lines => {
-                let Stored { count, duplicates, .. } = self.total;
-                let known = match duplicates {
+                let ImportSummary { count, duplicates, .. } = self.total;
+                let duplicates = match duplicates {
                     0 => String::new(),
-                    some => format!(" ({some} of them were there already)"),
+                    some => format!(" ({some} duplicates)"),
                 };
-                format!("; the {count} events up to line {lines} are stored{known}")
+                format!("; {count} events up to line {lines} are stored{duplicates}")
             }
         }
     }
 }
 
-/// Why no more is gathered.
-enum End {
-    /// There may be more.
-    NotYet,
-    /// There is no more.
-    Reached,
-    /// What comes next cannot be read: a sentence.
-    Bad(String),
+/// How reading lines for a request ended.
+enum Fill {
+    /// The request is full, or no more input is available right now.
+    Ready,
+    /// The input ended.
+    End,
+    /// The next line is invalid or not readable, for this reason.
+    Invalid(String),
 }

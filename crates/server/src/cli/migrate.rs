@@ -1,6 +1,6 @@
 //! `prombus migrate`.
 
-mod watching;
+mod progress;
 
 use std::env;
 use std::error::Error;
@@ -9,15 +9,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use prombus_engine_mongo::{Migration, MigrationPlan, MongoError, MongoOptions};
-use prombus_server::config::{Config, EngineChoice, Flag, Sources};
-use prombus_server::migrating::{WantedError, wanted_ttls};
+use prombus_server::config::{Config, EngineConfig, Flag, Sources};
 use prombus_server::mongo_address::MongoAddress;
+use prombus_server::retention::{RetentionError, effective_retention_ms};
 
 use super::status_line::StatusLine;
-use super::stopping::Stopping;
-use watching::Watching;
+use super::stop_signal::StopSignal;
+use progress::MigrationProgress;
 
-/// What `migrate` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,20 +24,25 @@ Examples:
   prombus migrate --config prombus.toml
   prombus migrate --config prombus.toml --apply
 
-Without --apply it only says what is to be done. It exits with 0 if that is nothing, with 3 if there is
-something, with 1 if it failed, with 2 if it was called wrongly. With --apply it exits with 0 when all is
-done and checked. It may be stopped and run again; gateways go on publishing meanwhile.")]
+Without --apply, prints the plan and changes nothing. Gateways can keep publishing while a migration runs.
+An interrupted migration continues when it is run again.
+
+Exit status:
+  0  nothing to do, or with --apply: migrated and verified
+  1  the migration failed
+  2  invalid usage
+  3  there are pending steps")]
 pub(crate) struct MigrateArguments {
-    /// The database, mongodb://… (server.engine)
+    /// MongoDB connection string, mongodb://… (server.engine)
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
-    /// Read settings from this file: how long topics keep their events is said there
+    /// Read settings, such as the retention of topics, from this TOML file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Change one setting, such as 'topics."orders.created".retention_ms=604800000'; may be repeated
+    /// Override a setting, such as 'topics."orders.created".retention_ms=604800000'; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Do it
+    /// Apply the plan
     #[arg(long)]
     apply: bool,
     /// Print the plan as JSON
@@ -46,8 +50,8 @@ pub(crate) struct MigrateArguments {
     json: bool,
 }
 
-/// There is something to do.
-const TO_DO: u8 = 3;
+/// Exit status: there are pending steps.
+const PENDING: u8 = 3;
 
 pub(crate) async fn run(arguments: MigrateArguments) -> Result<ExitCode, Box<dyn Error>> {
     let MigrateArguments { engine, config, set, apply, json } = arguments;
@@ -56,43 +60,41 @@ pub(crate) async fn run(arguments: MigrateArguments) -> Result<ExitCode, Box<dyn
     let environment = env::vars_os().collect();
     let flags = engine.into_iter().collect();
     let config = Config::load(&Sources { file: config, environment, set, flags })?;
-    let EngineChoice::Mongo(address) = &config.server.engine else {
-        return Err("only a database has to be migrated: say which by --engine mongodb://…".into());
+    let EngineConfig::Mongo(address) = &config.server.engine else {
+        return Err("only MongoDB databases need migrations: pass --engine mongodb://…".into());
     };
-    let wrong = |error: MongoError| format!("{address}: {error}");
+    let mongo_error = |error: MongoError| format!("{address}: {error}");
     let options = MongoOptions::at(address.reveal());
-    let migration = Migration::connect(&options).await.map_err(wrong)?;
-    let unknown = |error: WantedError| format!("{address}: {error}");
-    let wanted = wanted_ttls(&config, &migration).await.map_err(unknown)?;
-    let plan = migration.plan(&wanted).await.map_err(wrong)?;
+    let migration = Migration::connect(&options).await.map_err(mongo_error)?;
+    let retention_error = |error: RetentionError| format!("{address}: {error}");
+    let retention = effective_retention_ms(&config, &migration).await.map_err(retention_error)?;
+    let plan = migration.plan(&retention).await.map_err(mongo_error)?;
     print(&plan, address, json, apply)?;
     if plan.steps().is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    let line = StatusLine::beside(false);
+    let line = StatusLine::new(false);
     if !migration.is_safe_while_in_use() {
-        line.say(
-            "the database is a single server that is no replica set: stop its gateway while times to \
-             live are changed",
+        line.println(
+            "the database is a standalone server, not a replica set: stop its gateway while retention \
+             changes",
         );
     }
     if !apply {
-        return Ok(ExitCode::from(TO_DO));
+        return Ok(ExitCode::from(PENDING));
     }
-    let watching = Watching::new(line, Stopping::new()?);
-    let applied = migration.apply(&plan, &|progress| watching.see(progress)).await;
-    watching.finish();
-    applied.map_err(wrong)?;
-    let wanted = wanted_ttls(&config, &migration).await.map_err(unknown)?;
-    let left = migration.plan(&wanted).await.map_err(wrong)?;
-    match left.steps() {
+    let progress = MigrationProgress::new(line, StopSignal::new()?);
+    let applied = migration.apply(&plan, &|step| progress.report(step)).await;
+    progress.finish();
+    applied.map_err(mongo_error)?;
+    let retention = effective_retention_ms(&config, &migration).await.map_err(retention_error)?;
+    let remaining = migration.plan(&retention).await.map_err(mongo_error)?;
+    match remaining.steps() {
         [] => {
-            watching.say("done, and everything is as it has to be");
+            progress.println("migrated and verified: nothing left to do");
             Ok(ExitCode::SUCCESS)
         }
-        [first, ..] => {
-            Err(format!("{address}: something is still to do, or again: {first}").into())
-        }
+        [first, ..] => Err(format!("{address}: steps are still pending: {first}").into()),
     }
 }
 
@@ -102,15 +104,15 @@ fn print(plan: &MigrationPlan, address: &MongoAddress, json: bool, apply: bool) 
         return writeln!(out, "{}", plan.to_json());
     }
     if plan.steps().is_empty() {
-        return writeln!(out, "the database {} at {address} is as it has to be", plan.database());
+        return writeln!(out, "database {} at {address} is up to date", plan.database());
     }
-    let will = if apply { "doing" } else { "to do" };
-    writeln!(out, "{will} in the database {} at {address}:", plan.database())?;
+    let heading = if apply { "applying to" } else { "pending steps for" };
+    writeln!(out, "{heading} database {} at {address}:", plan.database())?;
     for step in plan.steps() {
         writeln!(out, "  {step}")?;
     }
     match apply {
         true => Ok(()),
-        false => writeln!(out, "nothing was changed; prombus migrate --apply does it"),
+        false => writeln!(out, "nothing was changed; run again with --apply to migrate"),
     }
 }

@@ -1,7 +1,7 @@
 //! `prombus outbox`.
 
 mod arguments;
-mod watching;
+mod progress;
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -13,39 +13,39 @@ use tokio::sync::watch;
 
 pub(crate) use arguments::OutboxArguments;
 
-use super::stopping::Stopping;
-use watching::Watching;
+use super::stop_signal::StopSignal;
+use progress::WorkerProgress;
 
 pub(crate) async fn run(arguments: OutboxArguments) -> Result<(), Box<dyn Error>> {
     let until = if arguments.once { Until::Drained } else { Until::Stopped };
     let place = arguments.place()?;
     let client = arguments.client()?.connect().await?;
     let outbox = Outbox::open(&place).await?;
-    let watching = Watching::new();
-    let shown = watching.clone();
+    let progress = WorkerProgress::new();
+    let notices = progress.clone();
     let (stop, is_stopped) = watch::channel(false);
-    let tell = move |notice: &_| shown.happened(notice);
-    let worker = Worker::new(outbox, client.clone(), arguments.options(), is_stopped, tell);
-    let mut stopping = Stopping::new()?;
-    let mut working = pin!(worker.run(until));
-    let ended = loop {
+    let notify = move |notice: &_| notices.report(notice);
+    let worker = Worker::new(outbox, client.clone(), arguments.options(), is_stopped, notify);
+    let mut stop_signal = StopSignal::new()?;
+    let mut work = pin!(worker.run(until));
+    let result = loop {
         tokio::select! {
-            ended = &mut working => break ended,
-            () = stopping.asked() => {
+            result = &mut work => break result,
+            () = stop_signal.recv() => {
                 if stop.send_replace(true) {
-                    return Err("ended at once; leases end by themselves".into());
+                    return Err("stopped immediately; open leases will expire".into());
                 }
-                watching.say("stopping when what is under way is done");
+                progress.println("stopping after the current batch; press ctrl-c again to stop now");
             }
         }
     };
-    watching.finish();
-    let summary = ended?;
+    progress.finish();
+    let summary = result?;
     client.close().await;
     print(&summary)?;
     match (until, summary.errors) {
         (Until::Drained, errors @ 1..) => {
-            Err(format!("{errors} documents were refused; they are marked with the reason").into())
+            Err(format!("{errors} documents were rejected; each is marked with the reason").into())
         }
         _ => Ok(()),
     }

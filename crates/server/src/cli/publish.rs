@@ -1,7 +1,7 @@
 //! `prombus publish`.
 //!
-//! Events go out in frames of many, one frame at a time: while its answer is awaited, the next one
-//! is read. So their order is kept whatever a rate limit refuses in between.
+//! Sends many events per frame, one frame at a time, and reads ahead while it waits for the answer. One frame
+//! at a time preserves the order even if the rate limit rejects a frame.
 
 mod input;
 
@@ -14,11 +14,10 @@ use prombus_proto::limits::MAX_FRAME_EVENTS;
 use prombus_proto::{ClientOp, ErrorCode, Topic};
 
 use super::connection::{Connection, ConnectionError, refused};
-use super::progress::Progress;
+use super::publish_progress::PublishProgress;
 use super::server_arguments::GatewayArguments;
-use input::{Input, InputArguments, Numbered};
+use input::{EventInput, InputArguments, InputEvent};
 
-/// What `publish` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,15 +26,14 @@ Examples:
   tail -f orders.ndjson | prombus publish orders.created
   prombus publish orders.created --events < exported.ndjson
 
-Where the output is no terminal, each event is answered by a line {\"id\":…,\"seq\":…}, with
-\"duplicate\":true if the topic held that id already.")]
+When stdout is not a terminal, prints one line {\"id\":…,\"seq\":…} per event, with \"duplicate\":true if the
+topic already contains that id.")]
 pub(crate) struct PublishArguments {
-    /// Where to publish, such as orders.created
+    /// Topic to publish to, such as orders.created
     topic: Topic,
     #[command(flatten)]
     input: InputArguments,
-    /// How many events may be on their way without an answer: 1 to 1000; fewer where frames get
-    /// too large for the server
+    /// Maximum unconfirmed events: 1 to 1000; fewer if a frame would get too large
     #[arg(long, value_name = "COUNT", default_value_t = 1000,
           value_parser = clap::value_parser!(u16).range(1..=MAX_FRAME_EVENTS as i64))]
     window: u16,
@@ -43,18 +41,18 @@ pub(crate) struct PublishArguments {
     server: GatewayArguments,
 }
 
-/// A frame is not filled further than this, so that it passes the server's default limit.
+/// A frame takes no more events past this size, to stay below the server's default limit.
 const FRAME_BYTES: usize = 512 << 10;
 
 pub(crate) async fn run(arguments: PublishArguments) -> Result<(), Box<dyn Error>> {
     let PublishArguments { topic, input, window, server } = arguments;
-    let input = Input::open(input)?;
+    let input = EventInput::open(input)?;
     let mut publisher = Publisher {
         connection: Connection::open(&server).await?,
         input,
-        waiting: VecDeque::new(),
-        most: window.into(),
-        progress: Progress::new(topic.clone()),
+        unconfirmed: VecDeque::new(),
+        max_frame_events: window.into(),
+        progress: PublishProgress::new(topic.clone()),
         topic,
         prints_answers: !io::stdout().is_terminal(),
     };
@@ -66,99 +64,98 @@ pub(crate) async fn run(arguments: PublishArguments) -> Result<(), Box<dyn Error
 
 struct Publisher {
     connection: Connection,
-    input: Input,
-    /// Read, and not answered yet.
-    waiting: VecDeque<Numbered>,
-    /// How many events go into one frame.
-    most: usize,
+    input: EventInput,
+    /// Read from the input and not confirmed yet.
+    unconfirmed: VecDeque<InputEvent>,
+    max_frame_events: usize,
     topic: Topic,
-    progress: Progress,
+    progress: PublishProgress,
     prints_answers: bool,
 }
 
 impl Publisher {
     async fn publish_all(&mut self) -> Result<(), Box<dyn Error>> {
         loop {
-            let gathered = self.gather().await?;
-            if !self.waiting.is_empty() {
-                self.publish_some().await?;
+            let fill = self.fill().await?;
+            if !self.unconfirmed.is_empty() {
+                self.publish_frame().await?;
             }
-            // A bad line ends it, but not before all lines above are published.
-            if self.waiting.is_empty() {
-                match gathered {
-                    Gathered::Bad(bad) => return Err(bad.into()),
-                    Gathered::All => return Ok(()),
-                    Gathered::Some => {}
+            // Publish everything before an invalid line, then fail.
+            if self.unconfirmed.is_empty() {
+                match fill {
+                    Fill::Invalid(reason) => return Err(reason.into()),
+                    Fill::End => return Ok(()),
+                    Fill::Ready => {}
                 }
-            } else if let Gathered::Bad(bad) = gathered {
-                self.input.put_back(bad);
+            } else if let Fill::Invalid(reason) = fill {
+                self.input.put_back(reason);
             }
         }
     }
 
-    /// Waits for something to publish, and takes what else is there.
-    async fn gather(&mut self) -> Result<Gathered, ConnectionError> {
-        let mut bytes: usize = self.waiting.iter().map(Numbered::bytes).sum();
-        while self.waiting.len() < self.most && bytes < FRAME_BYTES {
-            let next = if self.waiting.is_empty() {
+    /// Waits for an event to publish, then takes what else is available, up to one frame.
+    async fn fill(&mut self) -> Result<Fill, ConnectionError> {
+        let mut bytes: usize = self.unconfirmed.iter().map(InputEvent::bytes).sum();
+        while self.unconfirmed.len() < self.max_frame_events && bytes < FRAME_BYTES {
+            let next = if self.unconfirmed.is_empty() {
                 tokio::select! {
                     next = self.input.next() => next,
-                    // Nothing is to come, but pings are answered, and an end is noticed at once.
+                    // No frame is expected, but this answers pings and notices a closed connection.
                     frame = self.connection.next() => match frame {
                         Ok(_) => continue,
                         Err(error) => return Err(error),
                     },
                 }
             } else {
-                match self.input.next_now() {
+                match self.input.try_next() {
                     Some(next) => next,
-                    None => return Ok(Gathered::Some),
+                    None => return Ok(Fill::Ready),
                 }
             };
             match next {
                 Some(Ok(event)) => {
                     bytes += event.bytes();
-                    self.waiting.push_back(event);
+                    self.unconfirmed.push_back(event);
                 }
-                Some(Err(bad)) => return Ok(Gathered::Bad(bad)),
-                None => return Ok(Gathered::All),
+                Some(Err(reason)) => return Ok(Fill::Invalid(reason)),
+                None => return Ok(Fill::End),
             }
         }
-        Ok(Gathered::Some)
+        Ok(Fill::Ready)
     }
 
-    /// Publishes what waits, as far as one frame takes it.
-    async fn publish_some(&mut self) -> Result<(), Box<dyn Error>> {
-        let count = self.waiting.len().min(self.most);
-        let events = self.waiting.iter().take(count).map(|waiting| waiting.event.clone()).collect();
+    /// Publishes one frame of unconfirmed events. Leaves them in place if the rate limit rejects it.
+    async fn publish_frame(&mut self) -> Result<(), Box<dyn Error>> {
+        let count = self.unconfirmed.len().min(self.max_frame_events);
+        let events = self.unconfirmed.iter().take(count).map(|input| input.event.clone()).collect();
         let events = PublishEvents::Many(events);
         self.connection.send(ClientOp::Publish(Publish { topic: self.topic.clone(), events }));
         let answer = self.connection.next().await;
-        match answer.map_err(|error| self.about(count, &error, "whether stored is not known"))? {
+        match answer.map_err(|error| self.located(count, &error, "may or may not be stored"))? {
             ServerFrame::Ok { outcome: Outcome::Results(results), .. }
                 if results.len() == count =>
             {
-                self.waiting.drain(..count);
-                Ok(self.answered(&results)?)
+                self.unconfirmed.drain(..count);
+                Ok(self.confirmed(&results)?)
             }
             ServerFrame::Err { code: ErrorCode::RateLimited, retry_after_ms: Some(ms), .. } => {
-                self.progress.wait_out_the_limit(ms).await;
+                self.progress.wait_for_rate_limit(ms).await;
                 Ok(())
             }
-            // More at once than the limit ever allows.
+            // Without retry_after_ms, the frame exceeds the capacity of the bucket: split it.
             ServerFrame::Err { code: ErrorCode::RateLimited, .. } if count > 1 => {
-                self.most = count / 2;
+                self.max_frame_events = count / 2;
                 Ok(())
             }
             ServerFrame::Err { code, msg, retry_after_ms, .. } => {
                 let refusal = refused(code, msg, retry_after_ms);
-                Err(self.about(count, &refusal, "not stored").into())
+                Err(self.located(count, &refusal, "not stored").into())
             }
-            other => Err(format!("the server answered a PUBLISH with {other:?}").into()),
+            other => Err(format!("unexpected answer to PUBLISH: {other:?}").into()),
         }
     }
 
-    fn answered(&mut self, results: &[Published]) -> io::Result<()> {
+    fn confirmed(&mut self, results: &[Published]) -> io::Result<()> {
         if self.prints_answers {
             let mut out = io::stdout().lock();
             for Published { id, seq, duplicate } in results {
@@ -169,25 +166,25 @@ impl Publisher {
             out.flush()?;
         }
         let duplicates = results.iter().filter(|result| result.duplicate).count();
-        self.progress.answered(results.len() as u64, duplicates as u64);
+        self.progress.confirmed(results.len() as u64, duplicates as u64);
         Ok(())
     }
 
-    /// An error, with which input it is about.
-    fn about(&self, count: usize, error: &ConnectionError, stored: &str) -> String {
-        let first = self.waiting.front().map_or(0, |waiting| waiting.number);
-        let last = self.waiting.get(count - 1).map_or(first, |waiting| waiting.number);
-        let which = self.input.name_of(first, last);
-        format!("{error} ({which}: {stored})")
+    /// Adds to an error which input it concerns, and whether that is stored.
+    fn located(&self, count: usize, error: &ConnectionError, stored: &str) -> String {
+        let first = self.unconfirmed.front().map_or(0, |input| input.number);
+        let last = self.unconfirmed.get(count - 1).map_or(first, |input| input.number);
+        let range = self.input.range_name(first, last);
+        format!("{error} ({range}: {stored})")
     }
 }
 
-/// How much there was to gather.
-enum Gathered {
-    /// There may be more.
-    Some,
-    /// There is no more.
-    All,
-    /// What comes next is no event: a sentence.
-    Bad(String),
+/// How reading events for a frame ended.
+enum Fill {
+    /// The frame is full, or no more input is available right now.
+    Ready,
+    /// The input ended.
+    End,
+    /// The next input is not a valid event, for this reason.
+    Invalid(String),
 }

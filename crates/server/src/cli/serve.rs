@@ -1,4 +1,4 @@
-//! `prombus serve`, and `prombus` alone.
+//! `prombus serve`, and `prombus` without a subcommand.
 
 use std::env;
 use std::error::Error;
@@ -6,53 +6,53 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::thread;
 
-use prombus_server::config::{self, Config, EngineChoice, Flag, Settings, Sources};
+use prombus_server::config::{Config, EngineConfig, Flag, RawConfig, ServerConfig, Sources};
 use prombus_server::logging;
 use prombus_server::server::Server;
 use prombus_server::threads::Threads;
-use tokio::signal::unix::{SignalKind, signal};
 
-/// What `serve` takes. Defaults are in the default file alone, so there are none here.
+use super::stop_signal::StopSignal;
+
+/// Flags have no defaults here: the default configuration file defines them.
 #[derive(clap::Args)]
 pub(crate) struct ServeArguments {
-    /// Read settings from this file
+    /// Read settings from this TOML file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where events and state are kept (server.data)
+    /// Data directory of the disk engine (server.data)
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
-    /// What keeps them: disk, memory, where all is gone when the process ends, or a database that other
-    /// gateways may use, too, mongodb://… (server.engine)
+    /// Storage engine: disk, memory (lost on exit), or mongodb://… (server.engine)
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
-    /// Where the WebSocket gateway listens, such as 127.0.0.1:8090 (server.ws)
+    /// WebSocket listen address, such as 127.0.0.1:8090 (server.ws)
     #[arg(long, value_name = "ADDR")]
     ws: Option<String>,
-    /// Where HTTP listens, such as 127.0.0.1:8083 (server.http)
+    /// HTTP listen address, such as 127.0.0.1:8083 (server.http)
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
-    /// Change one setting, such as limits.connection.capacity=500; may be repeated
+    /// Override a setting, such as limits.connection.capacity=500; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Listen on a public address although nobody has to authenticate (server.insecure)
+    /// Allow a public listen address without authentication (server.insecure)
     #[arg(long)]
     insecure: bool,
-    /// Print the settings in effect, with their sources and without secrets, and end
+    /// Print the settings in effect and their sources, with secrets redacted, and exit
     #[arg(long)]
     print_config: bool,
 }
 
 impl ServeArguments {
     fn sources(self) -> Sources {
-        let text = |name, key, value: Option<String>| {
+        let flag = |name, key, value: Option<String>| {
             value.map(|text| Flag { name, key, value: text.into() })
         };
         let insecure = Flag { name: "--insecure", key: "server.insecure", value: true.into() };
         let flags = [
-            text("--data", "server.data", self.data),
-            text("--engine", "server.engine", self.engine),
-            text("--ws", "server.ws", self.ws),
-            text("--http", "server.http", self.http),
+            flag("--data", "server.data", self.data),
+            flag("--engine", "server.engine", self.engine),
+            flag("--ws", "server.ws", self.ws),
+            flag("--http", "server.http", self.http),
             self.insecure.then_some(insecure),
         ];
         Sources {
@@ -66,16 +66,16 @@ impl ServeArguments {
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<(), Box<dyn Error>> {
     let print_config = arguments.print_config;
-    let settings = Settings::gather(&arguments.sources())?;
-    let config = Config::check(&settings)?;
+    let raw = RawConfig::load(&arguments.sources())?;
+    let config = Config::validate(&raw)?;
     if print_config {
-        return Ok(write!(io::stdout(), "{settings}")?);
+        return Ok(write!(io::stdout(), "{raw}")?);
     }
     logging::start(&config.log.level, config.log.format)?;
     serve(&config)
 }
 
-/// Serves until told to stop.
+/// Serves until a stop signal arrives.
 fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
     let count = match config.server.threads {
         0 => thread::available_parallelism().map_or(1, usize::from),
@@ -83,25 +83,22 @@ fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut stop_signal = StopSignal::new()?;
         let threads = Threads::start(count)?;
-        tracing::debug!("connections are served on {} threads", threads.count());
+        tracing::debug!("serving connections on {} threads", threads.count());
         let server = Server::start_on(threads, config).await?;
-        describe(&server, &config.server).await?;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        tracing::info!("stopping: clients may finish what they have");
+        announce(&server, &config.server).await?;
+        stop_signal.recv().await;
+        tracing::info!("shutting down: waiting for clients to finish");
         let stopped = tokio::time::timeout(config.server.shutdown_grace, server.stop()).await;
-        stopped.map_err(|_| "not everything could be stored before the time for it was over")??;
-        say("stopped, everything is stored");
+        stopped.map_err(|_| "shutdown timed out before everything was stored")??;
+        print_line("stopped; everything is stored");
         Ok(())
     })
 }
 
-async fn describe(server: &Server, settings: &config::Server) -> Result<(), Box<dyn Error>> {
+/// Prints what the store contains and where the server listens.
+async fn announce(server: &Server, config: &ServerConfig) -> Result<(), Box<dyn Error>> {
     let engine = server.engine();
     let topics = engine.topics().await?;
     let (mut events, mut bytes) = (0, 0);
@@ -113,17 +110,17 @@ async fn describe(server: &Server, settings: &config::Server) -> Result<(), Box<
     for incident in engine.health().incidents {
         tracing::warn!("{incident}");
     }
-    let place = match &settings.engine {
-        EngineChoice::Disk => format!("the store in {}", settings.data.display()),
-        EngineChoice::Memory => "a store in memory, gone when this process ends".to_owned(),
-        EngineChoice::Mongo(address) => format!("the database at {address}"),
+    let store = match &config.engine {
+        EngineConfig::Disk => format!("the store in {}", config.data.display()),
+        EngineConfig::Memory => "an in-memory store, lost on exit".to_owned(),
+        EngineConfig::Mongo(address) => format!("the database at {address}"),
     };
-    say(&format!(
-        "prombus {} has opened {place}\n\
+    print_line(&format!(
+        "prombus {} opened {store}\n\
          {} topics, {events} events, {bytes} bytes\n\
          WebSocket gateway: {}\n\
          HTTP: {}\n\
-         ready; ctrl-c stops it",
+         ready; press ctrl-c to stop",
         env!("CARGO_PKG_VERSION"),
         topics.len(),
         server.ws_url(),
@@ -132,8 +129,8 @@ async fn describe(server: &Server, settings: &config::Server) -> Result<(), Box<
     Ok(())
 }
 
-/// Tells whoever reads the output. A server goes on when nobody does.
-fn say(text: &str) {
+/// Prints to stdout. The server keeps running if stdout is closed.
+fn print_line(text: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

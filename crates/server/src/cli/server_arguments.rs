@@ -1,50 +1,47 @@
-//! Which server a command talks to, and who it is there.
+//! The arguments for connecting to a server.
 
 use std::env;
 use std::path::PathBuf;
 
 use prombus_client::transport::{AddressError, HttpClient, Protocol, ServerAddress};
 
-/// What every command takes that talks to a server's gateway.
+/// For commands that use the WebSocket gateway.
 #[derive(clap::Args)]
 pub(super) struct GatewayArguments {
-    /// The server's WebSocket gateway
+    /// WebSocket URL of the server
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8090/")]
     pub(super) url: String,
     #[command(flatten)]
     pub(super) access: AccessArguments,
 }
 
-/// What every command takes that talks to a server's HTTP port.
+/// For commands that use the HTTP API.
 #[derive(clap::Args)]
 pub(super) struct HttpArguments {
-    /// The server's HTTP address
+    /// HTTP URL of the server
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8083")]
     pub(super) url: String,
     #[command(flatten)]
     pub(super) access: AccessArguments,
 }
 
-/// Who we are, and whom we trust.
+/// Authentication and trust.
 #[derive(clap::Args)]
 pub(super) struct AccessArguments {
-    /// Authenticate with this token; others on this machine cannot see it when it comes from
-    /// PROMBUS_TOKEN in the environment instead
+    /// Authentication token; prefer PROMBUS_TOKEN in the environment, which other users cannot see
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
-    /// Trust the certificates in this PEM file, beside those that the system trusts (for wss and
-    /// https)
+    /// PEM file of CA certificates to trust for wss and https, in addition to the system's
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
 }
 
 impl GatewayArguments {
-    /// Where it is.
     pub(super) fn address(&self) -> Result<ServerAddress, String> {
         self.access.address(&self.url, Protocol::WebSocket)
     }
 
-    /// The client for it that lasts, through lost connections.
+    /// Returns a builder of a client that reconnects by itself.
     pub(super) fn client(&self) -> Result<prombus_client::Builder, String> {
         self.address()?;
         let mut client = prombus_client::Client::builder(&self.url);
@@ -59,20 +56,18 @@ impl GatewayArguments {
 }
 
 impl HttpArguments {
-    /// A client for it, which connects with the first request.
     pub(super) fn client(&self) -> Result<HttpClient, String> {
         self.access.http(&self.url)
     }
 }
 
 impl AccessArguments {
-    /// A client for the HTTP port at `url`, which connects with the first request.
+    /// Returns a client for the HTTP API at `url`. It connects with its first request.
     pub(super) fn http(&self, url: &str) -> Result<HttpClient, String> {
         let address = self.address(url, Protocol::Http)?;
         HttpClient::new(address, self.token().as_deref()).map_err(|error| error.to_string())
     }
 
-    /// Where the server at `url` is.
     pub(super) fn address(&self, url: &str, protocol: Protocol) -> Result<ServerAddress, String> {
         ServerAddress::new(url, protocol, self.ca_file.as_deref()).map_err(|error| match error {
             AddressError::BadUrl { .. } => format!("--url {error}"),
@@ -81,7 +76,6 @@ impl AccessArguments {
         })
     }
 
-    /// The token, if there is one.
     pub(super) fn token(&self) -> Option<String> {
         let given = self.token.clone().or_else(|| env::var("PROMBUS_TOKEN").ok());
         given.filter(|token| !token.is_empty())

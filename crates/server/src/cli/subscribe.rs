@@ -1,10 +1,9 @@
 //! `prombus subscribe`.
 //!
-//! Events are written, or handed to a command, away from the loop that reads: however long that
-//! takes, pings are answered. An event is acknowledged when it is written and flushed, or when its
-//! command has succeeded.
+//! A blocking task prints the events or runs the command, so the loop that reads the connection keeps answering
+//! pings meanwhile. An event is acknowledged after it was printed and flushed, or after its command succeeded.
 
-mod handling;
+mod handler;
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -19,66 +18,64 @@ use tokio::task::JoinHandle;
 
 use super::connection::{Connection, refused};
 use super::server_arguments::GatewayArguments;
-use super::stopping::Stopping;
-use handling::{Handled, Handler};
+use super::stop_signal::StopSignal;
+use handler::{Handled, Handler};
 
-/// What `subscribe` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   prombus subscribe orders.created --group billing
   prombus subscribe orders.created --group billing --from earliest --count 10 > first-ten.ndjson
-  prombus subscribe orders.created --group look --no-ack | jq .payload
+  prombus subscribe orders.created --group peek --no-ack | jq .payload
   prombus subscribe orders.created --group mail --exec 'jq .payload | ./send-mail'
 
-Each event is one line, as it is stored. Connections that share a group share its events. It ends
-at --count, or at ctrl-c, and then acknowledges what it wrote; when the connection is lost it says
-why and fails.")]
+Prints one event per line, as stored, and acknowledges it. The members of a group share its events.
+Stops after --count events or at ctrl-c, once everything printed is acknowledged. Fails if the connection
+is lost.")]
 pub(crate) struct SubscribeArguments {
-    /// What to follow, such as orders.created
+    /// Topic to consume, such as orders.created
     topic: Topic,
-    /// For whom; the group goes on where it stopped
+    /// Consumer group; an existing group continues where it left off
     #[arg(long, value_name = "GROUP")]
     group: Group,
-    /// Where a group begins that does not exist yet: earliest, latest, ts:MS or after:ID
-    #[arg(long, value_name = "PLACE", default_value = "latest", value_parser = start_from)]
+    /// Where a new group starts: earliest, latest, ts:MS or after:ID
+    #[arg(long, value_name = "START", default_value = "latest", value_parser = start_from)]
     from: StartFrom,
-    /// How many events may be here without an acknowledgement; otherwise the server says
+    /// Maximum unacknowledged events; default: set by the server
     #[arg(long, value_name = "COUNT")]
     max_in_flight: Option<u32>,
-    /// How long an event may stay here before somebody else gets it; otherwise the server says
+    /// Time to acknowledge an event before it is redelivered, in milliseconds; default: set by the server
     #[arg(long, value_name = "MS")]
     ack_timeout_ms: Option<u64>,
-    /// How often an event is delivered before it goes to the dead letters; otherwise the server says
+    /// Delivery attempts before an event is dead-lettered; default: set by the server
     #[arg(long, value_name = "COUNT")]
     max_attempts: Option<u32>,
-    /// End after so many events
+    /// Stop after this many events
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Acknowledge nothing: the events come again, here or elsewhere, and this was an attempt
+    /// Do not acknowledge: the events are redelivered, and each delivery counts as an attempt
     #[arg(long)]
     no_ack: bool,
-    /// Run this shell command for each event, one at a time, with the event on its standard input:
-    /// success acknowledges, failure gives the event back for another attempt; it has to end
-    /// within the time of --ack-timeout-ms
+    /// Run this shell command for each event, one at a time, with the event on stdin: success acknowledges,
+    /// failure requests another attempt; must finish within --ack-timeout-ms
     #[arg(long, value_name = "COMMAND", conflicts_with = "no_ack")]
     exec: Option<String>,
     #[command(flatten)]
     server: GatewayArguments,
 }
 
-/// A `--count` below this is also how many events may be here: the server's own default is more.
-const MOST_KEPT_FROM_OTHERS: u32 = 50;
+/// A `--count` up to this also limits the events in flight; the server's default is higher.
+const MAX_COUNT_AS_IN_FLIGHT: u32 = 50;
 
 pub(crate) async fn run(arguments: SubscribeArguments) -> Result<(), Box<dyn Error>> {
     let SubscribeArguments { topic, group, count, no_ack, exec, server, .. } = arguments;
-    let mut stopping = Stopping::new()?;
-    // Events that only wait for a command would use up the time that they may stay here.
-    let usual = exec.is_some().then_some(1);
-    // More than are wanted would only be kept from others.
+    let mut stop_signal = StopSignal::new()?;
+    // Events that queue for the command would use up their deadline.
+    let exec_limit = exec.is_some().then_some(1);
+    // Do not lease more events than wanted: other members could process them.
     let wanted = count.and_then(|count| u32::try_from(count).ok());
-    let wanted = wanted.filter(|wanted| *wanted <= MOST_KEPT_FROM_OTHERS);
-    let max_in_flight = arguments.max_in_flight.or(usual);
+    let wanted = wanted.filter(|wanted| *wanted <= MAX_COUNT_AS_IN_FLIGHT);
+    let max_in_flight = arguments.max_in_flight.or(exec_limit);
     let opts = SubscribeOptions {
         from: arguments.from,
         max_in_flight: max_in_flight.into_iter().chain(wanted).min(),
@@ -86,61 +83,61 @@ pub(crate) async fn run(arguments: SubscribeArguments) -> Result<(), Box<dyn Err
         max_attempts: arguments.max_attempts,
     };
     let mut connection = Connection::open(&server).await?;
-    let which = Membership { topic, group };
-    let (topic, group) = (which.topic.clone(), which.group.clone());
-    connection.ask(ClientOp::Subscribe(Subscribe { topic, group, opts })).await?;
+    let membership = Membership { topic, group };
+    let (topic, group) = (membership.topic.clone(), membership.group.clone());
+    connection.request(ClientOp::Subscribe(Subscribe { topic, group, opts })).await?;
     let mut subscriber = Subscriber {
         connection,
-        which,
+        membership,
         handler: Handler::new(exec),
         acknowledges: !no_ack,
-        left: count,
+        remaining: count,
         received: VecDeque::new(),
         handling: None,
         unanswered: 0,
         stale: 0,
     };
-    let result = subscriber.follow(&mut stopping).await;
+    let result = subscriber.consume(&mut stop_signal).await;
     subscriber.connection.close().await;
     if subscriber.stale > 0 {
-        let frames = subscriber.stale;
-        eprintln!("prombus: {frames} acknowledgements came too late: their events come again");
+        let count = subscriber.stale;
+        eprintln!("prombus: {count} acknowledgements were too late; their events are redelivered");
     }
     result
 }
 
 struct Subscriber {
     connection: Connection,
-    which: Membership,
+    membership: Membership,
     handler: Handler,
     acknowledges: bool,
-    /// How many events are still to be received, where there is an end.
-    left: Option<u64>,
+    /// Events left to receive; `None` without `--count`.
+    remaining: Option<u64>,
     received: VecDeque<(EventId, Bytes)>,
     handling: Option<JoinHandle<Result<Handled, String>>>,
-    /// Frames that were sent and not answered yet.
+    /// Frames sent and not answered yet.
     unanswered: usize,
-    /// Acknowledgements that came too late.
+    /// Acknowledgements that arrived after the deadline.
     stale: usize,
 }
 
 impl Subscriber {
-    async fn follow(&mut self, stopping: &mut Stopping) -> Result<(), Box<dyn Error>> {
+    async fn consume(&mut self, stop_signal: &mut StopSignal) -> Result<(), Box<dyn Error>> {
         loop {
             if self.handling.is_none() && !self.received.is_empty() {
-                self.handling = Some(self.handler.begin(&mut self.received));
+                self.handling = Some(self.handler.start(&mut self.received));
             }
-            if self.handling.is_none() && self.left == Some(0) {
+            if self.handling.is_none() && self.remaining == Some(0) {
                 return self.finish().await;
             }
             tokio::select! {
-                frame = self.connection.next() => self.take(frame?)?,
+                frame = self.connection.next() => self.receive(frame?)?,
                 handled = handled(&mut self.handling) => {
                     self.handling = None;
                     self.settle(handled?);
                 }
-                () = stopping.asked() => {
-                    // What is received and not begun goes to others.
+                () = stop_signal.recv() => {
+                    // Events not handled yet go to other members.
                     self.received.clear();
                     return self.stop().await;
                 }
@@ -148,46 +145,48 @@ impl Subscriber {
         }
     }
 
-    /// Takes no more, and ends when what is being handled is done, or at a second ctrl-c.
+    /// Receives no more, and returns when the running handler is done or at a second ctrl-c.
     async fn stop(&mut self) -> Result<(), Box<dyn Error>> {
-        self.send(ClientOp::Pause(self.which.clone()));
-        self.left = Some(0);
-        let mut again = Stopping::new()?;
+        self.send(ClientOp::Pause(self.membership.clone()));
+        self.remaining = Some(0);
+        let mut second_signal = StopSignal::new()?;
         while self.handling.is_some() {
             tokio::select! {
-                frame = self.connection.next() => self.take(frame?)?,
+                frame = self.connection.next() => self.receive(frame?)?,
                 handled = handled(&mut self.handling) => {
                     self.handling = None;
                     self.settle(handled?);
                 }
-                () = again.asked() => return Err("ended before the last events were done".into()),
+                () = second_signal.recv() => {
+                    return Err("stopped before the last events were handled".into());
+                }
             }
         }
         self.finish().await
     }
 
-    /// Waits until all that was acknowledged is answered.
+    /// Waits until all acknowledgements are answered.
     async fn finish(&mut self) -> Result<(), Box<dyn Error>> {
         while self.unanswered > 0 {
             let frame = self.connection.next().await?;
-            self.take(frame)?;
+            self.receive(frame)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, frame: ServerFrame) -> Result<(), Box<dyn Error>> {
+    fn receive(&mut self, frame: ServerFrame) -> Result<(), Box<dyn Error>> {
         match frame {
             ServerFrame::Event { event, .. } => {
-                if self.left == Some(0) {
-                    // It goes to others when the connection ends.
+                if self.remaining == Some(0) {
+                    // It is redelivered after the connection closes.
                     return Ok(());
                 }
                 let id = id_of(&event)?;
                 self.received.push_back((id, event));
-                if let Some(left) = &mut self.left {
-                    *left -= 1;
-                    if *left == 0 {
-                        self.send(ClientOp::Pause(self.which.clone()));
+                if let Some(remaining) = &mut self.remaining {
+                    *remaining -= 1;
+                    if *remaining == 0 {
+                        self.send(ClientOp::Pause(self.membership.clone()));
                     }
                 }
             }
@@ -202,9 +201,9 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Tells the server what became of events.
+    /// Acknowledges handled events, or rejects a failed one.
     fn settle(&mut self, handled: Handled) {
-        let Membership { topic, group } = self.which.clone();
+        let Membership { topic, group } = self.membership.clone();
         match handled {
             Handled::Done(_) if !self.acknowledges => {}
             Handled::Done(ids) => {
@@ -225,7 +224,7 @@ impl Subscriber {
     }
 }
 
-/// What became of what is being handled; never, if nothing is.
+/// Waits for the running handler. Never returns if none is running.
 async fn handled(
     handling: &mut Option<JoinHandle<Result<Handled, String>>>,
 ) -> Result<Handled, String> {
@@ -242,7 +241,7 @@ fn id_of(event: &[u8]) -> Result<EventId, String> {
     }
     let wire: Result<Wire, _> = serde_json::from_slice(event);
     wire.map(|wire| wire.id)
-        .map_err(|error| format!("the server sent an event without id: {error}"))
+        .map_err(|error| format!("the server sent an event without an id: {error}"))
 }
 
 fn start_from(text: &str) -> Result<StartFrom, String> {
@@ -250,13 +249,14 @@ fn start_from(text: &str) -> Result<StartFrom, String> {
         None if text == "earliest" => Ok(StartFrom::Earliest),
         None if text == "latest" => Ok(StartFrom::Latest),
         Some(("ts", ms)) => {
-            let ms = ms.parse().map_err(|_| "ts: takes milliseconds since 1970".to_owned())?;
+            let ms =
+                ms.parse().map_err(|_| "expected ts:MS, in milliseconds since 1970".to_owned())?;
             Ok(StartFrom::Ts(Timestamp(ms)))
         }
         Some(("after", id)) => {
             EventId::new(id).map(StartFrom::AfterId).map_err(|error| error.to_string())
         }
-        _ => Err("earliest, latest, ts:MS or after:ID".to_owned()),
+        _ => Err("expected earliest, latest, ts:MS or after:ID".to_owned()),
     }
 }
 
@@ -265,14 +265,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_to_begin_at() {
+    fn parses_the_start_of_a_group() {
         assert_eq!(start_from("earliest"), Ok(StartFrom::Earliest));
         assert_eq!(start_from("latest"), Ok(StartFrom::Latest));
         assert_eq!(start_from("ts:17"), Ok(StartFrom::Ts(Timestamp(17))));
         let id = EventId::new("a:b").unwrap();
         assert_eq!(start_from("after:a:b"), Ok(StartFrom::AfterId(id)));
-        for bad in ["", "first", "ts", "ts:", "ts:x", "after:", "earliest:1"] {
-            assert!(start_from(bad).is_err(), "{bad}");
+        for invalid in ["", "first", "ts", "ts:", "ts:x", "after:", "earliest:1"] {
+            assert!(start_from(invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -1,8 +1,7 @@
-//! A table for a person, whose columns are as wide as what is in them.
+//! A plain-text table whose columns fit their content.
 
 use std::fmt::Write;
 
-/// Rows below a heading. The first column is a name; in all others numbers stand, at the right.
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -16,8 +15,8 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The text, with `names` columns of names.
-    pub(super) fn text(&self, names: usize) -> String {
+    /// Renders the table. The first `left` columns are aligned left, the others right.
+    pub(super) fn render(&self, left: usize) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
@@ -28,12 +27,12 @@ impl Table {
         for row in &self.rows {
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let written = if column < names {
+                let written = if column < left {
                     write!(line, "{cell:<width$}  ")
                 } else {
                     write!(line, "{cell:>width$}  ")
                 };
-                written.expect("text takes text");
+                written.expect("writing to a String never fails");
             }
             text += line.trim_end();
             text.push('\n');
@@ -47,12 +46,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stand_left_and_numbers_right() {
+    fn aligns_names_left_and_numbers_right() {
         let mut table = Table::new(&["topic", "group", "lag"]);
         table.push(vec!["a".to_owned(), "billing".to_owned(), "12".to_owned()]);
         table.push(vec!["orders.é".to_owned(), "b".to_owned(), "1234".to_owned()]);
         let expected =
             "topic     group     lag\na         billing    12\norders.é  b        1234\n";
-        assert_eq!(table.text(2), expected);
+        assert_eq!(table.render(2), expected);
     }
 }

@@ -15,9 +15,8 @@ use serde_json::{Map, Value};
 use super::server_arguments::HttpArguments;
 use super::table::Table;
 use prombus_client::transport::{HttpClient, HttpFailure};
-use settings::Change;
+use settings::SettingChange;
 
-/// What `topics` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,16 +26,15 @@ Examples:
   prombus topics orders.created --set limit=5000/1000 --set durability=buffered
   prombus topics orders.created --set limit=
 
-What is set is stored with the server's data and in effect at once; settings that are not named stay
-as they are. Where the output is no terminal, each topic is a line of JSON.")]
+Changes take effect immediately and are stored with the server's data; other settings stay as they are.
+When stdout is not a terminal, prints one JSON object per topic and line.")]
 pub(crate) struct TopicsArguments {
-    /// Only this one, with its settings
+    /// Show only this topic, with its settings
     topic: Option<Topic>,
-    /// Change a setting of the topic: retention_ms=MS, retention_bytes=BYTES,
-    /// durability=fsync|buffered, limit=CAPACITY/REFILL_PER_SEC; KEY= makes it as the server is
-    /// configured; may be repeated
+    /// Change a setting: retention_ms=MS, retention_bytes=BYTES, durability=fsync|buffered or
+    /// limit=CAPACITY/REFILL_PER_SEC; KEY= resets it to the server's configuration; repeatable
     #[arg(long, value_name = "KEY=VALUE", requires = "topic")]
-    set: Vec<Change>,
+    set: Vec<SettingChange>,
     #[command(flatten)]
     server: HttpArguments,
 }
@@ -47,9 +45,8 @@ struct TopicList<'a> {
     topics: Vec<&'a RawValue>,
 }
 
-/// What a row of the table needs.
 #[derive(Deserialize)]
-struct Extent {
+struct TopicRow {
     topic: Topic,
     first_seq: Option<u64>,
     last_seq: Option<u64>,
@@ -58,10 +55,12 @@ struct Extent {
 }
 
 #[derive(Deserialize)]
-struct WholeTopic {
+struct TopicDetails {
     #[serde(flatten)]
-    extent: Extent,
+    row: TopicRow,
+    /// The settings in effect.
     settings: Map<String, Value>,
+    /// The settings stored for this topic, which override the configuration.
     own: Map<String, Value>,
 }
 
@@ -72,37 +71,37 @@ pub(crate) async fn run(arguments: TopicsArguments) -> Result<(), Box<dyn Error>
     let path = format!("/topics/{topic}");
     let json = match set.as_slice() {
         [] => client.get(&path).await?.bytes().await?,
-        changes => change(&mut client, &path, changes).await?,
+        changes => change_settings(&mut client, &path, changes).await?,
     };
-    let topic: WholeTopic = understood(&json)?;
+    let topic: TopicDetails = parse(&json)?;
     if !io::stdout().is_terminal() {
         return Ok(print(&[&json, b"\n".as_slice()].concat())?);
     }
-    let text = table(&[topic.extent]) + "\n" + &settings::text(&topic.settings, &topic.own);
+    let text = table(&[topic.row]) + "\n" + &settings::table(&topic.settings, &topic.own);
     Ok(print(text.as_bytes())?)
 }
 
 async fn list(client: &mut HttpClient) -> Result<(), Box<dyn Error>> {
     let json = client.get("/topics").await?.bytes().await?;
-    let list: TopicList<'_> = understood(&json)?;
+    let list: TopicList<'_> = parse(&json)?;
     if !io::stdout().is_terminal() {
         let lines: String = list.topics.iter().map(|topic| format!("{topic}\n")).collect();
         return Ok(print(lines.as_bytes())?);
     }
-    let extents: Result<Vec<Extent>, _> =
-        list.topics.iter().map(|topic| understood(topic.get().as_bytes())).collect();
-    Ok(print(table(&extents?).as_bytes())?)
+    let rows: Result<Vec<TopicRow>, _> =
+        list.topics.iter().map(|topic| parse(topic.get().as_bytes())).collect();
+    Ok(print(table(&rows?).as_bytes())?)
 }
 
-/// Changes some of the topic's own settings; the answer describes the topic.
-async fn change(
+/// Changes settings of the topic. Returns the answer, which describes the topic.
+async fn change_settings(
     client: &mut HttpClient,
     path: &str,
-    changes: &[Change],
+    changes: &[SettingChange],
 ) -> Result<Bytes, HttpFailure> {
     let own = client.get(path).await;
     let mut own = match own {
-        Ok(answer) => understood::<WholeTopic>(&answer.bytes().await?)?.own,
+        Ok(answer) => parse::<TopicDetails>(&answer.bytes().await?)?.own,
         // A topic can have settings before it has events.
         Err(HttpFailure::Refused { code, .. }) if code == "unknown_topic" => Map::new(),
         Err(failure) => return Err(failure),
@@ -112,11 +111,11 @@ async fn change(
     client.send(Method::PUT, path, "application/json", body).await?.bytes().await
 }
 
-fn understood<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, HttpFailure> {
+fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, HttpFailure> {
     serde_json::from_slice(json).map_err(|error| HttpFailure::not_understood(&error))
 }
 
-fn table(topics: &[Extent]) -> String {
+fn table(topics: &[TopicRow]) -> String {
     let mut table = Table::new(&["TOPIC", "EVENTS", "BYTES", "FIRST SEQ", "LAST SEQ"]);
     let or_none = |seq: Option<u64>| seq.map_or("-".to_owned(), |seq| seq.to_string());
     for topic in topics {
@@ -124,7 +123,7 @@ fn table(topics: &[Extent]) -> String {
         let (events, bytes) = (topic.events.to_string(), topic.bytes.to_string());
         table.push(vec![topic.topic.to_string(), events, bytes, first, last]);
     }
-    table.text(1)
+    table.render(1)
 }
 
 fn print(text: &[u8]) -> io::Result<()> {

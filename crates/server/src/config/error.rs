@@ -1,4 +1,4 @@
-//! Why a configuration is refused.
+//! Why a configuration is rejected.
 
 use std::fmt::Display;
 use std::io;
@@ -8,76 +8,48 @@ use thiserror::Error;
 
 use super::{KeyPath, Origin};
 
-/// Why a configuration is refused. No text of it holds a secret.
+/// Why a configuration is rejected. No message contains a secret.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// The file of `--config` cannot be read.
     #[error("cannot read the configuration file {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system says.
-        source: io::Error,
-    },
-    /// A file that is no TOML.
-    #[error("{origin}: not TOML: {reason}")]
-    NotToml {
-        /// Where reading stopped.
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{origin}: invalid TOML: {reason}")]
+    InvalidToml {
+        /// Where parsing stopped.
         origin: Origin,
-        /// What the parser says.
         reason: String,
     },
-    /// A `--set` without a name or without a value.
-    #[error("--set {begins}… is not of the form key=value, such as limits.connection.capacity=500")]
-    NotAnAssignment {
-        /// Its first characters, as far as they may belong to a key.
-        begins: String,
+    /// A `--set` without a key or without a value.
+    #[error("--set {prefix}…: expected key=value, such as limits.connection.capacity=500")]
+    InvalidAssignment {
+        /// The leading characters that can belong to a key; the rest may be a secret.
+        prefix: String,
     },
-    /// A variable of ours that is no text.
-    #[error("environment variable {0} is not UTF-8")]
+    #[error("environment variable {0} is not valid UTF-8")]
     NotUtf8(String),
-    /// A setting that does not exist.
     #[error("unknown setting {key} ({origin}){}", did_you_mean(suggestion.as_ref()))]
-    UnknownKey {
-        /// What was set.
-        key: KeyPath,
-        /// Where.
-        origin: Origin,
-        /// What was probably meant.
-        suggestion: Option<KeyPath>,
-    },
-    /// A variable named like ours that sets nothing.
+    UnknownKey { key: KeyPath, origin: Origin, suggestion: Option<KeyPath> },
+    /// A variable with the prefix of a section that matches no setting.
     #[error("unknown environment variable {name}{}", did_you_mean(suggestion.as_ref()))]
-    UnknownVariable {
-        /// The variable.
-        name: String,
-        /// What was probably meant.
-        suggestion: Option<String>,
-    },
-    /// A value that is not allowed.
-    #[error("{key} ({origin}) is {found}, but has to be {allowed}")]
-    BadValue {
-        /// The setting.
+    UnknownVariable { name: String, suggestion: Option<String> },
+    #[error("{key} ({origin}) is {found}, but must be {allowed}")]
+    InvalidValue {
         key: KeyPath,
-        /// Where it was made.
         origin: Origin,
-        /// What was found, without secrets.
+        /// The value, without secrets.
         found: String,
-        /// What is allowed.
         allowed: String,
     },
-    /// Settings that do not go together.
+    /// Settings that contradict or need each other.
     #[error("{key} ({origin}) {reason}")]
     Conflict {
-        /// The setting that is refused.
         key: KeyPath,
-        /// Where it was made.
         origin: Origin,
-        /// Why, and what would be right.
+        /// What is wrong, and how to fix it.
         reason: String,
     },
-    /// The default file lacks a key that the program reads.
-    #[error("the default file has no {0}")]
+    /// The default file lacks a key that the code reads.
+    #[error("the default configuration has no {0}")]
     NoDefault(KeyPath),
 }
 

@@ -2,25 +2,25 @@
 
 use std::fmt;
 
-/// The way through the sections to one setting.
+/// The path of a setting through its sections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyPath(Vec<String>);
 
 impl KeyPath {
-    /// The place that holds all sections.
+    /// The path of the table that holds all sections.
     pub(super) const fn root() -> Self {
         Self(Vec::new())
     }
 
-    /// A name that needs no quotes, as code writes it.
+    /// A path written in code, which needs no quotes.
     pub(super) fn of(dotted: &str) -> Self {
         Self(dotted.split('.').map(str::to_owned).collect())
     }
 
-    /// A name as a user writes it, with quotes as in TOML. `None` if it is no name.
+    /// Parses a path as a user writes it, quoted as in TOML. Returns `None` if it is not a valid key.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text.contains(['\n', '\r', '=', '#']) {
-            return None; // these would end the name early
+            return None; // these would end the key early
         }
         let mut segments = Vec::new();
         let mut rest = toml::Value::Table(toml::from_str(&format!("{text} = 0")).ok()?);
@@ -32,12 +32,12 @@ impl KeyPath {
         Some(Self(segments))
     }
 
-    /// The same with one more segment.
+    /// Appends one segment.
     pub(super) fn join(&self, segment: &str) -> Self {
         Self(self.0.iter().map(String::as_str).chain([segment]).map(str::to_owned).collect())
     }
 
-    /// The same with all segments of another name.
+    /// Appends all segments of another path.
     pub(super) fn join_all(&self, below: &Self) -> Self {
         Self(self.0.iter().chain(&below.0).cloned().collect())
     }
@@ -55,7 +55,7 @@ impl KeyPath {
         Self(self.0[..count.min(self.0.len())].to_vec())
     }
 
-    /// Without its first `count` segments.
+    /// All but the first `count` segments.
     pub(super) fn suffix(&self, count: usize) -> Self {
         Self(self.0[count.min(self.0.len())..].to_vec())
     }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_names_as_toml_does_and_writes_them_back() {
+    fn parses_keys_like_toml_and_prints_them_back() {
         for (text, segments) in [
             ("log", &["log"][..]),
             ("limits.connection.capacity", &["limits", "connection", "capacity"]),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_name() {
+    fn rejects_invalid_keys() {
         for text in ["", ".", "a.", "a b", "a\nb", "a = 1", "a # b", "[a]", "\"a"] {
             assert_eq!(KeyPath::parse(text), None, "{text:?}");
         }

@@ -1,36 +1,37 @@
-//! Which settings there are: those of the default file, and those of a topic.
+//! The settings that exist: those of the default file, and those of a topic.
 
 use super::KeyPath;
 
-/// The section whose second segment is a topic's name.
+/// The section whose second segment is a topic name.
 pub(super) const TOPICS: &str = "topics";
-/// What a topic can have of its own.
+/// The settings of a single topic.
 const TOPIC_KEYS: [&str; 5] =
     ["durability", "retention_ms", "retention_bytes", "limit.capacity", "limit.refill_per_sec"];
-/// The settings whose values are shown to nobody.
+/// Settings whose values are never printed.
 const SECRETS: [&str; 2] = ["auth.tokens", "auth.jwt.secret"];
-/// How alike two names have to be for one to be offered in place of the other.
-const ALIKE: f64 = 0.6;
+/// The similarity, from 0 to 1, above which a name is suggested for a misspelled one.
+const SUGGESTION_THRESHOLD: f64 = 0.6;
 
-/// The settings there are, in the order of the default file.
+/// The settings that exist, in the order of the default file.
 pub(super) struct KnownKeys {
     in_order: Vec<KeyPath>,
-    texts: Vec<KeyPath>,
+    strings: Vec<KeyPath>,
 }
 
 impl KnownKeys {
-    /// Of settings, each with whether it is a text.
+    /// Takes each key with whether its value is a string.
     pub(super) fn new(in_order: Vec<(KeyPath, bool)>) -> Self {
-        let texts = in_order.iter().filter(|(_, is_text)| *is_text).map(|(key, _)| key.clone());
+        let strings =
+            in_order.iter().filter(|(_, is_string)| *is_string).map(|(key, _)| key.clone());
         Self {
-            texts: texts.collect(),
+            strings: strings.collect(),
             in_order: in_order.into_iter().map(|(key, _)| key).collect(),
         }
     }
 
-    /// Whether a setting is a text, so that quotes can be left out.
-    pub(super) fn is_text(&self, key: &KeyPath) -> bool {
-        self.texts.contains(key)
+    /// Returns `true` if the value is a string, so its quotes can be omitted.
+    pub(super) fn is_string(&self, key: &KeyPath) -> bool {
+        self.strings.contains(key)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &KeyPath> {
@@ -46,7 +47,7 @@ impl KnownKeys {
         }
     }
 
-    /// Whether settings stand below this name.
+    /// Returns `true` if `key` is a section.
     pub(super) fn has_section(&self, key: &KeyPath) -> bool {
         match key.segments() {
             [] => true,
@@ -60,13 +61,13 @@ impl KnownKeys {
         }
     }
 
-    /// The setting that was probably meant.
-    pub(super) fn nearest(&self, key: &KeyPath) -> Option<KeyPath> {
+    /// Returns the setting that was probably meant by an unknown key.
+    pub(super) fn suggest(&self, key: &KeyPath) -> Option<KeyPath> {
         match key.segments() {
             [section, name, ..] if section == TOPICS => {
                 let topic = KeyPath::of(TOPICS).join(name);
                 let below = |known: &KeyPath| topic.join_all(known);
-                unquoted_topic(key).or_else(|| {
+                with_quoted_topic(key).or_else(|| {
                     nearest(&key.suffix(2), TOPIC_KEYS.map(KeyPath::of).iter()).map(|k| below(&k))
                 })
             }
@@ -74,28 +75,28 @@ impl KnownKeys {
         }
     }
 
-    /// The variable of the environment that sets a key.
+    /// Returns each key with the environment variable that sets it.
     pub(super) fn variables(&self) -> impl Iterator<Item = (String, KeyPath)> {
         let topics = KeyPath::of(TOPICS);
         self.in_order.iter().cloned().chain([topics]).map(|key| (variable(&key), key))
     }
 }
 
-/// Whether values of this setting are shown to nobody.
+/// Returns `true` if values of this setting are never printed.
 pub(super) fn is_secret(key: &KeyPath) -> bool {
     SECRETS.iter().any(|secret| *key == KeyPath::of(secret))
 }
 
-/// The most similar of some names, if it is similar at all.
-pub(super) fn most_alike<'a>(
+/// Returns the most similar candidate above the suggestion threshold.
+pub(super) fn closest_match<'a>(
     name: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // `maxFrameBytes` and `MAX-FRAME-BYTES` are `max_frame_bytes` to whoever wrote them.
-    let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
+    // `maxFrameBytes` and `MAX-FRAME-BYTES` both mean `max_frame_bytes`.
+    let normalized = |text: &str| text.replace(['_', '-'], "").to_lowercase();
     candidates
-        .map(|c| (c, strsim::normalized_damerau_levenshtein(&plain(name), &plain(c))))
-        .filter(|&(_, alike)| alike >= ALIKE)
+        .map(|c| (c, strsim::normalized_damerau_levenshtein(&normalized(name), &normalized(c))))
+        .filter(|&(_, similarity)| similarity >= SUGGESTION_THRESHOLD)
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .map(|(candidate, _)| candidate)
 }
@@ -107,17 +108,17 @@ fn variable(key: &KeyPath) -> String {
 fn nearest<'a>(key: &KeyPath, known: impl Iterator<Item = &'a KeyPath>) -> Option<KeyPath> {
     let known: Vec<_> = known.map(|k| (k.to_string(), k)).collect();
     let of = |name: &str| known.iter().find(|(n, _)| n == name).map(|&(_, k)| k.clone());
-    let whole = most_alike(&key.to_string(), known.iter().map(|(name, _)| name.as_str()));
-    // The right name in the wrong section, or in none.
-    let astray = || {
+    let similar = closest_match(&key.to_string(), known.iter().map(|(name, _)| name.as_str()));
+    // The right name in the wrong section, or without a section.
+    let misplaced = || {
         let mut same = known.iter().filter(|(_, k)| k.segments().last() == key.segments().last());
         same.next().map(|&(_, k)| k.clone())
     };
-    whole.and_then(of).or_else(astray)
+    similar.and_then(of).or_else(misplaced)
 }
 
-/// `topics.a.b.durability` with the quotes that it lacks.
-fn unquoted_topic(key: &KeyPath) -> Option<KeyPath> {
+/// Adds the missing quotes to `topics.a.b.durability`.
+fn with_quoted_topic(key: &KeyPath) -> Option<KeyPath> {
     let segments = key.segments();
     (2..segments.len()).find_map(|end| {
         let setting = key.suffix(end);
@@ -130,15 +131,15 @@ fn unquoted_topic(key: &KeyPath) -> Option<KeyPath> {
 mod tests {
     use super::*;
 
-    fn offered(text: &str) -> Option<String> {
+    fn suggested(text: &str) -> Option<String> {
         let known =
             ["server.ws", "limits.enabled", "limits.topic.capacity", "gateway.max_frame_bytes"];
         let known = KnownKeys::new(known.map(|key| (KeyPath::of(key), false)).to_vec());
-        known.nearest(&KeyPath::parse(text).unwrap()).map(|key| key.to_string())
+        known.suggest(&KeyPath::parse(text).unwrap()).map(|key| key.to_string())
     }
 
     #[test]
-    fn offers_what_was_probably_meant() {
+    fn suggests_the_setting_that_was_probably_meant() {
         for (written, meant) in [
             ("limits.enbaled", "limits.enabled"),
             ("limit.enabled", "limits.enabled"),
@@ -150,10 +151,10 @@ mod tests {
             ("topics.a.b.retention_ms", r#"topics."a.b".retention_ms"#),
             ("topics.a.b.limit.capacity", r#"topics."a.b".limit.capacity"#),
         ] {
-            assert_eq!(offered(written).as_deref(), Some(meant), "{written}");
+            assert_eq!(suggested(written).as_deref(), Some(meant), "{written}");
         }
-        for nothing in ["colour", "topics.a.colour", "server.colour"] {
-            assert_eq!(offered(nothing), None, "{nothing}");
+        for unrelated in ["colour", "topics.a.colour", "server.colour"] {
+            assert_eq!(suggested(unrelated), None, "{unrelated}");
         }
     }
 }

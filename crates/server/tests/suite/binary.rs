@@ -47,7 +47,7 @@ fn alone_it_opens_a_store_says_so_and_closes_it() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [&[][..], &["serve", "--engine", "disk"]] {
         let (child, out, said) = started(arguments, folder.path());
-        assert!(said.contains("has opened the store in ./prombus-data"), "{said}");
+        assert!(said.contains("opened the store in ./prombus-data"), "{said}");
         assert!(said.contains("0 topics, 0 events"), "{said}");
         assert!(said.contains("WebSocket gateway: ws://127.0.0.1:"), "{said}");
         assert!(said.contains("HTTP: http://127.0.0.1:"), "{said}");
@@ -60,7 +60,7 @@ fn alone_it_opens_a_store_says_so_and_closes_it() {
 fn in_memory_it_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let (child, out, said) = started(&["--engine", "memory"], folder.path());
-    assert!(said.contains("a store in memory"), "{said}");
+    assert!(said.contains("an in-memory store"), "{said}");
     stop(child, out, Signal::INT);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -76,7 +76,7 @@ fn connections_are_served_on_as_many_threads_as_it_is_told() {
         .spawn()
         .expect("the binary starts");
     let log = BufReader::new(child.stderr.take().expect("it is piped"));
-    let line = log.lines().map(Result::unwrap).find(|line| line.contains("connections are served"));
+    let line = log.lines().map(Result::unwrap).find(|line| line.contains("serving connections"));
     kill_process(Pid::from_child(&child), Signal::KILL).expect("it runs");
     child.wait().expect("it ends");
     assert!(line.as_ref().is_some_and(|line| line.contains("on 3 threads")), "{line:?}");
@@ -133,8 +133,11 @@ fn it_prints_the_settings_in_effect_from_all_their_sources() {
 fn a_wrong_setting_keeps_it_from_starting() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, reason) in [
-        (["--ws", "0.0.0.0:0"], "server.ws (--ws) is 0.0.0.0:0, which others can reach"),
-        (["--engine", "mongodb:db"], "server.engine (--engine) has to be an address of MongoDB"),
+        (["--ws", "0.0.0.0:0"], "server.ws (--ws) is 0.0.0.0:0, which other machines can reach"),
+        (
+            ["--engine", "mongodb:db"],
+            "server.engine (--engine) must be a MongoDB connection string",
+        ),
         (["--set", "ws=1"], "unknown setting ws (--set ws); did you mean server.ws?"),
     ] {
         let output = prombus().args(arguments).current_dir(folder.path()).output().unwrap();

@@ -1,4 +1,4 @@
-//! The commands that talk to a server, as a shell runs them.
+//! The commands of the binary, run against real servers.
 
 mod benching;
 mod connecting;

@@ -1,9 +1,9 @@
-//! The configuration as its users meet it.
+//! The configuration, through its public interface.
 
 mod defaults;
+mod errors;
 mod every_key;
 mod precedence;
-mod refusals;
 mod secrets;
 
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ fn environment(variables: &[(&str, &str)]) -> Sources {
     Sources { environment: variables, ..Sources::default() }
 }
 
-fn file(folder: &Path, text: &str) -> (Sources, PathBuf) {
-    let path = folder.join("own.toml");
-    std::fs::write(&path, text).expect("the folder is there");
+fn file(dir: &Path, text: &str) -> (Sources, PathBuf) {
+    let path = dir.join("own.toml");
+    std::fs::write(&path, text).expect("the directory exists");
     (Sources { file: Some(path.clone()), ..Sources::default() }, path)
 }
 
@@ -29,6 +29,6 @@ fn loaded(sources: &Sources) -> Config {
     Config::load(sources).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn refused(sources: &Sources) -> ConfigError {
-    Config::load(sources).expect_err("it is refused")
+fn rejected(sources: &Sources) -> ConfigError {
+    Config::load(sources).expect_err("the configuration is rejected")
 }

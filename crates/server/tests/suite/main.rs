@@ -1,4 +1,4 @@
-//! The server, as its users meet it: one binary, one module an idea.
+//! End-to-end tests of the server and the command line, in one test binary.
 
 mod binary;
 mod cli;

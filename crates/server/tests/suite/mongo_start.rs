@@ -1,4 +1,4 @@
-//! `prombus --engine mongodb://…` and `prombus migrate`, as whoever runs them meets what is wrong.
+//! `prombus --engine mongodb://…` and `prombus migrate`: start-up errors and migrations.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -19,100 +19,102 @@ fn started(kind: Kind) -> Mongod {
     Mongod::start_on_its_own_thread(kind)
 }
 
-/// In a database of its own.
+/// Returns the address with a new database name.
 fn address(url: &str) -> String {
     url.replacen("/?", &format!("/{}?", new_database()), 1)
 }
 
 fn all_of(output: &Output) -> String {
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    String::from_utf8(said).expect("it writes text")
+    let printed = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8(printed).expect("the output is UTF-8")
 }
 
-/// Both ways to use a database end with this, and do not tell what is secret.
-fn refused(address: &str, reasons: &[&str]) {
+/// Asserts that both commands fail with these reasons and print no secret.
+fn assert_rejected(address: &str, reasons: &[&str]) {
     for command in ["serve", "migrate"] {
-        let output = prombus(&[command, "--engine", address]).output().expect("it runs");
-        let said = all_of(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        let last = said.lines().last().expect("it says something");
-        assert!(last.starts_with("prombus: mongodb://"), "{said}");
+        let output = prombus(&[command, "--engine", address]).output().expect("the binary runs");
+        let printed = all_of(&output);
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        let last = printed.lines().last().expect("an error is printed");
+        assert!(last.starts_with("prombus: mongodb://"), "{printed}");
         for reason in reasons {
-            assert!(last.contains(reason), "{command}: {reason} is not in {said}");
+            assert!(last.contains(reason), "{command}: {reason} is not in {printed}");
         }
-        assert!(!said.contains(PASSWORD), "{said}");
+        assert!(!printed.contains(PASSWORD), "{printed}");
     }
 }
 
-/// Starts, says what it says before it is ready, and ends.
-fn served(address: &str) -> String {
+/// Starts the server, stops it once it is ready, and returns its output.
+fn serve_once(address: &str) -> String {
     let mut child = prombus(&["serve", "--engine", address])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("it starts");
-    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+        .expect("the binary starts");
+    let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
     let mut line = String::new();
     while !line.contains("ready") {
         line.clear();
-        if out.read_line(&mut line).expect("it speaks") == 0 {
+        if out.read_line(&mut line).expect("stdout is readable") == 0 {
             break;
         }
     }
     let _ = kill_process(Pid::from_child(&child), Signal::TERM);
-    let rest = child.wait_with_output().expect("it ends");
-    let said = all_of(&rest);
-    assert!(rest.status.success(), "{said}");
-    said
+    let rest = child.wait_with_output().expect("the server exits");
+    let printed = all_of(&rest);
+    assert!(rest.status.success(), "{printed}");
+    printed
 }
 
 fn migrate(address: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output =
-        prombus(&["migrate", "--engine", address]).args(arguments).output().expect("it runs");
-    let text = |bytes| String::from_utf8(bytes).expect("it writes text");
+    let output = prombus(&["migrate", "--engine", address])
+        .args(arguments)
+        .output()
+        .expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("the output is UTF-8");
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 #[test]
-fn where_there_is_no_server_it_says_what_to_check() {
+fn an_unreachable_server_says_what_to_check() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let address =
         format!("mongodb://bus:{PASSWORD}@127.0.0.1:{port}/x?serverSelectionTimeoutMS=300");
-    refused(&address, &["no primary found", "majority of the replica set is up"]);
+    assert_rejected(&address, &["no primary found", "majority of the replica set is up"]);
 }
 
 #[test]
-fn a_wrong_password_is_named_as_such_and_not_shown() {
+fn a_wrong_password_is_reported_but_not_printed() {
     let server = started(Kind::ReplicaSetWithUsers);
     server.add_user("bus", "another-one");
     let url = address(&server.url());
     let url = url.replace("mongodb://", &format!("mongodb://bus:{PASSWORD}@"));
-    refused(&format!("{url}&authSource=admin"), &["authentication failed", "authSource="]);
-    // Nor is it where nobody said who it is.
-    refused(&address(&server.url()), &["authentication failed", "requires authentication"]);
+    assert_rejected(&format!("{url}&authSource=admin"), &["authentication failed", "authSource="]);
+    // Without credentials, too.
+    assert_rejected(&address(&server.url()), &["authentication failed", "requires authentication"]);
 }
 
 #[test]
-fn a_replica_set_that_was_never_initiated_says_how_to() {
+fn an_uninitiated_replica_set_says_how_to_initiate_it() {
     let server = started(Kind::Uninitiated);
-    refused(&address(&server.direct_url()), &["rs.initiate()"]);
+    assert_rejected(&address(&server.direct_url()), &["rs.initiate()"]);
 }
 
 #[test]
-fn a_single_server_is_warned_of_and_used() {
+fn a_standalone_server_works_with_a_warning() {
     let server = started(Kind::Standalone);
     let address = address(&server.url());
-    let (code, _, said) = migrate(&address, &[]);
+    let (code, _, printed) = migrate(&address, &[]);
     assert_eq!(code, Some(3));
-    assert!(said.contains("no replica set: stop its gateway"), "{said}");
-    let said = served(&address);
-    assert!(said.contains("only one gateway may use it"), "{said}");
+    assert!(printed.contains("not a replica set: stop its gateway"), "{printed}");
+    let printed = serve_once(&address);
+    assert!(printed.contains("only one gateway may use it"), "{printed}");
 }
 
 #[test]
-fn a_migration_is_planned_done_and_checked() {
+fn a_migration_is_planned_applied_and_verified() {
     let server = started(Kind::ReplicaSet);
     let address = address(&server.url());
     let keep = ["--set", r#"topics."orders.created".retention_ms=604800000"#];
@@ -120,7 +122,7 @@ fn a_migration_is_planned_done_and_checked() {
     assert_eq!(code, Some(3), "{plan}");
     assert!(plan.contains("build the index events (topic, seq) unique"), "{plan}");
     assert!(plan.contains("let orders.created keep events for 604800000 ms"), "{plan}");
-    assert!(plan.contains("nothing was changed; prombus migrate --apply does it"), "{plan}");
+    assert!(plan.contains("nothing was changed; run again with --apply to migrate"), "{plan}");
 
     let (code, plan, _) = migrate(&address, &[&keep[..], &["--json"]].concat());
     assert_eq!(code, Some(3));
@@ -129,24 +131,24 @@ fn a_migration_is_planned_done_and_checked() {
     assert_eq!(plan["layout"], serde_json::Value::Null);
     assert_eq!(steps.last().expect("some")["to_ms"], 604_800_000);
 
-    let (code, done, said) = migrate(&address, &[&keep[..], &["--apply"]].concat());
-    assert_eq!(code, Some(0), "{done}{said}");
-    assert!(said.contains("done, and everything is as it has to be"), "{said}");
+    let (code, done, printed) = migrate(&address, &[&keep[..], &["--apply"]].concat());
+    assert_eq!(code, Some(0), "{done}{printed}");
+    assert!(printed.contains("migrated and verified: nothing left to do"), "{printed}");
     let (code, plan, _) = migrate(&address, &keep);
     assert_eq!(code, Some(0));
-    assert!(plan.contains("is as it has to be"), "{plan}");
-    // It is used as it is, and what nobody configures any more is taken back.
-    served(&address);
+    assert!(plan.contains("is up to date"), "{plan}");
+    // The server accepts the migrated database. Removing the setting reverts the retention.
+    serve_once(&address);
     let (code, plan, _) = migrate(&address, &[]);
     assert_eq!(code, Some(3));
     assert!(plan.contains("let orders.created keep its events for ever"), "{plan}");
 }
 
 #[test]
-fn what_is_no_database_is_not_migrated() {
+fn other_engines_need_no_migration() {
     for engine in ["disk", "memory"] {
-        let (code, _, said) = migrate(engine, &[]);
+        let (code, _, printed) = migrate(engine, &[]);
         assert_eq!(code, Some(1));
-        assert!(said.contains("--engine mongodb://"), "{said}");
+        assert!(printed.contains("--engine mongodb://"), "{printed}");
     }
 }

@@ -8,38 +8,37 @@ use prombus_bench::{ConnectionsPlan, ConnectionsReport, Load, Tally, Wire, bench
 use prombus_client::transport::Protocol;
 use prombus_proto::Topic;
 
-use super::own_server::OwnServer;
-use super::printing::{self, Circumstances, PrintArguments, Rows, run_rows};
+use super::progress::{ProgressStyle, with_progress};
+use super::report::{self, PrintArguments, Rows, RunSettings, run_rows};
+use super::spawned_server::SpawnedServer;
 use super::target_arguments::StoreArguments;
-use super::watching::{Shown, watched};
+use crate::cli::human_bytes::human_bytes;
 use crate::cli::server_arguments::AccessArguments;
-use crate::cli::status_line::readable_bytes;
 
-/// What `bench connections` takes.
 #[derive(clap::Args)]
 pub(super) struct ConnectionsArguments {
-    /// How many connections
+    /// Number of connections
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     n: usize,
-    /// How many events a second each of them publishes; without it they are idle
+    /// Events per second each connection publishes; default: none, the connections stay idle
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
-    /// For how long they are idle or publish
+    /// Duration of the measurement, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     seconds: f64,
-    /// How many bytes an event has, as with bench publish
+    /// Event size in bytes, as for bench publish
     #[arg(long, value_name = "BYTES", default_value_t = 236)]
     size: usize,
-    /// How many topics the events go to in turn
+    /// Number of topics; events go to each in turn
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     topics: usize,
-    /// The topic, or how the names of all topics begin
+    /// Topic, or name prefix if there are several
     #[arg(long, value_name = "TOPIC", default_value = "bench.topic")]
     topic: Topic,
-    /// The server's WebSocket gateway; without it, a server process of our own is started
+    /// WebSocket URL of the server; default: spawn a server process
     #[arg(long, value_name = "URL", conflicts_with_all = ["engine", "data"])]
     url: Option<String>,
-    /// The process of that server, on this machine, to look at its memory
+    /// Process id of that server on this machine, to measure its memory
     #[arg(long, value_name = "PID", requires = "url")]
     pid: Option<u32>,
     #[command(flatten)]
@@ -50,15 +49,15 @@ pub(super) struct ConnectionsArguments {
     print: PrintArguments,
 }
 
-/// Connections of a server beside ours: the first, and whoever looks on.
-const MORE_CONNECTIONS: usize = 16;
+/// Connections the spawned server accepts beyond the measured ones.
+const SPARE_CONNECTIONS: usize = 16;
 
 pub(super) async fn run(arguments: ConnectionsArguments) -> Result<(), Box<dyn Error>> {
     if arguments.rate.is_some_and(|rate| rate <= 0.0) {
-        return Err("--rate has to be more than 0; idle is without it".into());
+        return Err("--rate must be more than 0; leave it out for idle connections".into());
     }
     let time = Duration::try_from_secs_f64(arguments.seconds)
-        .map_err(|_| "--seconds has to be a time, such as 10")?;
+        .map_err(|_| "--seconds must be a duration in seconds, such as 10")?;
     let store;
     let (server, wire, name) = match &arguments.url {
         Some(url) => {
@@ -67,9 +66,10 @@ pub(super) async fn run(arguments: ConnectionsArguments) -> Result<(), Box<dyn E
         }
         None => {
             store = arguments.store.choose()?;
-            let most = format!("gateway.max_connections={}", arguments.n + MORE_CONNECTIONS);
-            let server = OwnServer::start(&store, &["limits.enabled=false", &most])?;
-            let name = format!("a server process of its own, on {}", store.name());
+            let max_connections =
+                format!("gateway.max_connections={}", arguments.n + SPARE_CONNECTIONS);
+            let server = SpawnedServer::start(&store, &["limits.enabled=false", &max_connections])?;
+            let name = format!("spawned server, {}", store.name());
             let wire = Wire::new(server.gateway()?, None);
             (Some(server), wire, name)
         }
@@ -84,30 +84,30 @@ pub(super) async fn run(arguments: ConnectionsArguments) -> Result<(), Box<dyn E
         },
         rate_each: arguments.rate,
         time,
-        pid: server.as_ref().map(OwnServer::pid).or(arguments.pid),
+        pid: server.as_ref().map(SpawnedServer::pid).or(arguments.pid),
     };
     let tally = Arc::new(Tally::default());
     let work = bench_connections(&wire, &plan, &tally);
-    let report = watched("published", Shown::RateAndLatency, &tally, work).await?;
+    let report = with_progress("published", ProgressStyle::RateAndLatency, &tally, work).await?;
     let load = plan.whole_load();
-    let circumstances = arguments.rate.map(|_| Circumstances::of(&load, &name, None));
-    arguments.print.print(&report, circumstances.as_ref(), rows(&report))?;
-    server.map_or(Ok(()), OwnServer::stop)
+    let settings = arguments.rate.map(|_| RunSettings::of(&load, &name, None));
+    arguments.print.print(&report, settings.as_ref(), rows(&report))?;
+    server.map_or(Ok(()), SpawnedServer::stop)
 }
 
 fn rows(report: &ConnectionsReport) -> Rows {
     let mut rows = vec![
-        ("connections", printing::count(report.connections as u64)),
+        ("connections", report::count(report.connections as u64)),
         ("opened in", format!("{:.0} ms", report.opened_ms)),
     ];
     let memory = [
-        ("memory with one", report.memory_before),
-        ("memory with all", report.memory_idle),
-        ("memory each", report.memory_each),
+        ("memory, one connection", report.memory_before),
+        ("memory, all connections", report.memory_idle),
+        ("memory per connection", report.memory_each),
         ("memory after publishing", report.memory_active),
     ];
     for (name, bytes) in memory {
-        rows.extend(bytes.map(|bytes| (name, readable_bytes(bytes as f64))));
+        rows.extend(bytes.map(|bytes| (name, human_bytes(bytes as f64))));
     }
     let active = report.active.iter();
     rows.extend(active.flat_map(|active| run_rows("published", active.published, &active.figures)));

@@ -7,27 +7,26 @@ use prombus_bench::{ExportReport, Load, Tally, Target, Wire, bench_export, bench
 use prombus_client::transport::HttpClient;
 use prombus_proto::Topic;
 
-use super::own_server::OwnServer;
-use super::printing::{self, PrintArguments, Rows};
+use super::progress::{ProgressStyle, with_progress};
+use super::report::{self, PrintArguments, Rows};
+use super::spawned_server::SpawnedServer;
 use super::target_arguments::StoreArguments;
-use super::watching::{Shown, watched};
+use crate::cli::human_bytes::human_bytes;
 use crate::cli::server_arguments::AccessArguments;
-use crate::cli::status_line::readable_bytes;
 
-/// What `bench export` takes.
 #[derive(clap::Args)]
 pub(super) struct ExportBenchArguments {
-    /// The server's HTTP address, whose topic is exported as it is; without it, a server process of
-    /// our own is started, and the topic published first
+    /// HTTP URL of a server, to export its topic as it is; default: spawn a server process and publish the topic
+    /// first
     #[arg(long, value_name = "URL", conflicts_with_all = ["engine", "data", "n", "size"])]
     url: Option<String>,
-    /// The topic
+    /// Topic to export
     #[arg(long, value_name = "TOPIC", default_value = "bench.topic")]
     topic: Topic,
-    /// How many events are published
+    /// Number of events to publish first
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     n: u64,
-    /// How many bytes an event has, as with bench publish
+    /// Event size in bytes, as for bench publish
     #[arg(long, value_name = "BYTES", default_value_t = 236)]
     size: usize,
     #[command(flatten)]
@@ -38,19 +37,19 @@ pub(super) struct ExportBenchArguments {
     print: PrintArguments,
 }
 
-/// How many events a frame has that the topic is published with.
+/// Events per frame when publishing the topic.
 const BATCH: u64 = 100;
 
 pub(super) async fn run(arguments: ExportBenchArguments) -> Result<(), Box<dyn Error>> {
     let ExportBenchArguments { url, topic, n, size, store, access, print } = arguments;
     let Some(url) = url else {
         let store = store.choose()?;
-        let server = OwnServer::start(&store, &["limits.enabled=false"])?;
+        let server = SpawnedServer::start(&store, &["limits.enabled=false"])?;
         let load = Load { events: n, size, batch: BATCH, topic: topic.clone(), ..Load::default() };
         let target = Target::Wire(Wire::new(server.gateway()?, None));
         let tally = Arc::new(Tally::default());
         let work = bench_publish(&target, &load, &tally);
-        watched("published", Shown::RateAndLatency, &tally, work).await?;
+        with_progress("published", ProgressStyle::RateAndLatency, &tally, work).await?;
         measure(HttpClient::new(server.http()?, None)?, &topic, &print).await?;
         return server.stop();
     };
@@ -64,17 +63,17 @@ async fn measure(
 ) -> Result<(), Box<dyn Error>> {
     let tally = Arc::new(Tally::default());
     let work = bench_export(&mut http, topic, &tally);
-    let report = watched("exported", Shown::Rate, &tally, work).await?;
+    let report = with_progress("exported", ProgressStyle::Rate, &tally, work).await?;
     Ok(print.print(&report, None, rows(&report))?)
 }
 
 fn rows(report: &ExportReport) -> Rows {
     vec![
-        ("exported", printing::count(report.exported)),
-        ("bytes", readable_bytes(report.bytes as f64)),
+        ("exported", report::count(report.exported)),
+        ("bytes", human_bytes(report.bytes as f64)),
         ("time", format!("{:.0} ms", report.ms)),
         ("first byte after", format!("{:.3} ms", report.first_byte_ms)),
-        ("rate", printing::rate(report.mps)),
+        ("rate", report::rate(report.mps)),
         ("throughput", format!("{} MB/s", report.mb_per_sec)),
     ]
 }

@@ -8,27 +8,26 @@ use std::time::Duration;
 use prombus_bench::{LimitsPlan, LimitsReport, Tally, Wire, bench_limits};
 use prombus_bus::Rate;
 use prombus_client::transport::Protocol;
-use prombus_server::config::{self, Config, Sources};
+use prombus_server::config::{BucketConfig, Config, Sources};
 
-use super::own_server::OwnServer;
-use super::printing::{self, PrintArguments, Rows};
+use super::progress::{ProgressStyle, with_progress};
+use super::report::{self, PrintArguments, Rows};
+use super::spawned_server::SpawnedServer;
 use super::target_arguments::StoreArguments;
-use super::watching::{Shown, watched};
 use crate::cli::server_arguments::AccessArguments;
 
-/// What `bench limits` takes.
 #[derive(clap::Args)]
 pub(super) struct LimitsArguments {
-    /// The server's WebSocket gateway; without it, a server process of our own is started
+    /// WebSocket URL of the server; default: spawn a server process
     #[arg(long, value_name = "URL", conflicts_with_all = ["engine", "data"])]
     url: Option<String>,
-    /// What the server has as limits.connection; the default is what servers have
+    /// limits.connection of the server; default: the server's default
     #[arg(long, value_name = "CAPACITY/REFILL_PER_SEC")]
-    connection_limit: Option<Bucket>,
-    /// What the server has as limits.topic; the default is what servers have
+    connection_limit: Option<RateArgument>,
+    /// limits.topic of the server; default: the server's default
     #[arg(long, value_name = "CAPACITY/REFILL_PER_SEC")]
-    topic_limit: Option<Bucket>,
-    /// For how long each of both is tried
+    topic_limit: Option<RateArgument>,
+    /// Duration of each of the two measurements, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     seconds: f64,
     #[command(flatten)]
@@ -40,34 +39,35 @@ pub(super) struct LimitsArguments {
 }
 
 #[derive(Clone, Copy)]
-struct Bucket(Rate);
+struct RateArgument(Rate);
 
-impl FromStr for Bucket {
+impl FromStr for RateArgument {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = "two whole numbers, 1 or more, as CAPACITY/REFILL_PER_SEC, such as 200/100";
+        let expected =
+            "expected two whole numbers, 1 or more, as CAPACITY/REFILL_PER_SEC, such as 200/100";
         let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
-        let (capacity, refill) = text.split_once('/').ok_or(wrong)?;
-        let (capacity, refill) = number(capacity).zip(number(refill)).ok_or(wrong)?;
+        let (capacity, refill) = text.split_once('/').ok_or(expected)?;
+        let (capacity, refill) = number(capacity).zip(number(refill)).ok_or(expected)?;
         Ok(Self(Rate { capacity, refill_per_sec: refill }))
     }
 }
 
 pub(super) async fn run(arguments: LimitsArguments) -> Result<(), Box<dyn Error>> {
     let time = Duration::try_from_secs_f64(arguments.seconds)
-        .map_err(|_| "--seconds has to be a time, such as 10")?;
-    let nothing = Sources { file: None, environment: vec![], set: vec![], flags: vec![] };
-    let usual = Config::load(&nothing)?.limits;
-    let rate = |given: Option<Bucket>, usual: config::Bucket| match given {
-        Some(Bucket(rate)) => rate,
-        None => {
-            Rate { capacity: usual.capacity.into(), refill_per_sec: usual.refill_per_sec.into() }
-        }
+        .map_err(|_| "--seconds must be a duration in seconds, such as 10")?;
+    let defaults = Config::load(&Sources::default())?.limits;
+    let rate = |given: Option<RateArgument>, default: BucketConfig| match given {
+        Some(RateArgument(rate)) => rate,
+        None => Rate {
+            capacity: default.capacity.into(),
+            refill_per_sec: default.refill_per_sec.into(),
+        },
     };
     let plan = LimitsPlan {
-        connection: rate(arguments.connection_limit, usual.connection),
-        topic: rate(arguments.topic_limit, usual.topic),
+        connection: rate(arguments.connection_limit, defaults.connection),
+        topic: rate(arguments.topic_limit, defaults.topic),
         time,
     };
     let store;
@@ -80,19 +80,19 @@ pub(super) async fn run(arguments: LimitsArguments) -> Result<(), Box<dyn Error>
             store = arguments.store.choose()?;
             let settings = settings(&plan);
             let settings: Vec<_> = settings.iter().map(String::as_str).collect();
-            let server = OwnServer::start(&store, &settings)?;
+            let server = SpawnedServer::start(&store, &settings)?;
             let wire = Wire::new(server.gateway()?, None);
             (Some(server), wire)
         }
     };
     let tally = Arc::new(Tally::default());
     let work = bench_limits(&wire, &plan, &tally);
-    let report = watched("passed", Shown::Rate, &tally, work).await?;
+    let report = with_progress("passed", ProgressStyle::Rate, &tally, work).await?;
     arguments.print.print(&report, None, rows(&report))?;
-    server.map_or(Ok(()), OwnServer::stop)
+    server.map_or(Ok(()), SpawnedServer::stop)
 }
 
-/// What a server of our own has to be told.
+/// The settings of a spawned server.
 fn settings(plan: &LimitsPlan) -> Vec<String> {
     let of = |name: &str, Rate { capacity, refill_per_sec }: Rate| {
         [
@@ -104,13 +104,13 @@ fn settings(plan: &LimitsPlan) -> Vec<String> {
     both.into_iter().flatten().chain(["limits.enabled=true".to_owned()]).collect()
 }
 
-fn rows(report: &LimitsReport) -> Rows {
-    [("a connection's", report.connection), ("a topic's", report.topic)]
+fn rows(limits: &LimitsReport) -> Rows {
+    [("connection limit", limits.connection), ("topic limit", limits.topic)]
         .into_iter()
         .map(|(name, bucket)| {
-            let (passed, refused) = (printing::count(bucket.passed), printing::count(bucket.refused));
+            let (passed, refused) = (report::count(bucket.passed), report::count(bucket.refused));
             let line = format!(
-                "{passed} passed in {:.0} ms, {} expected: {:.4}; {refused} refused, {} connections",
+                "{passed} passed in {:.0} ms, {} expected, ratio {:.4}; {refused} rejected, {} connections",
                 bucket.ms, bucket.expected, bucket.ratio, bucket.connections
             );
             (name, line)

@@ -1,36 +1,33 @@
-//! What work is done.
+//! The load that `bench publish` and `bench subscribe` generate.
 
 use prombus_bench::Load;
 use prombus_proto::Topic;
 
-/// What `publish` and `subscribe` do.
 #[derive(clap::Args)]
 pub(super) struct LoadArguments {
-    /// How many events
+    /// Number of events
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     n: u64,
-    /// How many bytes an event has: its whole JSON as readers get it, from { to }, with a seq of
-    /// seven digits
+    /// Event size in bytes: the complete JSON a consumer receives, assuming a seq of seven digits
     #[arg(long, value_name = "BYTES", default_value_t = 236)]
     size: usize,
-    /// How many events go in one frame, which is answered as one
+    /// Events per frame; a frame is confirmed as a whole
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     batch: u64,
-    /// How many events of a connection may be published and not answered; and delivered and not
-    /// acknowledged
+    /// Maximum unconfirmed, and maximum unacknowledged, events per connection
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     window: u64,
-    /// How many connections publish, and how many others consume
+    /// Number of publishing connections; bench subscribe opens as many consuming ones
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     connections: usize,
-    /// How many topics the frames go to in turn
+    /// Number of topics; frames go to each in turn
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     topics: usize,
-    /// The topic, or how the names of all topics begin
+    /// Topic, or name prefix if there are several
     #[arg(long, value_name = "TOPIC", default_value = "bench.topic")]
     topic: Topic,
-    /// Send so many events a second, all connections together, whatever becomes of those before:
-    /// latencies count from when an event was meant to be sent. Without it, flat out
+    /// Send at this fixed rate, all connections together, and measure latency from the scheduled send time;
+    /// default: as fast as possible
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
 }

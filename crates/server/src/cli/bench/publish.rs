@@ -6,11 +6,10 @@ use std::sync::Arc;
 use prombus_bench::{Tally, bench_publish};
 
 use super::load_arguments::LoadArguments;
-use super::printing::{Circumstances, PrintArguments, run_rows};
+use super::progress::{ProgressStyle, with_progress};
+use super::report::{PrintArguments, RunSettings, run_rows};
 use super::target_arguments::TargetArguments;
-use super::watching::{Shown, watched};
 
-/// What `bench publish` takes.
 #[derive(clap::Args)]
 pub(super) struct PublishBenchArguments {
     #[command(flatten)]
@@ -24,15 +23,15 @@ pub(super) struct PublishBenchArguments {
 pub(super) async fn run(arguments: PublishBenchArguments) -> Result<(), Box<dyn Error>> {
     let load = arguments.load.load();
     load.check()?;
-    let chosen = arguments.target.choose(&load).await?;
+    let target = arguments.target.choose(&load).await?;
     let tally = Arc::new(Tally::default());
-    let work = bench_publish(&chosen.target, &load, &tally);
-    let report = watched("published", Shown::RateAndLatency, &tally, work).await?;
-    let circumstances = Circumstances::of(&load, &chosen.name, Some(chosen.durability));
+    let work = bench_publish(&target.bus, &load, &tally);
+    let report = with_progress("published", ProgressStyle::RateAndLatency, &tally, work).await?;
+    let settings = RunSettings::of(&load, &target.name, Some(target.durability));
     arguments.print.print(
         &report,
-        Some(&circumstances),
+        Some(&settings),
         run_rows("published", report.published, &report.figures),
     )?;
-    chosen.end().await
+    target.close().await
 }

@@ -1,4 +1,4 @@
-//! On what it is done.
+//! What a benchmark measures: a bus in this process, a running server, or a spawned one.
 
 use std::env;
 use std::error::Error;
@@ -12,51 +12,50 @@ use prombus_client::transport::{HttpClient, Protocol};
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine};
 use prombus_engine_mongo::{MongoEngine, MongoOptions};
 use prombus_proto::SystemClock;
-use prombus_server::config::{Config, EngineChoice, Flag, Sources};
+use prombus_server::config::{Config, EngineConfig, Flag, Sources};
 
-use super::own_server::{OwnServer, TemporaryFolder};
+use super::spawned_server::{SpawnedServer, TempDir};
 use crate::cli::server_arguments::AccessArguments;
 
-/// What `publish` and `subscribe` measure.
 #[derive(clap::Args)]
 pub(super) struct TargetArguments {
-    /// Measure the server with this WebSocket gateway
+    /// Measure the server at this WebSocket URL
     #[arg(long, value_name = "URL", conflicts_with_all = ["engine", "data", "serve"])]
     url: Option<String>,
-    /// The HTTP address of the same server; only --durability needs it
+    /// HTTP URL of the same server; needed only for --durability
     #[arg(long, value_name = "URL", requires = "url")]
     http: Option<String>,
     #[command(flatten)]
     store: StoreArguments,
-    /// Start a server process of our own, and measure that over the wire
+    /// Spawn a server process and measure it over the network
     #[arg(long)]
     serve: bool,
-    /// When a publish is answered: when it is on stable storage, or when the operating system has
-    /// it. In this process fsync is usual; on a server, what its topic has
+    /// When a publish is confirmed: on stable storage, or handed to the operating system; default: fsync, or
+    /// with --url the setting of the topic
     #[arg(long)]
-    durability: Option<DurabilityWord>,
+    durability: Option<DurabilityArgument>,
     #[command(flatten)]
     access: AccessArguments,
 }
 
-/// What keeps the events of a bus of our own.
+/// The store of a bus in this process or of a spawned server.
 #[derive(clap::Args)]
 pub(super) struct StoreArguments {
-    /// What keeps the events: disk, which is usual, memory, or mongodb://…
+    /// Storage engine: disk (the default), memory, or mongodb://…
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
-    /// The folder of the disk engine, which stays; without it a temporary one, which goes
+    /// Data directory of the disk engine, kept afterwards; default: a temporary directory
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum DurabilityWord {
+enum DurabilityArgument {
     Fsync,
     Buffered,
 }
 
-impl DurabilityWord {
+impl DurabilityArgument {
     const fn word(self) -> &'static str {
         match self {
             Self::Fsync => "fsync",
@@ -65,61 +64,63 @@ impl DurabilityWord {
     }
 }
 
-/// A store that was chosen, and the folder that goes with it, if it is a temporary one.
-pub(super) struct Store {
-    pub(super) engine: EngineChoice,
+pub(super) struct BenchStore {
+    pub(super) engine: EngineConfig,
     pub(super) data: PathBuf,
-    _temporary: Option<TemporaryFolder>,
+    /// Removes the data directory on drop, unless the user named one.
+    temporary: Option<TempDir>,
 }
 
-/// What is measured, and what has to be kept or ended with it.
-pub(super) struct Chosen {
-    pub(super) target: Target,
-    /// In words.
+/// The bus to measure, and what has to stay alive meanwhile.
+pub(super) struct BenchTarget {
+    pub(super) bus: Target,
+    /// For the report.
     pub(super) name: String,
-    /// In a word, or as the server has it.
+    /// For the report.
     pub(super) durability: &'static str,
-    server: Option<OwnServer>,
-    _store: Option<Store>,
+    server: Option<SpawnedServer>,
+    _store: Option<BenchStore>,
 }
 
 impl TargetArguments {
-    pub(super) async fn choose(&self, load: &Load) -> Result<Chosen, Box<dyn Error>> {
+    pub(super) async fn choose(&self, load: &Load) -> Result<BenchTarget, Box<dyn Error>> {
         if let Some(url) = &self.url {
             let http = self.http.as_deref().map(|http| self.access.http(http)).transpose()?;
             self.set_durability(load, http).await?;
             let address = self.access.address(url, Protocol::WebSocket)?;
-            return Ok(Chosen {
-                target: Target::Wire(Wire::new(address, self.access.token())),
+            return Ok(BenchTarget {
+                bus: Target::Wire(Wire::new(address, self.access.token())),
                 name: url.clone(),
-                durability: self.durability.map_or("as the server has it", DurabilityWord::word),
+                durability: self
+                    .durability
+                    .map_or("as configured on the server", DurabilityArgument::word),
                 server: None,
                 _store: None,
             });
         }
         let store = self.store.choose()?;
-        let durability = self.durability.unwrap_or(DurabilityWord::Fsync);
+        let durability = self.durability.unwrap_or(DurabilityArgument::Fsync);
         if self.serve {
-            let server = OwnServer::start(&store, &["limits.enabled=false"])?;
+            let server = SpawnedServer::start(&store, &["limits.enabled=false"])?;
             let http = server.http()?;
             set_durability(&mut HttpClient::new(http, None)?, &load.topics()?, durability.word())
                 .await?;
-            return Ok(Chosen {
-                target: Target::Wire(Wire::new(server.gateway()?, None)),
-                name: format!("a server process of its own, on {}", store.name()),
+            return Ok(BenchTarget {
+                bus: Target::Wire(Wire::new(server.gateway()?, None)),
+                name: format!("spawned server, {}", store.name()),
                 durability: store.durability(durability.word()),
                 server: Some(server),
                 _store: Some(store),
             });
         }
         let bus_durability = match durability {
-            DurabilityWord::Fsync => Durability::Fsync,
-            DurabilityWord::Buffered => Durability::Buffered,
+            DurabilityArgument::Fsync => Durability::Fsync,
+            DurabilityArgument::Buffered => Durability::Buffered,
         };
         let bus = InProcess::start(store.open().await?, load, bus_durability)?;
-        Ok(Chosen {
-            target: Target::InProcess(bus),
-            name: format!("in this process, on {}", store.name()),
+        Ok(BenchTarget {
+            bus: Target::InProcess(bus),
+            name: format!("in process, {}", store.name()),
             durability: store.durability(durability.word()),
             server: None,
             _store: Some(store),
@@ -137,74 +138,72 @@ impl TargetArguments {
                 Ok(set_durability(&mut http, &load.topics()?, durability.word()).await?)
             }
             (Some(_), None) => {
-                Err("--durability is a setting of topics, which is changed by HTTP: \
-                                    say where that is by --http http://127.0.0.1:8083"
+                Err("--durability is a topic setting, changed over HTTP: pass the server's HTTP URL, such \
+                     as --http http://127.0.0.1:8083"
                     .into())
             }
         }
     }
 }
 
-impl Chosen {
-    /// Stores what waits, and ends what is ours.
-    pub(super) async fn end(self) -> Result<(), Box<dyn Error>> {
-        if let Target::InProcess(bus) = &self.target {
+impl BenchTarget {
+    /// Closes the bus or stops the spawned server.
+    pub(super) async fn close(self) -> Result<(), Box<dyn Error>> {
+        if let Target::InProcess(bus) = &self.bus {
             bus.close().await?;
         }
-        self.server.map_or(Ok(()), OwnServer::stop)
+        self.server.map_or(Ok(()), SpawnedServer::stop)
     }
 }
 
 impl StoreArguments {
-    pub(super) fn choose(&self) -> Result<Store, Box<dyn Error>> {
+    pub(super) fn choose(&self) -> Result<BenchStore, Box<dyn Error>> {
         let flag = |engine: &String| Flag {
             name: "--engine",
             key: "server.engine",
             value: engine.clone().into(),
         };
         let flags = self.engine.iter().map(flag).collect();
-        // Nothing else of how a server is set up is meant here.
-        let nothing = Sources { file: None, environment: vec![], set: vec![], flags };
-        let engine = Config::load(&nothing)?.server.engine;
-        if self.data.is_some() && !matches!(engine, EngineChoice::Disk) {
-            return Err("--data is the folder of --engine disk, not of another engine".into());
+        // The configuration of the user's own server must not apply.
+        let engine = Config::load(&Sources { flags, ..Sources::default() })?.server.engine;
+        if self.data.is_some() && !matches!(engine, EngineConfig::Disk) {
+            return Err("--data needs --engine disk".into());
         }
         let temporary = match (&self.data, &engine) {
-            (None, EngineChoice::Disk) => Some(TemporaryFolder::new()?),
+            (None, EngineConfig::Disk) => Some(TempDir::new()?),
             _ => None,
         };
-        let folder = temporary.as_ref().map(|folder| folder.path().to_owned());
-        let data = self.data.clone().or(folder).unwrap_or_else(env::temp_dir);
-        Ok(Store { engine, data, _temporary: temporary })
+        let dir = temporary.as_ref().map(|dir| dir.path().to_owned());
+        let data = self.data.clone().or(dir).unwrap_or_else(env::temp_dir);
+        Ok(BenchStore { engine, data, temporary })
     }
 }
 
-impl Store {
+impl BenchStore {
     async fn open(&self) -> Result<Arc<dyn Engine>, Box<dyn Error>> {
         Ok(match &self.engine {
-            EngineChoice::Disk => Arc::new(DiskEngine::open(&DiskOptions::at(&self.data))?),
-            EngineChoice::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
-            EngineChoice::Mongo(address) => {
+            EngineConfig::Disk => Arc::new(DiskEngine::open(&DiskOptions::at(&self.data))?),
+            EngineConfig::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
+            EngineConfig::Mongo(address) => {
                 let opened = MongoEngine::open(&MongoOptions::at(address.reveal())).await;
                 Arc::new(opened.map_err(|error| format!("{address}: {error}"))?)
             }
         })
     }
 
-    /// In words.
+    /// The name for the report.
     pub(super) fn name(&self) -> String {
-        match (&self.engine, &self._temporary) {
-            (EngineChoice::Disk, Some(_)) => "the disk engine in a temporary folder".to_owned(),
-            (EngineChoice::Disk, None) => format!("the disk engine in {}", self.data.display()),
-            (EngineChoice::Memory, _) => "the memory engine".to_owned(),
-            (EngineChoice::Mongo(address), _) => format!("the database at {address}"),
+        match (&self.engine, &self.temporary) {
+            (EngineConfig::Disk, Some(_)) => "disk engine in a temporary directory".to_owned(),
+            (EngineConfig::Disk, None) => format!("disk engine in {}", self.data.display()),
+            (EngineConfig::Memory, _) => "memory engine".to_owned(),
+            (EngineConfig::Mongo(address), _) => format!("database at {address}"),
         }
     }
 
-    /// What a publish is answered after.
     const fn durability(&self, word: &'static str) -> &'static str {
         match self.engine {
-            EngineChoice::Memory => "none, all is in memory",
+            EngineConfig::Memory => "none (memory)",
             _ => word,
         }
     }

@@ -1,4 +1,4 @@
-//! Where exported lines go: a file, or standard output.
+//! The destination of exported lines: a file or stdout.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IsTerminal, Write};
@@ -9,39 +9,39 @@ use bytes::Bytes;
 use prombus_proto::Topic;
 use tokio::task::spawn_blocking;
 
-use super::begun_file::BegunFile;
-use crate::cli::stored_line::StoredLine;
+use super::resumable_file::ResumableFile;
+use crate::cli::event_line::EventLine;
 
 pub(super) enum Destination {
     Stdout {
         is_open: bool,
     },
-    /// Nothing, until there is something to write: a refused export leaves no file behind.
     File {
         path: PathBuf,
+        /// `None` until the first write, so that a rejected export leaves no file behind.
         file: Option<Arc<File>>,
     },
 }
 
 impl Destination {
-    /// Looks at what is there already; the last line of it, where an export is resumed.
+    /// Returns the destination and, when resuming, the last line already written.
     pub(super) fn prepare(
         output: Option<PathBuf>,
         resume: bool,
         topic: &Topic,
-    ) -> Result<(Self, Option<StoredLine>), String> {
+    ) -> Result<(Self, Option<EventLine>), String> {
         let Some(path) = output else { return Ok((Self::Stdout { is_open: false }, None)) };
-        let begun = if resume { BegunFile::open(&path, topic)? } else { None };
-        match begun {
-            Some(BegunFile { file, last }) => {
+        let resumable = if resume { ResumableFile::open(&path, topic)? } else { None };
+        match resumable {
+            Some(ResumableFile { file, last }) => {
                 Ok((Self::File { path, file: Some(Arc::new(file)) }, last))
             }
-            None if !resume && path.exists() => Err(exists(&path)),
+            None if !resume && path.exists() => Err(already_exists(&path)),
             None => Ok((Self::File { path, file: None }, None)),
         }
     }
 
-    /// Creates the file, if there is to be one and is not yet.
+    /// Creates the file unless it is open already.
     pub(super) fn open(&mut self) -> Result<(), String> {
         match self {
             Self::Stdout { is_open } => *is_open = true,
@@ -49,8 +49,8 @@ impl Destination {
             Self::File { path, file } => {
                 let created = OpenOptions::new().write(true).create_new(true).open(&*path);
                 let created = created.map_err(|error| match error.kind() {
-                    io::ErrorKind::AlreadyExists => exists(path),
-                    _ => format!("{} cannot be written: {error}", path.display()),
+                    io::ErrorKind::AlreadyExists => already_exists(path),
+                    _ => format!("cannot write {}: {error}", path.display()),
                 })?;
                 lock(path, &created)?;
                 *file = Some(Arc::new(created));
@@ -59,7 +59,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Writes away from the thread that reads.
+    /// Writes on a blocking thread, away from the task that reads.
     pub(super) async fn write(&self, lines: Bytes) -> io::Result<()> {
         let writing = match self {
             Self::Stdout { .. } => spawn_blocking(move || {
@@ -75,14 +75,14 @@ impl Destination {
         writing.await?
     }
 
-    /// All is written; a file is on stable storage then, and its name, too.
+    /// Fsyncs the file and its directory.
     pub(super) async fn finish(&self) -> io::Result<()> {
         let Self::File { path, file: Some(file) } = self else { return Ok(()) };
         let (path, file) = (path.clone(), Arc::clone(file));
         let syncing = spawn_blocking(move || {
             file.sync_all()?;
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+            File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
         });
         syncing.await?
     }
@@ -101,24 +101,24 @@ impl Destination {
         }
     }
 
-    pub(super) fn is_a_terminal(&self) -> bool {
+    pub(super) fn is_terminal(&self) -> bool {
         matches!(self, Self::Stdout { .. }) && io::stdout().is_terminal()
     }
 }
 
-fn exists(path: &Path) -> String {
+fn already_exists(path: &Path) -> String {
     let path = path.display();
-    format!("{path} exists already: --resume goes on with it, or choose another file")
+    format!("{path} already exists: pass --resume to continue it, or choose another file")
 }
 
-/// Two that write to one file would mix their lines.
+/// Locks the file, since two exports to one file would mix their lines.
 pub(super) fn lock(path: &Path, file: &File) -> Result<(), String> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
-            Err(format!("{} is being written by another export", path.display()))
+            Err(format!("another export is writing to {}", path.display()))
         }
-        // Not every file system has locks.
+        // Not every file system supports locks.
         Err(TryLockError::Error(_)) => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! What is to be published: arguments, or lines of standard input.
+//! The events to publish, from arguments or from the lines of stdin.
 
 use std::io::{self, BufRead, IsTerminal};
 
@@ -8,53 +8,54 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::{self, Receiver};
 
-/// How many lines are read ahead.
+/// Lines to read ahead.
 const LINES_AHEAD: usize = 2000;
 
 #[derive(clap::Args)]
 pub(super) struct InputArguments {
-    /// What to publish: JSON, one event an argument; without any, each line of standard input
+    /// JSON payloads, one event per argument; if none are given, one event per line of stdin
     #[arg(value_name = "PAYLOAD", allow_negative_numbers = true)]
     payloads: Vec<String>,
-    /// The input is whole events as export writes them: {"payload": …} with id, ts, key, headers,
-    /// tags, caused_by and sid where wanted; anything else in them is left out
+    /// Read complete events as written by export: {"payload": …} with optional id, ts, key, headers, tags,
+    /// caused_by and sid; other fields are ignored
     #[arg(long, conflicts_with_all = ["key", "id", "ts", "header", "tag"])]
     events: bool,
-    /// What the events are about
+    /// Key of the events
     #[arg(long, value_name = "KEY", value_parser = |text: &str| Key::new(text))]
     key: Option<Key>,
-    /// The id of the event, of which there can be one then; publishing it again stores nothing
+    /// Id of the event, for a single payload; publishing the same id again stores nothing
     #[arg(long, value_name = "ID")]
     id: Option<EventId>,
-    /// When it happened, in milliseconds since 1970; now, if nobody says
+    /// Timestamp of the events, in milliseconds since 1970; default: now
     #[arg(long, value_name = "MS")]
     ts: Option<u64>,
-    /// A header; may be repeated
+    /// Header of the events; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = name_and_value)]
     header: Vec<(String, String)>,
-    /// A tag; may be repeated
+    /// Tag of the events; repeatable
     #[arg(long, value_name = "TAG")]
     tag: Vec<String>,
 }
 
-/// Where events come from, one after the other.
-pub(super) struct Input {
-    kind: Kind,
-    events: Receiver<Read>,
+/// A stream of events, read ahead by a thread.
+pub(super) struct EventInput {
+    kind: InputKind,
+    events: Receiver<InputResult>,
+    /// An error that `next` returns again.
     put_back: Option<String>,
 }
 
-/// An event, or a sentence that says which input is none and why.
-type Read = Result<Numbered, String>;
+/// An event, or which input is invalid and why.
+type InputResult = Result<InputEvent, String>;
 
-/// An event, and which of the input it was, from 1.
-pub(super) struct Numbered {
+/// An event and its position in the input, from 1.
+pub(super) struct InputEvent {
     pub(super) number: u64,
     pub(super) event: NewEvent,
 }
 
-impl Numbered {
-    /// About how long it is in a frame.
+impl InputEvent {
+    /// The approximate size in a frame.
     pub(super) fn bytes(&self) -> usize {
         let event = &self.event;
         let headers = event.headers.iter().map(|(name, value)| name.len() + value.len() + 6);
@@ -65,64 +66,67 @@ impl Numbered {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum InputKind {
     Arguments,
     Lines,
 }
 
-impl Kind {
-    const fn one(self) -> &'static str {
+impl InputKind {
+    const fn unit(self) -> &'static str {
         match self {
-            Kind::Arguments => "payload",
-            Kind::Lines => "line",
+            InputKind::Arguments => "payload",
+            InputKind::Lines => "line",
         }
     }
 }
 
-impl Input {
-    /// Begins to read.
+impl EventInput {
+    /// Starts reading.
     pub(super) fn open(arguments: InputArguments) -> Result<Self, String> {
         let InputArguments { payloads, events, key, id, ts, header, tag } = arguments;
         if id.is_some() && payloads.len() != 1 {
-            return Err("--id is for one event: give one payload as argument".to_owned());
+            return Err(
+                "--id applies to a single event: pass exactly one payload argument".to_owned()
+            );
         }
-        let headers = Headers::new(header).ok_or("--header: an event has at most 64 headers")?;
+        let headers =
+            Headers::new(header).ok_or("--header: an event can have at most 64 headers")?;
         let ts = ts.map(Timestamp);
-        let read = move |text: Bytes| -> Result<NewEvent, String> {
+        let parse = move |text: Bytes| -> Result<NewEvent, String> {
             if events {
-                return whole_event(&text);
+                return parse_event(&text);
             }
             let payload = Payload::parse(text).map_err(|error| error.to_string())?;
             let (id, key, headers, tags) = (id.clone(), key.clone(), headers.clone(), tag.clone());
             Ok(NewEvent { id, ts, key, headers, tags, ..NewEvent::of(payload) })
         };
         let (sender, receiver) = mpsc::channel(LINES_AHEAD);
-        let kind = if payloads.is_empty() { Kind::Lines } else { Kind::Arguments };
-        if matches!(kind, Kind::Lines) && io::stdin().is_terminal() {
-            eprintln!("prombus: type JSON, one event a line; ctrl-d ends");
+        let kind = if payloads.is_empty() { InputKind::Lines } else { InputKind::Arguments };
+        if matches!(kind, InputKind::Lines) && io::stdin().is_terminal() {
+            eprintln!("prombus: type JSON payloads, one event per line; ctrl-d to finish");
         }
-        let numbered = move |number: u64, text: Bytes| match read(text) {
-            Ok(event) => Ok(Numbered { number, event }),
-            Err(reason) => Err(format!("{} {number}: {reason}", kind.one())),
+        let numbered = move |number: u64, text: Bytes| match parse(text) {
+            Ok(event) => Ok(InputEvent { number, event }),
+            Err(reason) => Err(format!("{} {number}: {reason}", kind.unit())),
         };
-        // Reading blocks, so a thread does it. It ends with the process.
+        // Reading stdin blocks, so it needs a thread, which ends with the process.
         std::thread::spawn(move || match kind {
-            Kind::Arguments => {
+            InputKind::Arguments => {
                 for (number, payload) in (1..).zip(payloads) {
                     if sender.blocking_send(numbered(number, payload.into())).is_err() {
                         return;
                     }
                 }
             }
-            Kind::Lines => {
+            InputKind::Lines => {
                 for (number, line) in (1..).zip(io::stdin().lock().split(b'\n')) {
                     let event = match line {
                         Ok(line) if line.trim_ascii().is_empty() => continue,
                         Ok(line) => numbered(number, line.into()),
-                        Err(error) => Err(format!("line {number} cannot be read: {error}")),
+                        Err(error) => Err(format!("line {number}: cannot read: {error}")),
                     };
-                    let is_bad = event.is_err();
-                    if sender.blocking_send(event).is_err() || is_bad {
+                    let is_invalid = event.is_err();
+                    if sender.blocking_send(event).is_err() || is_invalid {
                         return;
                     }
                 }
@@ -131,46 +135,46 @@ impl Input {
         Ok(Self { kind, events: receiver, put_back: None })
     }
 
-    /// The next event, when it comes. Nothing is lost when it is not waited for to the end.
-    pub(super) async fn next(&mut self) -> Option<Read> {
+    /// Waits for the next event. Returns `None` at the end of the input. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<InputResult> {
         match self.put_back.take() {
-            Some(bad) => Some(Err(bad)),
+            Some(reason) => Some(Err(reason)),
             None => self.events.recv().await,
         }
     }
 
-    /// The next event if it is there already; the outer nothing says that it is not.
-    pub(super) fn next_now(&mut self) -> Option<Option<Read>> {
-        if let Some(bad) = self.put_back.take() {
-            return Some(Some(Err(bad)));
+    /// Returns the next event without waiting: the outer `None` means that none is available yet.
+    pub(super) fn try_next(&mut self) -> Option<Option<InputResult>> {
+        if let Some(reason) = self.put_back.take() {
+            return Some(Some(Err(reason)));
         }
         match self.events.try_recv() {
-            Ok(read) => Some(Some(read)),
+            Ok(result) => Some(Some(result)),
             Err(mpsc::error::TryRecvError::Empty) => None,
             Err(mpsc::error::TryRecvError::Disconnected) => Some(None),
         }
     }
 
-    /// What was no event is read again next time.
-    pub(super) fn put_back(&mut self, bad: String) {
-        self.put_back = Some(bad);
+    /// Makes the next read return this error again.
+    pub(super) fn put_back(&mut self, reason: String) {
+        self.put_back = Some(reason);
     }
 
-    /// A piece of the input, as a person would call it.
-    pub(super) fn name_of(&self, first: u64, last: u64) -> String {
-        let one = self.kind.one();
-        if first == last { format!("{one} {first}") } else { format!("{one}s {first} to {last}") }
+    /// Names a range of the input for an error, such as `lines 3 to 7`.
+    pub(super) fn range_name(&self, first: u64, last: u64) -> String {
+        let unit = self.kind.unit();
+        if first == last { format!("{unit} {first}") } else { format!("{unit}s {first} to {last}") }
     }
 }
 
 fn name_and_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("a header is NAME=VALUE, such as source=shop".to_owned()),
+        _ => Err("expected NAME=VALUE, such as source=shop".to_owned()),
     }
 }
 
-fn whole_event(json: &[u8]) -> Result<NewEvent, String> {
+fn parse_event(json: &[u8]) -> Result<NewEvent, String> {
     #[derive(Deserialize)]
     struct Wire<'a> {
         #[serde(borrow)]

@@ -1,4 +1,4 @@
-//! Settings of a topic: how a change is written, and how they are shown.
+//! Topic settings on the command line: parsing changes, printing what is in effect.
 
 use std::str::FromStr;
 
@@ -6,16 +6,16 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::table::Table;
 
-/// One setting, and what it becomes; nothing makes it as the server is configured.
+/// A change of one setting; `None` resets it to the server's configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Change {
+pub(super) struct SettingChange {
     name: &'static str,
     value: Option<Value>,
 }
 
 const NAMES: [&str; 4] = ["retention_ms", "retention_bytes", "durability", "limit"];
 
-impl Change {
+impl SettingChange {
     pub(super) fn apply(&self, own: &mut Map<String, Value>) {
         match &self.value {
             Some(value) => own.insert(self.name.to_owned(), value.clone()),
@@ -24,15 +24,15 @@ impl Change {
     }
 }
 
-impl FromStr for Change {
+impl FromStr for SettingChange {
     type Err = String;
 
-    /// The server checks what values mean; here it is only what form they have.
+    /// Checks the format only; the server validates the values.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (given, value) = text.split_once('=').ok_or("a change is KEY=VALUE")?;
+        let (given, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
         let name = NAMES.into_iter().find(|name| *name == given);
         let name = name.ok_or_else(|| {
-            format!("a topic has no setting {given}; there are {}", NAMES.join(", "))
+            format!("unknown setting {given}; the settings are {}", NAMES.join(", "))
         })?;
         if value.is_empty() {
             return Ok(Self { name, value: None });
@@ -44,25 +44,25 @@ impl FromStr for Change {
                 .split_once('/')
                 .and_then(|(capacity, refill)| Some((number(capacity)?, number(refill)?)))
                 .map(|(capacity, refill)| json!({"capacity": capacity, "refill_per_sec": refill}))
-                .ok_or("limit is CAPACITY/REFILL_PER_SEC, such as limit=5000/1000"),
-            _ => number(value).map(Value::from).ok_or("it takes a whole number"),
+                .ok_or("expected limit=CAPACITY/REFILL_PER_SEC, such as limit=5000/1000"),
+            _ => number(value).map(Value::from).ok_or("expected a whole number"),
         };
         Ok(Self { name, value: Some(value?) })
     }
 }
 
-/// What holds, and who said so.
-pub(super) fn text(settings: &Map<String, Value>, own: &Map<String, Value>) -> String {
-    let mut table = Table::new(&["SETTING", "SET", "VALUE"]);
+/// Renders the settings in effect and where each is set.
+pub(super) fn table(settings: &Map<String, Value>, own: &Map<String, Value>) -> String {
+    let mut table = Table::new(&["SETTING", "SOURCE", "VALUE"]);
     for name in NAMES {
-        let value = shown(settings.get(name).unwrap_or(&Value::Null));
-        let by = if own.contains_key(name) { "here" } else { "by the server" };
-        table.push(vec![name.to_owned(), by.to_owned(), value]);
+        let value = format_value(settings.get(name).unwrap_or(&Value::Null));
+        let source = if own.contains_key(name) { "topic" } else { "configuration" };
+        table.push(vec![name.to_owned(), source.to_owned(), value]);
     }
-    table.text(3)
+    table.render(3)
 }
 
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
         Value::String(word) => word.clone(),
@@ -79,10 +79,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_written_as_key_and_value() {
+    fn parses_and_applies_changes() {
         let mut own = Map::from_iter([("durability".to_owned(), json!("buffered"))]);
         for change in ["retention_ms=5", "retention_bytes=7", "limit=10/2", "durability="] {
-            change.parse::<Change>().unwrap().apply(&mut own);
+            change.parse::<SettingChange>().unwrap().apply(&mut own);
         }
         let limit = json!({"capacity": 10, "refill_per_sec": 2});
         let expected = json!({"retention_ms": 5, "retention_bytes": 7, "limit": limit});
@@ -90,31 +90,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_change_says_what_would_be_one() {
+    fn an_invalid_change_says_what_is_expected() {
         for (text, reason) in [
             ("limit", "KEY=VALUE"),
-            ("retention=1", "there are retention_ms, retention_bytes, durability, limit"),
+            ("retention=1", "the settings are retention_ms, retention_bytes, durability, limit"),
             ("retention_ms=1d", "a whole number"),
             ("retention_bytes=-1", "a whole number"),
             ("limit=5", "CAPACITY/REFILL_PER_SEC"),
             ("limit=5/", "CAPACITY/REFILL_PER_SEC"),
         ] {
-            let error = text.parse::<Change>().unwrap_err();
+            let error = text.parse::<SettingChange>().unwrap_err();
             assert!(error.contains(reason), "{error}");
         }
     }
 
     #[test]
-    fn what_holds_is_shown_with_who_said_so() {
+    fn shows_the_source_of_each_setting() {
         let limit = json!({"capacity": 10, "refill_per_sec": 2});
         let settings = json!({"durability": "fsync", "retention_ms": 5, "limit": limit});
         let own = json!({"retention_ms": 5});
-        let text = text(settings.as_object().unwrap(), own.as_object().unwrap());
+        let text = table(settings.as_object().unwrap(), own.as_object().unwrap());
         for line in [
-            "retention_ms     here           5",
-            "retention_bytes  by the server  none",
-            "durability       by the server  fsync",
-            "limit            by the server  10/2",
+            "retention_ms     topic          5",
+            "retention_bytes  configuration  none",
+            "durability       configuration  fsync",
+            "limit            configuration  10/2",
         ] {
             assert!(text.lines().any(|written| written == line), "{line} is not in\n{text}");
         }

@@ -9,7 +9,9 @@ use prombus_proto::ErrorCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::config::{BUCKET_NUMBERS, DURABILITIES, RETENTION_NUMBERS, durability_of, in_words};
+use crate::config::{
+    BUCKET_RANGE, DURABILITY_WORDS, RETENTION_RANGE, describe_range, parse_durability,
+};
 use crate::http::error::HttpError;
 
 /// What holds for a topic, whoever said it.
@@ -51,11 +53,13 @@ impl Own {
         };
         refuse_unknown(&fields, "", &["durability", "retention_ms", "retention_bytes", "limit"])?;
         let durability = present(&fields, "durability").map(|value| {
-            let known = value.as_str().and_then(durability_of);
-            known.map(word).ok_or_else(|| bad("durability", format_args!("must be {DURABILITIES}")))
+            let known = value.as_str().and_then(parse_durability);
+            known
+                .map(word)
+                .ok_or_else(|| bad("durability", format_args!("must be {DURABILITY_WORDS}")))
         });
         let retention = |name| {
-            present(&fields, name).map(|value| number(name, value, RETENTION_NUMBERS)).transpose()
+            present(&fields, name).map(|value| number(name, value, RETENTION_RANGE)).transpose()
         };
         Ok(Self {
             durability: durability.transpose()?,
@@ -75,7 +79,7 @@ impl Bucket {
         let part = |name: &str| {
             let path = format!("limit.{name}");
             let value = present(fields, name).ok_or_else(|| bad(&path, "is missing"))?;
-            number(&path, value, BUCKET_NUMBERS)
+            number(&path, value, BUCKET_RANGE)
         };
         Ok(Self { capacity: part("capacity")?, refill_per_sec: part("refill_per_sec")? })
     }
@@ -87,7 +91,7 @@ fn present<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> 
 }
 
 fn number(path: &str, value: &Value, range: RangeInclusive<u64>) -> Result<u64, HttpError> {
-    let wrong = || bad(path, format_args!("must be a whole number, {}", in_words(&range)));
+    let wrong = || bad(path, format_args!("must be a whole number, {}", describe_range(&range)));
     value.as_u64().filter(|number| range.contains(number)).ok_or_else(wrong)
 }
 
@@ -151,7 +155,7 @@ impl From<Own> for TopicSettings {
     fn from(own: Own) -> Self {
         let rate = |Bucket { capacity, refill_per_sec }| Rate { capacity, refill_per_sec };
         Self {
-            durability: own.durability.and_then(durability_of),
+            durability: own.durability.and_then(parse_durability),
             retention_ms: own.retention_ms,
             retention_bytes: own.retention_bytes,
             rate: own.limit.map(rate),

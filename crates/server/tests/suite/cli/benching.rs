@@ -1,6 +1,6 @@
-//! Small real runs of `prombus bench`: that they measure what they say, never how fast it is.
+//! Small runs of `prombus bench`: checks what they measure, never how fast.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn bench(arguments: &[&str]) -> Ran {
     run(prombus(&[&["bench"], arguments].concat()), "")
 }
 
-/// The one object that a run prints.
+/// Returns the single object a run prints.
 #[track_caller]
 fn report(ran: &Ran) -> Value {
     let lines = ran.lines();
@@ -36,24 +36,24 @@ fn events_of(server: &Server, topic: &str) -> u64 {
 }
 
 #[test]
-fn publishing_in_this_process_is_on_disk_by_default_and_leaves_nothing_behind() {
-    let folder = tempfile::tempdir().unwrap();
+fn publishing_in_process_uses_a_temporary_disk_store_by_default() {
+    let dir = tempfile::tempdir().unwrap();
     let mut command = prombus(&["bench", "publish", "--n", "300", "--json"]);
-    command.env("TMPDIR", folder.path());
+    command.env("TMPDIR", dir.path());
     let report = report(&run(command, ""));
     assert_eq!((&report["published"], &report["bytes"]), (&json!(300), &json!(300 * 236)));
     assert_latencies(&report);
-    let on = "in this process, on the disk engine in a temporary folder";
+    let on = "in process, disk engine in a temporary directory";
     let settings = json!({
         "on": on, "durability": "fsync", "n": 300, "size": 236, "batch": 1, "window": 1000,
         "connections": 1, "topics": 1, "rate": null,
     });
     assert_eq!(report["settings"], settings);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn every_group_gets_every_event() {
+fn every_group_receives_every_event() {
     let ran = bench(&["subscribe", "--serve", "--n", "40", "--groups", "3", "--json"]);
     let report = report(&ran);
     assert_eq!((&report["n"], &report["settings"]["groups"]), (&json!(120), &json!(3)));
@@ -61,9 +61,9 @@ fn every_group_gets_every_event() {
 }
 
 #[test]
-fn a_folder_that_was_named_stays() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().to_str().unwrap();
+fn a_named_directory_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().to_str().unwrap();
     for n in ["10", "20"] {
         let ran = bench(&["subscribe", "--n", n, "--data", data, "--durability", "buffered"]);
         let report = report(&ran);
@@ -71,21 +71,22 @@ fn a_folder_that_was_named_stays() {
         assert_eq!(report["settings"]["durability"], "buffered");
         assert_latencies(&report);
     }
-    assert!(folder.path().join("catalog").exists());
-    bench(&["publish", "--data", data, "--engine", "memory"]).failed_with("--data is the folder");
+    assert!(dir.path().join("catalog").exists());
+    bench(&["publish", "--data", data, "--engine", "memory"])
+        .failed_with("--data needs --engine disk");
 }
 
 #[test]
-fn a_table_is_for_people() {
+fn prints_a_table_on_request() {
     let ran = bench(&["publish", "--n", "1000", "--engine", "memory", "--table"]);
     assert!(ran.is_success, "{ran:?}");
-    for line in ["published", "1,000", "p99.9", "in this process, on the memory engine"] {
+    for line in ["published", "1,000", "p99.9", "in process, memory engine"] {
         assert!(ran.out.contains(line), "{line} is not in {}", ran.out);
     }
 }
 
 #[test]
-fn publishing_over_the_wire_stores_exactly_that() {
+fn publishing_over_the_network_stores_every_event() {
     let server = Server::start(&[]);
     for (number, options) in [
         &["--window", "50"][..],
@@ -96,21 +97,21 @@ fn publishing_over_the_wire_stores_exactly_that() {
     .enumerate()
     {
         let topic = format!("t{number}");
-        let usual = ["publish", "--n", "400", "--topic", &topic, "--url", &server.url];
-        let report = report(&bench(&[&usual, options].concat()));
+        let common = ["publish", "--n", "400", "--topic", &topic, "--url", &server.url];
+        let report = report(&bench(&[&common, options].concat()));
         assert_eq!(report["published"], 400);
         assert_latencies(&report);
         assert_eq!(events_of(&server, &topic), 400);
     }
     let replayed = server.run(&["replay", "t2", "--limit", "1"], "");
-    // Its position has one digit, not seven.
+    // Its seq has one digit instead of seven.
     assert_eq!(replayed.out.trim_end().len(), 2000 - 6, "{}", replayed.out);
     bench(&["publish", "--url", &server.url, "--n", "9", "--topics", "3"]).lines();
     assert_eq!(events_of(&server, "bench.topic.2"), 3);
 }
 
 #[test]
-fn consuming_over_the_wire_acknowledges_every_event() {
+fn consuming_over_the_network_acknowledges_every_event() {
     let server = Server::start(&[]);
     for options in [
         &["--topic", "a"][..],
@@ -119,54 +120,54 @@ fn consuming_over_the_wire_acknowledges_every_event() {
         &["--topic", "d", "--backlog"],
         &["--topic", "e", "--backlog", "--connections", "2", "--topics", "3", "--window", "10"],
     ] {
-        // Twice: what is there from before does not count.
+        // Twice: events of an earlier run do not count.
         for _ in 0..2 {
-            let usual = ["subscribe", "--n", "300", "--url", &server.url];
-            let report = report(&bench(&[&usual, options].concat()));
+            let common = ["subscribe", "--n", "300", "--url", &server.url];
+            let report = report(&bench(&[&common, options].concat()));
             assert_eq!(report["n"], 300, "{options:?}");
             assert_latencies(&report);
         }
     }
     for group in server.run(&["groups", "a"], "").lines() {
         let lag = group["lag_events"].as_u64().unwrap();
-        // The first group was left when the second run began.
+        // The group of the first run has not consumed the events of the second.
         assert!(lag == 0 || lag == 300, "{group}");
     }
 }
 
 #[test]
-fn a_server_of_our_own_is_measured_over_the_wire() {
-    let usual = ["--serve", "--engine", "memory", "--n", "200"];
-    let report = report(&bench(&[&["subscribe"], &usual[..]].concat()));
+fn serve_measures_a_spawned_server_over_the_network() {
+    let common = ["--serve", "--engine", "memory", "--n", "200"];
+    let report = report(&bench(&[&["subscribe"], &common[..]].concat()));
     assert_eq!(report["n"], 200);
-    assert_eq!(report["settings"]["on"], "a server process of its own, on the memory engine");
+    assert_eq!(report["settings"]["on"], "spawned server, memory engine");
 }
 
 #[test]
-fn refusals_are_not_measured() {
+fn a_rate_limited_run_fails() {
     let server = Server::start(&["limits.enabled=true"]);
     for command in ["publish", "subscribe"] {
         let ran = bench(&[command, "--n", "5000", "--url", &server.url]);
         ran.failed_with("rate_limited: conn publish rate exceeded");
         ran.failed_with("limits.enabled=false");
     }
-    // Below the limit there is nothing to refuse.
+    // Below the limit, nothing is rejected.
     let report = report(&bench(&["publish", "--n", "20", "--rate", "100", "--url", &server.url]));
     assert_eq!(report["published"], 20);
 }
 
 #[test]
-fn durability_is_a_setting_of_the_server() {
+fn durability_of_a_running_server_is_set_over_http() {
     let server = Server::start(&[]);
-    let usual = ["publish", "--n", "5", "--durability", "buffered", "--url", &server.url];
-    bench(&usual).failed_with("--http http://127.0.0.1:8083");
-    bench(&[&usual[..], &["--http", &server.http]].concat()).lines();
+    let common = ["publish", "--n", "5", "--durability", "buffered", "--url", &server.url];
+    bench(&common).failed_with("--http http://127.0.0.1:8083");
+    bench(&[&common[..], &["--http", &server.http]].concat()).lines();
     let topic = &server.run(&["topics", "bench.topic"], "").lines()[0];
     assert_eq!(topic["settings"]["durability"], "buffered");
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_by_name() {
+fn invalid_arguments_are_named() {
     for (arguments, reason) in [
         (&["publish", "--n", "0"][..], "--n is 0"),
         (&["publish", "--size", "20", "--engine", "memory"], "--size is 20"),
@@ -180,28 +181,28 @@ fn what_cannot_be_done_is_refused_by_name() {
 }
 
 #[test]
-fn connections_are_counted_and_their_memory_looked_at() {
-    let usual = ["connections", "--engine", "memory", "--n", "20", "--seconds", "0.5"];
-    let idle = report(&bench(&usual));
+fn measures_connections_and_their_memory() {
+    let common = ["connections", "--engine", "memory", "--n", "20", "--seconds", "0.5"];
+    let idle = report(&bench(&common));
     assert_eq!((&idle["connections"], &idle["published"]), (&json!(20), &Value::Null));
     for figure in ["opened_ms", "memory_before", "memory_idle"] {
         assert!(idle[figure].as_f64().is_some_and(|figure| figure > 0.0), "{idle}");
     }
     assert!(idle["memory_each"].is_u64(), "{idle}");
-    let active = report(&bench(&[&usual[..], &["--rate", "10"]].concat()));
+    let active = report(&bench(&[&common[..], &["--rate", "10"]].concat()));
     assert_eq!((&active["connections"], &active["published"]), (&json!(20), &json!(100)));
     assert_latencies(&active);
     let server = Server::start(&[]);
-    let elsewhere = ["connections", "--url", &server.url, "--n", "5", "--seconds", "0"];
-    assert_eq!(report(&bench(&elsewhere))["memory_idle"], Value::Null);
+    let running_server = ["connections", "--url", &server.url, "--n", "5", "--seconds", "0"];
+    assert_eq!(report(&bench(&running_server))["memory_idle"], Value::Null);
 }
 
 #[test]
-fn an_export_is_counted() {
-    let usual = ["export", "--engine", "memory", "--n", "700", "--size", "500"];
-    let own = report(&bench(&usual));
+fn measures_an_export() {
+    let common = ["export", "--engine", "memory", "--n", "700", "--size", "500"];
+    let own = report(&bench(&common));
     assert_eq!(own["exported"], 700);
-    // Positions of three digits, not seven, or less; and line breaks.
+    // A seq of up to three digits instead of seven, and line breaks.
     let bytes = own["bytes"].as_u64().unwrap();
     assert!((700 * 495..700 * 501).contains(&bytes), "{own}");
     assert!(own["mb_per_sec"].as_f64().is_some_and(|figure| figure > 0.0), "{own}");
@@ -213,10 +214,10 @@ fn an_export_is_counted() {
 }
 
 #[test]
-fn limits_are_compared_with_their_settings() {
+fn compares_limits_with_their_settings() {
     let limits = ["--connection-limit", "30/50", "--topic-limit", "60/100"];
-    let usual = ["limits", "--engine", "memory", "--seconds", "0.5"];
-    let report = report(&bench(&[&usual[..], &limits].concat()));
+    let common = ["limits", "--engine", "memory", "--seconds", "0.5"];
+    let report = report(&bench(&[&common[..], &limits].concat()));
     for (bucket, capacity, connections) in [("connection", 30, 1), ("topic", 60, 4)] {
         let bucket = &report[bucket];
         assert!(bucket["passed"].as_u64().is_some_and(|passed| passed >= capacity), "{report}");

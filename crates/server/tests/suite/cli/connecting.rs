@@ -3,7 +3,7 @@ use std::net::TcpListener;
 use crate::cli::server::{Server, prombus, run};
 
 #[test]
-fn nobody_there_is_an_error_with_the_url() {
+fn an_unreachable_server_is_an_error_with_its_url() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());
     drop(listener);
@@ -26,7 +26,7 @@ fn nobody_there_is_an_error_with_the_url() {
 }
 
 #[test]
-fn a_wrong_url_says_what_would_be_right() {
+fn an_invalid_url_says_what_is_expected() {
     let server = Server::start(&[]);
     let to = |url: &str| run(prombus(&["publish", "t", "1", "--url", url]), "");
     to("127.0.0.1:8090").failed_with("--url 127.0.0.1:8090: ");
@@ -38,7 +38,7 @@ fn a_wrong_url_says_what_would_be_right() {
 }
 
 #[test]
-fn a_token_comes_by_flag_or_environment_and_is_never_shown() {
+fn a_token_comes_from_flag_or_environment_and_is_never_printed() {
     let server = Server::start(&["auth.tokens=[{token = \"hunter2\", scopes = [\"publish:t\"]}]"]);
     let publish = ["publish", "t", "1"];
     server.run(&publish, "").failed_with("unauthorized: ");
@@ -70,12 +70,12 @@ fn a_token_comes_by_flag_or_environment_and_is_never_shown() {
 }
 
 #[test]
-fn an_encrypted_server_is_trusted_by_its_certificate_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-    std::fs::write(&certificate, own.cert.pem()).unwrap();
-    std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+fn a_tls_server_needs_a_trusted_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let self_signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    std::fs::write(&certificate, self_signed.cert.pem()).unwrap();
+    std::fs::write(&key, self_signed.signing_key.serialize_pem()).unwrap();
     let server = Server::start(&[
         &format!("server.tls.cert_file={}", certificate.display()),
         &format!("server.tls.key_file={}", key.display()),

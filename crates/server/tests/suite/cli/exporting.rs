@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::cli::proxy::{Fate, Proxy};
 use crate::cli::server::{Server, prombus};
 
-/// A server whose topic `t` has so many events of some 300 bytes, many in one millisecond.
+/// Starts a server whose topic `t` has `count` events of about 300 bytes, a thousand per timestamp.
 fn with_events(count: u64) -> Server {
     let server = Server::start(&[]);
     let padding = "x".repeat(200);
@@ -34,16 +34,16 @@ fn exported(server: &Server) -> String {
     ran.out
 }
 
-fn file_in(folder: &TempDir) -> (std::path::PathBuf, String) {
-    let path = folder.path().join("t.ndjson");
-    let text = path.to_str().expect("it is text").to_owned();
+fn file_in(dir: &TempDir) -> (std::path::PathBuf, String) {
+    let path = dir.path().join("t.ndjson");
+    let text = path.to_str().expect("the path is UTF-8").to_owned();
     (path, text)
 }
 
-/// Waits until more than `bytes` are in the file: an export is under way then, or done.
+/// Waits until the file is longer than `bytes` or the export has exited.
 fn wait_for_more_than(bytes: u64, path: &Path, child: &mut Child) {
     while fs::metadata(path).map_or(0, |metadata| metadata.len()) <= bytes {
-        if child.try_wait().expect("it can be asked").is_some() {
+        if child.try_wait().expect("the child can be polled").is_some() {
             return;
         }
         sleep(Duration::from_millis(1));
@@ -51,7 +51,7 @@ fn wait_for_more_than(bytes: u64, path: &Path, child: &mut Child) {
 }
 
 #[test]
-fn what_is_exported_and_imported_is_the_same_and_twice_changes_nothing() {
+fn export_and_import_round_trip_and_a_second_import_changes_nothing() {
     let (from, to) = (Server::start(&[]), Server::start(&[]));
     let special = concat!(
         r#"{"id":"é \"1\" &=+%?#/","ts":5,"key":"k\u00e9","headers":{"b":"1","a":"é\n"},"#,
@@ -76,7 +76,7 @@ fn what_is_exported_and_imported_is_the_same_and_twice_changes_nothing() {
 }
 
 #[test]
-fn parts_of_a_topic() {
+fn exports_a_range_of_a_topic() {
     let server = with_events(3000);
     let all = exported(&server);
     let part = |flags: &[&str]| {
@@ -92,10 +92,10 @@ fn parts_of_a_topic() {
 }
 
 #[test]
-fn a_file_is_never_written_over_and_a_refused_export_leaves_none() {
+fn never_overwrites_a_file_and_leaves_none_if_rejected() {
     let server = with_events(10);
-    let folder = tempfile::tempdir().unwrap();
-    let (path, file) = file_in(&folder);
+    let dir = tempfile::tempdir().unwrap();
+    let (path, file) = file_in(&dir);
     server.run(&["export", "other", "-o", &file], "").failed_with("unknown_topic: ");
     assert!(!path.exists());
     let ran = server.run(&["export", "t", "-o", &file], "");
@@ -103,93 +103,93 @@ fn a_file_is_never_written_over_and_a_refused_export_leaves_none() {
     let all = exported(&server);
     assert_eq!(fs::read_to_string(&path).unwrap(), all);
     let again = server.run(&["export", "t", "-o", &file], "");
-    again.failed_with("exists already: --resume goes on with it");
+    again.failed_with("already exists: pass --resume to continue it");
     assert_eq!(again.code, Some(1));
     let alone = server.run(&["export", "t", "--resume"], "");
     alone.failed_with("--output <FILE>");
     assert_eq!(alone.code, Some(2));
     fs::write(&path, "precious\n").unwrap();
-    server.run(&["export", "t", "-o", &file, "--resume"], "").failed_with("is no export of t");
+    server.run(&["export", "t", "-o", &file, "--resume"], "").failed_with("is not an export of t");
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious\n");
 }
 
 #[test]
-fn a_torn_last_line_is_written_anew() {
+fn resume_rewrites_an_incomplete_last_line() {
     let server = with_events(100);
-    let folder = tempfile::tempdir().unwrap();
-    let (path, file) = file_in(&folder);
+    let dir = tempfile::tempdir().unwrap();
+    let (path, file) = file_in(&dir);
     let all = exported(&server);
     for end in [0, 3, all.len() / 2, all.len() - 1, all.len()] {
         fs::write(&path, &all[..end]).unwrap();
         let ran = server.run(&["export", "t", "-o", &file, "--resume"], "");
         assert!(ran.is_success, "{ran:?}");
-        assert!(fs::read_to_string(&path).unwrap() == all, "torn at {end}");
+        assert!(fs::read_to_string(&path).unwrap() == all, "cut at {end}");
     }
     fs::remove_file(&path).unwrap();
     assert!(server.run(&["export", "t", "-o", &file, "--resume"], "").is_success);
-    assert!(fs::read_to_string(&path).unwrap() == all, "begun by --resume");
+    assert!(fs::read_to_string(&path).unwrap() == all, "started with --resume");
 }
 
 #[test]
-fn a_connection_that_breaks_is_gone_on_with_and_each_event_comes_once() {
+fn continues_after_lost_connections_without_loss_or_duplicates() {
     let server = with_events(20_000);
     let all = exported(&server);
     let cuts = [1_000_000, 0, 100, 700_001, 2_000_000].map(Fate::CutAfter);
     let proxy = Proxy::start(&server, &cuts);
     let ran = proxy.run(&["export", "t"], "");
     assert!(ran.is_success, "{}", ran.err);
-    assert!(ran.out == all, "it differs");
+    assert!(ran.out == all, "the export differs");
     assert_eq!(proxy.connections(), cuts.len() + 1);
     assert_eq!(ran.err.matches("the connection is lost: ").count(), cuts.len(), "{}", ran.err);
-    assert!(ran.err.contains("try 3 of 8"), "{}", ran.err);
+    assert!(ran.err.contains("attempt 3 of 8"), "{}", ran.err);
 }
 
 #[test]
-fn what_was_broken_off_for_good_never_looks_complete_and_can_be_resumed() {
+fn an_incomplete_export_fails_and_can_be_resumed() {
     let server = with_events(10_000);
     let all = exported(&server);
-    let folder = tempfile::tempdir().unwrap();
-    let (path, file) = file_in(&folder);
+    let dir = tempfile::tempdir().unwrap();
+    let (path, file) = file_in(&dir);
     let cuts = [Fate::CutAfter(1_500_000), Fate::CutAfter(0), Fate::CutAfter(0)];
     let ran = Proxy::start(&server, &cuts).run(&["export", "t", "-o", &file, "--tries", "1"], "");
-    ran.failed_with("2 times in a row; the export of t is NOT complete");
-    ran.failed_with("the same command with --resume goes on");
+    ran.failed_with("2 times in a row; the export of t is incomplete");
+    ran.failed_with("run the same command with --resume to continue");
     assert_eq!(ran.code, Some(1));
     let left = fs::read_to_string(&path).unwrap();
     assert!(!left.is_empty() && left.len() < all.len() && all.starts_with(&left));
-    assert!(left.ends_with('\n'), "only whole lines are written");
+    assert!(left.ends_with('\n'), "only complete lines are written");
     assert!(server.run(&["export", "t", "-o", &file, "--resume"], "").is_success);
     assert!(fs::read_to_string(&path).unwrap() == all);
 
     let ran = Proxy::start(&server, &cuts).run(&["export", "t", "--tries", "0"], "");
-    ran.failed_with("NOT complete");
+    ran.failed_with("is incomplete");
     let last: serde_json::Value = ran.json().pop().unwrap();
     let id = last["id"].as_str().unwrap();
-    ran.failed_with(&format!("--after-id {id} goes on behind them"));
+    ran.failed_with(&format!("add --after-id {id} to continue"));
     let rest = server.run(&["export", "t", "--after-id", id], "").out;
     assert!(ran.out + &rest == all);
 }
 
 #[test]
-fn killed_in_the_middle_and_resumed_each_event_is_there_once() {
+fn resumes_after_a_kill_without_loss_or_duplicates() {
     let server = with_events(20_000);
     let all = exported(&server);
-    let folder = tempfile::tempdir().unwrap();
-    let (path, file) = file_in(&folder);
-    // It cannot be done when it is killed.
+    let dir = tempfile::tempdir().unwrap();
+    let (path, file) = file_in(&dir);
+    // The stuck proxy keeps the export from finishing before the kill.
     let proxy = Proxy::start(&server, &[Fate::StuckAfter(2_000_000)]);
     let mut child = prombus(&["export", "t", "-o", &file, "--url", &proxy.url]).spawn().unwrap();
     wait_for_more_than(0, &path, &mut child);
     let second = server.run(&["export", "t", "-o", &file, "--resume"], "");
-    second.failed_with("is being written by another export");
+    second.failed_with("another export is writing to");
     child.kill().unwrap();
     child.wait().unwrap();
     let left = fs::read_to_string(&path).unwrap();
     assert!(left.len() < all.len() && all.starts_with(&left));
-    // What a machine leaves that loses its power within a write.
+    // What a power failure during a write leaves behind.
     let torn = &all[left.len()..][..100];
     OpenOptions::new().append(true).open(&path).unwrap().write_all(torn.as_bytes()).unwrap();
-    // And killed wherever it is.
+    // Kill it at arbitrary points.
     for round in 1..=5 {
         let file_again = OpenOptions::new().write(true).open(&path).unwrap();
         file_again.set_len(round * 200_003).unwrap();
@@ -203,17 +203,17 @@ fn killed_in_the_middle_and_resumed_each_event_is_there_once() {
 }
 
 #[test]
-fn ctrl_c_says_how_far_it_came() {
+fn ctrl_c_reports_the_progress() {
     let server = with_events(20_000);
-    let folder = tempfile::tempdir().unwrap();
-    let (path, file) = file_in(&folder);
+    let dir = tempfile::tempdir().unwrap();
+    let (path, file) = file_in(&dir);
     let proxy = Proxy::start(&server, &[Fate::StuckAfter(2_000_000)]);
     let mut command = prombus(&["export", "t", "-o", &file, "--url", &proxy.url]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     wait_for_more_than(0, &path, &mut child);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("stopped; the export of t is NOT complete, "), "{said}");
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("stopped; the export of t is incomplete, "), "{stderr}");
 }

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use crate::cli::server::Server;
 
 #[test]
-fn groups_of_one_topic_or_of_all() {
+fn lists_the_groups_of_one_topic_or_of_all() {
     let server = Server::start(&[]);
     server.run(&["publish", "a", "1", "2", "3"], "").lines();
     server.run(&["publish", "b", "1"], "").lines();
@@ -15,7 +15,7 @@ fn groups_of_one_topic_or_of_all() {
     let seen = |arguments: &[&str]| -> Vec<Value> {
         let mut groups = server.run(arguments, "").lines();
         for group in &mut groups {
-            // How long it is behind is as it is; a member may be seen to leave.
+            // These vary: the lag in time, and a member that is just leaving.
             group
                 .as_object_mut()
                 .unwrap()
@@ -24,14 +24,14 @@ fn groups_of_one_topic_or_of_all() {
         groups
     };
     let expected = |topic: &str, group: &str, lag: u64| json!({"topic": topic, "group": group, "lag_events": lag});
-    let of_a = [expected("a", "g", 2), expected("a", "h", 2)];
-    assert_eq!(seen(&["groups", "a"]), of_a);
-    assert_eq!(seen(&["groups"]), [&of_a[..], &[expected("b", "g", 0)]].concat());
+    let groups_of_a = [expected("a", "g", 2), expected("a", "h", 2)];
+    assert_eq!(seen(&["groups", "a"]), groups_of_a);
+    assert_eq!(seen(&["groups"]), [&groups_of_a[..], &[expected("b", "g", 0)]].concat());
     server.run(&["groups", "nobody"], "").failed_with("unknown_topic: ");
 }
 
 #[test]
-fn groups_that_one_may_not_see_are_left_out_of_the_list() {
+fn the_list_leaves_out_groups_the_token_may_not_see() {
     let server = Server::start(&[
         "auth.tokens=[{token = \"reader\", scopes = [\"publish:*\", \"subscribe:a\"]}]",
     ]);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cli::proxy::{Fate, Proxy};
 use crate::cli::server::Server;
 
-/// How many events the topic `t` has.
+/// Returns the number of events in the topic `t`.
 fn events(server: &Server) -> u64 {
     let topics = server.run(&["topics"], "").lines();
     let topic = topics.iter().find(|topic| topic["topic"] == "t");
@@ -26,10 +26,10 @@ fn numbered(count: u64) -> String {
 }
 
 #[test]
-fn many_lines_of_all_sizes_keep_their_order_over_many_requests() {
+fn lines_of_all_sizes_keep_their_order_across_requests() {
     let server = Server::start(&[]);
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("lines.ndjson");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("lines.ndjson");
     let mut lines = numbered(25_000);
     for n in 1..=30 {
         let large = "x".repeat(n * 30_000);
@@ -48,11 +48,11 @@ fn many_lines_of_all_sizes_keep_their_order_over_many_requests() {
 }
 
 #[test]
-fn nothing_is_nothing() {
+fn an_empty_input_stores_nothing() {
     let server = Server::start(&[]);
-    let nothing = "{\"count\":0,\"duplicates\":0,\"first_seq\":null,\"last_seq\":null}\n";
+    let empty = "{\"count\":0,\"duplicates\":0,\"first_seq\":null,\"last_seq\":null}\n";
     for input in ["", "\n \n\n"] {
-        assert_eq!(server.run(&["import", "t", "-"], input).out, nothing);
+        assert_eq!(server.run(&["import", "t", "-"], input).out, empty);
     }
     let missing = server.run(&["import", "t", "/none.ndjson"], "");
     missing.failed_with("/none.ndjson: No such file");
@@ -60,7 +60,7 @@ fn nothing_is_nothing() {
 }
 
 #[test]
-fn a_bad_line_is_named_by_its_number_and_those_above_it_are_stored() {
+fn an_invalid_line_is_reported_and_the_lines_before_it_are_stored() {
     for (above, blank) in [(0, 0u8), (1, 1), (1700, 3), (30_000, 0)] {
         let server = Server::start(&[]);
         let input = format!("{}{}{{\"payload\":}}\n", numbered(above), "\n".repeat(blank.into()));
@@ -69,15 +69,15 @@ fn a_bad_line_is_named_by_its_number_and_those_above_it_are_stored() {
         ran.failed_with(&format!("prombus: line {bad}: "));
         assert_eq!((ran.out.as_str(), ran.code), ("", Some(1)));
         match above {
-            0 => ran.failed_with("nothing is stored"),
-            _ => ran.failed_with(&format!("the {above} events up to line {} are stored", bad - 1)),
+            0 => ran.failed_with("nothing was stored"),
+            _ => ran.failed_with(&format!("; {above} events up to line {} are stored", bad - 1)),
         }
         assert_eq!(events(&server), above);
     }
 }
 
 #[test]
-fn other_bad_lines() {
+fn other_invalid_lines() {
     let server = Server::start(&[]);
     let too_large = format!("{{\"payload\":\"{}\"}}\n", "x".repeat(2 << 20));
     let no_event = format!("{{\"payload\":\"{}\"}}\n", "x".repeat(17 << 20));
@@ -92,14 +92,14 @@ fn other_bad_lines() {
         let before = events(&server);
         let ran = server.run(&["import", "t"], &format!("{{\"payload\":1}}\n{line}"));
         ran.failed_with(reason);
-        ran.failed_with("the 1 events up to line 1 are stored");
+        ran.failed_with("; 1 events up to line 1 are stored");
         assert_eq!(events(&server), before + 1);
     }
 }
 
-/// The server need not read all that is sent to it to know that it is wrong.
+/// The server may reject a request before it has read all of it.
 #[test]
-fn a_bad_line_is_named_though_much_comes_behind_it() {
+fn an_invalid_line_is_reported_even_if_much_follows() {
     let server = Server::start(&[]);
     let large = format!("{{\"payload\":\"{}\"}}\n", "x".repeat(8000)).repeat(990);
     for _ in 0..3 {
@@ -110,41 +110,41 @@ fn a_bad_line_is_named_though_much_comes_behind_it() {
 }
 
 #[test]
-fn a_lost_answer_is_asked_for_again_where_each_line_has_an_id() {
+fn resends_after_a_lost_answer_if_each_line_has_an_id() {
     let server = Server::start(&[]);
     let lines: String =
         (1..=400).map(|n| format!("{{\"id\":\"{n}\",\"payload\":{n}}}\n")).collect();
     let proxy = Proxy::start(&server, &[Fate::CutAfter(0), Fate::CutAfter(20)]);
     let ran = proxy.run(&["import", "t"], &lines);
     assert_eq!(ran.lines()[0]["count"], 400);
-    assert_eq!(ran.err.matches("go again in").count(), 2, "{}", ran.err);
+    assert_eq!(ran.err.matches("resending lines").count(), 2, "{}", ran.err);
     assert_eq!(payloads(&server), (1..=400).map(Value::from).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_lost_answer_is_told_where_lines_have_no_id() {
+fn fails_after_a_lost_answer_if_lines_have_no_id() {
     let server = Server::start(&[]);
     let proxy = Proxy::start(&server, &[Fate::CutAfter(0)]);
     let ran = proxy.run(&["import", "t"], "{\"id\":\"1\",\"payload\":1}\n\n{\"payload\":2}\n");
     ran.failed_with("the connection is lost: ");
-    ran.failed_with("whether lines 1 to 3 are stored is not known");
+    ran.failed_with("lines 1 to 3 may or may not be stored");
     ran.failed_with("could store them twice");
     assert_eq!((proxy.connections(), ran.code), (1, Some(1)));
     assert_eq!(events(&server), 2);
 }
 
 #[test]
-fn who_is_told_to_wait_waits_and_goes_on() {
+fn honors_retry_after() {
     let server = Server::start(&[]);
     let proxy = Proxy::start(&server, &[Fate::Busy]);
     let ran = proxy.run(&["import", "t"], &numbered(3));
     assert_eq!(ran.lines()[0]["count"], 3);
-    assert!(ran.err.contains("lines 1 to 3 go again in 1.0 s"), "{}", ran.err);
+    assert!(ran.err.contains("resending lines 1 to 3 in 1.0 s"), "{}", ran.err);
     assert_eq!(events(&server), 3);
 }
 
 #[test]
-fn a_rate_limit_is_waited_out() {
+fn waits_for_the_rate_limit() {
     let limits = ["limits.enabled=true", "limits.connection.capacity=100"];
     let refill = ["limits.connection.refill_per_sec=2000", "limits.topic.capacity=70"];
     let server = Server::start(&[limits, refill].concat());
@@ -154,24 +154,24 @@ fn a_rate_limit_is_waited_out() {
 }
 
 #[test]
-fn ctrl_c_says_how_far_it_came() {
+fn ctrl_c_reports_the_progress() {
     let server = Server::start(&[]);
     let mut command = server.command(&["import", "t"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // Lines are stored as they come, and not only when a request is full.
+    // Lines are stored as they arrive, not only when a request is full.
     stdin.write_all(numbered(3).as_bytes()).unwrap();
     while events(&server) < 3 {
         sleep(Duration::from_millis(5));
     }
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    let expected = "prombus: stopped; the 3 events up to line 3 are stored; \
-                    `tail -n +4` gives the rest of the input\n";
-    // Where it was stopped before it had the answer, it first says that it waits for that.
-    assert!(said.ends_with(expected), "{said}");
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    let expected = "prombus: stopped; 3 events up to line 3 are stored; \
+                    import the rest of the input with `tail -n +4`\n";
+    // If the signal arrives before the answer, it first reports that it waits.
+    assert!(stderr.ends_with(expected), "{stderr}");
     drop(stdin);
 }

@@ -1,4 +1,4 @@
-//! Something between a command and its server that does what networks do.
+//! A proxy between a command and its server that simulates network failures.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,18 +8,18 @@ use std::thread;
 
 use crate::cli::server::{Ran, Server, prombus, run};
 
-/// What becomes of a connection.
+/// What happens to a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate {
-    /// It is cut when this many bytes of answers went through, and a next one came.
+    /// Closed once the server sends more than this many bytes.
     CutAfter(usize),
-    /// Nothing goes through any more after so many bytes.
+    /// Forwards nothing more after this many bytes from the server.
     StuckAfter(usize),
-    /// Instead of the server somebody in between says to come back in a second.
+    /// Answers 503 with `Retry-After: 1` instead of forwarding.
     Busy,
 }
 
-/// A proxy whose connections each have their fate; those behind them go through.
+/// Each connection has its fate, in order; further connections are forwarded normally.
 pub(crate) struct Proxy {
     pub(crate) url: String,
     connections: Arc<AtomicUsize>,
@@ -28,7 +28,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     pub(crate) fn start(server: &Server, fates: &[Fate]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
         let upstream = server.http.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let connections = Arc::new(AtomicUsize::new(0));
         let (fates, counted) = (fates.to_vec(), Arc::clone(&connections));
@@ -36,14 +36,16 @@ impl Proxy {
             for client in listener.incoming() {
                 let fate = fates.get(counted.fetch_add(1, Ordering::SeqCst)).copied();
                 let upstream = upstream.clone();
-                // Either side may go first; then there is nothing left to do.
-                thread::spawn(move || drop(forward(client.expect("it came"), &upstream, fate)));
+                // Either side may close first; errors are expected.
+                thread::spawn(move || {
+                    drop(forward(client.expect("a connection"), &upstream, fate))
+                });
             }
         });
         Self { url, connections }
     }
 
-    /// Runs a command through it.
+    /// Runs a command through the proxy.
     pub(crate) fn run(&self, arguments: &[&str], input: &str) -> Ran {
         let mut command = prombus(arguments);
         command.args(["--url", &self.url]);
@@ -85,7 +87,7 @@ fn forward(mut client: TcpStream, upstream: &str, fate: Option<Fate>) -> std::io
         left -= passed;
         if count == 0 || passed < count {
             if let Some(Fate::StuckAfter(_)) = fate {
-                // Until the client gives up.
+                // Wait until the client gives up.
                 let _ = client.read(&mut block);
                 loop {
                     thread::park();

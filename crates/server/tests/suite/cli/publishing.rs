@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cli::server::Server;
 
-/// Every event of a topic, as a new group gets them.
+/// Returns the events of a topic as a new group receives them.
 fn stored(server: &Server, topic: &str, count: usize) -> Vec<Value> {
     let count = count.to_string();
     let arguments = ["subscribe", topic, "--group", "all", "--from", "earliest", "--count", &count];
@@ -13,11 +13,11 @@ fn stored(server: &Server, topic: &str, count: usize) -> Vec<Value> {
 }
 
 fn seqs(answers: &[Value]) -> Vec<u64> {
-    answers.iter().map(|answer| answer["seq"].as_u64().expect("a place")).collect()
+    answers.iter().map(|answer| answer["seq"].as_u64().expect("a seq")).collect()
 }
 
 #[test]
-fn arguments_become_events_with_all_that_the_flags_say() {
+fn flags_apply_to_every_payload_argument() {
     let server = Server::start(&[]);
     let flags = ["--key", "k", "--ts", "17", "--header", "a=b=c", "--header", "d=", "--tag", "x"];
     let arguments = [&["publish", "t", "{\"n\": 1}", "-2"][..], &flags].concat();
@@ -34,18 +34,20 @@ fn arguments_become_events_with_all_that_the_flags_say() {
 }
 
 #[test]
-fn the_same_id_is_a_duplicate_and_is_for_one_event() {
+fn a_repeated_id_is_a_duplicate_and_applies_to_one_event() {
     let server = Server::start(&[]);
     let once = server.run(&["publish", "t", "1", "--id", "a"], "");
     assert_eq!(once.out, "{\"id\":\"a\",\"seq\":1}\n");
     let twice = server.run(&["publish", "t", "2", "--id", "a"], "");
     assert_eq!(twice.out, "{\"id\":\"a\",\"seq\":1,\"duplicate\":true}\n");
-    server.run(&["publish", "t", "1", "2", "--id", "b"], "").failed_with("--id is for one event");
-    server.run(&["publish", "t", "--id", "b"], "1\n").failed_with("--id is for one event");
+    server
+        .run(&["publish", "t", "1", "2", "--id", "b"], "")
+        .failed_with("--id applies to a single event");
+    server.run(&["publish", "t", "--id", "b"], "1\n").failed_with("--id applies to a single event");
 }
 
 #[test]
-fn lines_keep_their_order_over_many_frames() {
+fn lines_keep_their_order_across_frames() {
     let server = Server::start(&[]);
     let input: String = (1..=5000).map(|n| format!("{n}\n")).collect();
     let answers = server.run(&["publish", "t", "--window", "300"], &input).lines();
@@ -56,18 +58,18 @@ fn lines_keep_their_order_over_many_frames() {
 }
 
 #[test]
-fn large_payloads_go_in_frames_that_the_server_takes() {
+fn large_payloads_stay_below_the_frame_limit() {
     let server = Server::start(&[]);
     let large = format!("\"{}\"", "x".repeat(400_000));
     let input = format!("{large}\n{large}\n{large}\n{large}\n");
     assert_eq!(seqs(&server.run(&["publish", "t"], &input).lines()), [1, 2, 3, 4]);
     let larger = format!("\"{}\"", "x".repeat(2 << 20));
-    let refused = server.run(&["publish", "t"], &format!("1\n{larger}\n"));
-    refused.failed_with("payload_too_large");
+    let rejected = server.run(&["publish", "t"], &format!("1\n{larger}\n"));
+    rejected.failed_with("payload_too_large");
 }
 
 #[test]
-fn a_rate_limit_is_waited_out_and_keeps_the_order() {
+fn waits_for_the_rate_limit_and_keeps_the_order() {
     let limits = ["limits.enabled=true", "limits.connection.capacity=100"];
     let refill = ["limits.connection.refill_per_sec=500", "limits.topic.capacity=70"];
     let server = Server::start(&[limits, refill].concat());
@@ -80,7 +82,7 @@ fn a_rate_limit_is_waited_out_and_keeps_the_order() {
 }
 
 #[test]
-fn a_bad_line_is_named_and_those_above_it_are_published() {
+fn an_invalid_line_is_reported_and_the_lines_before_it_are_published() {
     let server = Server::start(&[]);
     let ran = server.run(&["publish", "t"], "1\n\n  \n2\r\n{\"a\":}\n3\n");
     ran.failed_with("line 5: the payload is not valid JSON");
@@ -92,7 +94,7 @@ fn a_bad_line_is_named_and_those_above_it_are_published() {
 }
 
 #[test]
-fn whole_events_go_in_as_they_came_out() {
+fn complete_events_round_trip() {
     let server = Server::start(&[]);
     let event = r#"{"seq":9,"id":"é-1","ts":5,"topic":"other","key":"k","headers":{"b":"1","a":"2"},"payload":{"x":1e400, "y":[]},"caused_by":["c"],"tags":["t"],"sid":"s"}"#;
     let input = format!("{event}\n{{\"payload\":null,\"id\":null,\"tags\":null}}\n");
@@ -107,9 +109,8 @@ fn whole_events_go_in_as_they_came_out() {
     server.run(&["publish", "t", "--events", "--key", "k"], "").failed_with("--key");
 }
 
-/// Somebody who writes a line now and then gets each answer at once.
 #[test]
-fn a_slow_input_is_published_as_it_comes() {
+fn publishes_slow_input_as_it_arrives() {
     let server = Server::start(&[]);
     let mut command = server.command(&["publish", "t"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -120,7 +121,7 @@ fn a_slow_input_is_published_as_it_comes() {
         let answer: Value = serde_json::from_str(&out.next().unwrap().unwrap()).unwrap();
         assert_eq!(answer["seq"], seq);
     }
-    // The server's end is noticed while there is nothing to publish.
+    // A server shutdown is noticed while there is nothing to publish.
     server.stop();
     assert!(!child.wait().unwrap().success());
 }

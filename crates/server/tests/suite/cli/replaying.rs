@@ -13,7 +13,7 @@ fn with_events(count: u64) -> Server {
 }
 
 #[test]
-fn all_pages_are_printed_byte_by_byte_as_they_are_stored() {
+fn prints_all_pages_byte_for_byte() {
     let server = with_events(2500);
     let all = server.run(&["export", "t"], "").out;
     let ran = server.run(&["replay", "t"], "");
@@ -38,14 +38,14 @@ fn all_pages_are_printed_byte_by_byte_as_they_are_stored() {
 }
 
 #[test]
-fn what_makes_no_sense_is_wrong_usage_and_what_is_refused_fails() {
+fn contradictory_flags_are_usage_errors_and_rejections_fail() {
     let server = with_events(1);
     for (flags, reason) in [
         (&["--from", "latest"][..], "[possible values: earliest, ts, afterId]"),
         (&["--from", "ts"], "--ts <MS>"),
         (&["--from", "afterId"], "--after-id <ID>"),
         (&["--ts", "1", "--after-id", "a"], "cannot be used with"),
-        (&["--from", "earliest", "--ts", "1"], "--ts says another place"),
+        (&["--from", "earliest", "--ts", "1"], "--ts conflicts with the start"),
         (&["--from", "ts", "--after-id", "a", "--ts", "1"], "cannot be used with"),
         (&["--from", "afterId", "--ts", "1"], "--after-id <ID>"),
         (&["--limit", "0"], "--limit <COUNT>"),
@@ -66,7 +66,7 @@ fn what_makes_no_sense_is_wrong_usage_and_what_is_refused_fails() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let server = with_events(5000);
     let mut command = server.command(&["replay", "t"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();

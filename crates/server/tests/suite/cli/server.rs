@@ -1,4 +1,4 @@
-//! A server from the built binary, and commands that talk to it.
+//! Runs servers and commands from the built binary.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -8,14 +8,14 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
-    /// Where its HTTP is.
+    /// The URL of its HTTP API.
     pub(crate) http: String,
-    /// Kept open: it says goodbye there.
+    /// Kept open: the server prints when it stops.
     _out: BufReader<ChildStdout>,
 }
 
 impl Server {
-    /// Starts one with these settings. Its rate limits are off unless they say otherwise.
+    /// Starts a server with these settings. Rate limits are off unless enabled.
     pub(crate) fn start(settings: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
         command.args(["serve", "--engine", "memory", "--ws", "127.0.0.1:0", "--http"]);
@@ -24,40 +24,44 @@ impl Server {
             command.args(["--set", setting]);
         }
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
-        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut said = String::new();
-        while !said.contains("ready") {
-            assert_ne!(out.read_line(&mut said).expect("it speaks"), 0, "it ended early: {said}");
+        let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let mut banner = String::new();
+        while !banner.contains("ready") {
+            let read = out.read_line(&mut banner).expect("stdout is readable");
+            assert_ne!(read, 0, "the server exited early: {banner}");
         }
-        let place = |name: &str| {
-            let mut lines = said.lines();
-            lines.find_map(|line| line.strip_prefix(name)).expect("it says where it is").to_owned()
+        let url = |name: &str| {
+            let mut lines = banner.lines();
+            lines
+                .find_map(|line| line.strip_prefix(name))
+                .expect("the server prints its URLs")
+                .to_owned()
         };
-        Self { child, url: place("WebSocket gateway: "), http: place("HTTP: "), _out: out }
+        Self { child, url: url("WebSocket gateway: "), http: url("HTTP: "), _out: out }
     }
 
-    /// A command that talks to this server.
+    /// Returns a command that connects to this server.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let is_by_websocket = ["publish", "subscribe"].contains(&arguments[0]);
+        let uses_websocket = ["publish", "subscribe"].contains(&arguments[0]);
         let mut command = prombus(arguments);
-        command.args(["--url", if is_by_websocket { &self.url } else { &self.http }]);
+        command.args(["--url", if uses_websocket { &self.url } else { &self.http }]);
         command
     }
 
-    /// Runs a command with `input` to its end.
+    /// Runs a command to its end, with `input` on stdin.
     pub(crate) fn run(&self, arguments: &[&str], input: &str) -> Ran {
         run(self.command(arguments), input)
     }
 
-    /// Asks it to stop.
+    /// Sends SIGTERM.
     pub(crate) fn stop(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the server is running");
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have been stopped.
+        // It may have stopped already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -69,7 +73,7 @@ pub(crate) fn prombus(arguments: &[&str]) -> Command {
     command
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) is_success: bool,
@@ -83,25 +87,28 @@ impl Ran {
         Self {
             is_success: output.status.success(),
             code: output.status.code(),
-            out: String::from_utf8(output.stdout).expect("it writes text"),
-            err: String::from_utf8(output.stderr).expect("it writes text"),
+            out: String::from_utf8(output.stdout).expect("the output is UTF-8"),
+            err: String::from_utf8(output.stderr).expect("the output is UTF-8"),
         }
     }
 
-    /// The lines of its output, where it succeeded.
+    /// Asserts success and returns the lines of stdout.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<serde_json::Value> {
         assert!(self.is_success, "{self:?}");
         self.json()
     }
 
-    /// The lines of its output, whatever came of it.
+    /// Returns the lines of stdout, successful or not.
     #[track_caller]
     pub(crate) fn json(&self) -> Vec<serde_json::Value> {
-        self.out.lines().map(|line| serde_json::from_str(line).expect("JSON a line")).collect()
+        self.out
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("one JSON value per line"))
+            .collect()
     }
 
-    /// That it failed, for this reason.
+    /// Asserts that the command failed with this reason on stderr.
     #[track_caller]
     pub(crate) fn failed_with(&self, reason: &str) {
         assert!(!self.is_success && self.err.contains(reason), "{reason} is not in {self:?}");
@@ -111,11 +118,11 @@ impl Ran {
 pub(crate) fn run(mut command: Command, input: &str) -> Ran {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
-    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut stdin = child.stdin.take().expect("stdout is piped");
     let input = input.to_owned();
-    // One that fails early does not read all of it.
+    // A command that fails early does not read all of its input.
     let writing = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
-    let output = child.wait_with_output().expect("it ends");
-    writing.join().expect("writing does not panic");
+    let output = child.wait_with_output().expect("the command exits");
+    writing.join().expect("the writer does not panic");
     Ran::of(output)
 }

@@ -20,7 +20,7 @@ fn payloads(events: &[Value]) -> Vec<u64> {
 }
 
 #[test]
-fn what_was_written_is_acknowledged_and_the_group_goes_on() {
+fn acknowledges_printed_events_and_the_group_continues() {
     let server = with_events(500);
     let take = |count| {
         let arguments = ["subscribe", "t", "--group", "g", "--from", "earliest", "--count", count];
@@ -33,7 +33,7 @@ fn what_was_written_is_acknowledged_and_the_group_goes_on() {
 }
 
 #[test]
-fn without_ack_the_events_come_again() {
+fn unacknowledged_events_are_redelivered() {
     let server = with_events(2);
     for _ in 0..2 {
         let ran = server.run(
@@ -45,7 +45,7 @@ fn without_ack_the_events_come_again() {
 }
 
 #[test]
-fn a_group_begins_where_it_is_told_to() {
+fn a_new_group_starts_at_from() {
     let server = with_events(4);
     for (group, from, expected) in
         [("a", "ts:3000", vec![3, 4]), ("b", "after:n-1", vec![2, 3, 4]), ("c", "ts:0", vec![1, 2])]
@@ -64,7 +64,7 @@ fn a_group_begins_where_it_is_told_to() {
 }
 
 #[test]
-fn ctrl_c_ends_it_and_what_it_wrote_stays_acknowledged() {
+fn ctrl_c_stops_after_acknowledging_printed_events() {
     let server = with_events(3);
     let arguments = ["subscribe", "t", "--group", "g", "--from", "earliest"];
     let mut child = server.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
@@ -80,7 +80,7 @@ fn ctrl_c_ends_it_and_what_it_wrote_stays_acknowledged() {
 }
 
 #[test]
-fn a_server_that_stops_is_an_error_with_its_reason() {
+fn a_server_shutdown_is_an_error_with_its_reason() {
     let server = with_events(1);
     let arguments = ["subscribe", "t", "--group", "g", "--from", "earliest"];
     let mut command = server.command(&arguments);
@@ -89,25 +89,25 @@ fn a_server_that_stops_is_an_error_with_its_reason() {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     server.stop();
     assert!(!child.wait().unwrap().success());
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     let expected = "prombus: the server closed the connection: 1001 the server is about to stop\n";
-    assert_eq!(said, expected);
+    assert_eq!(stderr, expected);
 }
 
 #[test]
-fn a_command_says_by_its_exit_status_what_becomes_of_an_event() {
+fn the_exit_status_of_exec_acknowledges_or_rejects_the_event() {
     let server = with_events(2);
-    let folder = tempfile::tempdir().unwrap();
-    let seen = folder.path().join("seen");
-    // The first event fails until it is given back for good; the second succeeds.
+    let dir = tempfile::tempdir().unwrap();
+    let seen = dir.path().join("seen");
+    // The first event fails until it is dead-lettered; the second succeeds.
     let command = format!("tee -a {} | grep -q n-2", seen.display());
     let arguments = ["subscribe", "t", "--group", "g", "--from", "earliest", "--count", "3"];
     let flags = ["--max-attempts", "2", "--exec", command.as_str()];
     let ran = server.run(&[&arguments[..], &flags].concat(), "");
     assert!(ran.is_success, "{ran:?}");
     assert_eq!(ran.out, "");
-    assert_eq!(ran.err.matches("event n-1: the command ended with exit status: 1").count(), 2);
+    assert_eq!(ran.err.matches("event n-1: the command failed: exit status: 1").count(), 2);
     let seen = std::fs::read_to_string(seen).unwrap();
     let ids = |line: &str| serde_json::from_str::<Value>(line).unwrap()["id"].clone();
     let mut seen: Vec<_> = seen.lines().map(ids).collect();
@@ -115,6 +115,6 @@ fn a_command_says_by_its_exit_status_what_becomes_of_an_event() {
     assert_eq!(seen, [json!("n-1"), json!("n-1"), json!("n-2")]);
     let dead = ["subscribe", "dlq.t", "--group", "d", "--from", "earliest", "--count", "1"];
     let letters = server.run(&dead, "").lines();
-    assert_eq!(letters[0]["payload"]["err"], "the command ended with exit status: 1");
+    assert_eq!(letters[0]["payload"]["err"], "the command failed: exit status: 1");
     assert_eq!(letters[0]["payload"]["original"]["id"], "n-1");
 }

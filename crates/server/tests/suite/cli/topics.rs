@@ -3,7 +3,7 @@ use serde_json::json;
 use crate::cli::server::Server;
 
 #[test]
-fn topics_are_lines_of_json() {
+fn prints_one_json_object_per_topic() {
     let server = Server::start(&[]);
     let none = server.run(&["topics"], "");
     assert!(none.is_success && none.out.is_empty(), "{none:?}");
@@ -18,7 +18,7 @@ fn topics_are_lines_of_json() {
 }
 
 #[test]
-fn a_setting_is_changed_and_the_others_are_kept() {
+fn changes_one_setting_and_keeps_the_others() {
     let server = Server::start(&[]);
     let set = |changes: &[&str]| {
         let flags = changes.iter().flat_map(|change| ["--set", change]);
@@ -37,10 +37,10 @@ fn a_setting_is_changed_and_the_others_are_kept() {
 }
 
 #[test]
-fn a_wrong_setting_says_what_would_be_right() {
+fn an_invalid_setting_says_what_is_expected() {
     let server = Server::start(&[]);
     for (change, reason, code) in [
-        ("retention=1", "there are retention_ms, retention_bytes, durability, limit", 2),
+        ("retention=1", "the settings are retention_ms, retention_bytes, durability, limit", 2),
         ("retention_ms=1d", "a whole number", 2),
         ("limit=5", "CAPACITY/REFILL_PER_SEC", 2),
         ("durability=never", "durability must be", 1),
@@ -51,5 +51,5 @@ fn a_wrong_setting_says_what_would_be_right() {
         assert_eq!(ran.code, Some(code), "{change}");
     }
     assert_eq!(server.run(&["topics", "--set", "limit="], "").code, Some(2));
-    assert!(server.run(&["topics"], "").lines().is_empty(), "nothing was configured");
+    assert!(server.run(&["topics"], "").lines().is_empty(), "no topic was created");
 }

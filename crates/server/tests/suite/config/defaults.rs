@@ -1,30 +1,30 @@
-//! The default file says what the protocol promises.
+//! The defaults match what the protocol documents.
 
 use std::path::Path;
 use std::time::Duration;
 
-use prombus_server::config::{Bucket, EngineChoice, Sources};
+use prombus_server::config::{BucketConfig, EngineConfig, Sources};
 use prombus_server::logging::{LogFilter, LogFormat};
 
 use crate::config::loaded;
 
 #[test]
-fn the_default_file_is_what_the_protocol_says() {
+fn defaults_match_the_protocol() {
     let config = loaded(&Sources::default());
     let (ms, mib) = (Duration::from_millis, 1 << 20);
 
     assert_eq!(config.server.ws.to_string(), "127.0.0.1:8090");
     assert_eq!(config.server.http.to_string(), "127.0.0.1:8083");
     assert_eq!(config.server.data, Path::new("./prombus-data"));
-    assert_eq!(config.server.engine, EngineChoice::Disk);
+    assert_eq!(config.server.engine, EngineConfig::Disk);
     assert!(!config.server.insecure);
     assert_eq!(config.server.threads, 0);
     assert_eq!(config.server.shutdown_grace, ms(10_000));
     assert!(config.server.tls.is_none());
 
     assert!(config.limits.enabled);
-    assert_eq!(config.limits.connection, Bucket { capacity: 200, refill_per_sec: 200 });
-    assert_eq!(config.limits.topic, Bucket { capacity: 1000, refill_per_sec: 1000 });
+    assert_eq!(config.limits.connection, BucketConfig { capacity: 200, refill_per_sec: 200 });
+    assert_eq!(config.limits.topic, BucketConfig { capacity: 1000, refill_per_sec: 1000 });
     assert!(config.topics.is_empty());
 
     assert!(!config.auth.is_required());

@@ -1,13 +1,13 @@
-//! What holds for each key of the default file.
+//! Properties of every key of the default file.
 
 use std::collections::BTreeSet;
 
-use prombus_server::config::{Config, ConfigError, DEFAULT_FILE, Settings, Sources};
+use prombus_server::config::{Config, ConfigError, DEFAULT_FILE, RawConfig, Sources};
 use toml::Value;
 
-use crate::config::{environment, file, refused, set};
+use crate::config::{environment, file, rejected, set};
 
-/// All keys of the default file, and their values.
+/// Returns all keys of the default file with their values.
 fn keys() -> Vec<(String, Value)> {
     fn below(section: &str, table: &toml::Table, keys: &mut Vec<(String, Value)>) {
         for (name, value) in table {
@@ -19,7 +19,7 @@ fn keys() -> Vec<(String, Value)> {
         }
     }
     let mut keys = Vec::new();
-    below("", &toml::from_str(DEFAULT_FILE).expect("it is TOML"), &mut keys);
+    below("", &toml::from_str(DEFAULT_FILE).expect("the default file is TOML"), &mut keys);
     assert!(keys.len() > 30, "{keys:?}");
     keys
 }
@@ -28,8 +28,8 @@ fn variable(key: &str) -> String {
     format!("PROMBUS_{}", key.replace('.', "_").to_uppercase())
 }
 
-/// Another value that is allowed, as one writes it in a shell.
-fn another(key: &str, value: &Value) -> String {
+/// Returns a different valid value, as written in a shell.
+fn different_value(key: &str, value: &Value) -> String {
     match (key, value) {
         ("server.ws" | "server.http", _) => "127.0.0.1:9999".to_owned(),
         ("server.engine", _) => "memory".to_owned(),
@@ -40,12 +40,12 @@ fn another(key: &str, value: &Value) -> String {
         (_, Value::Boolean(truth)) => (!truth).to_string(),
         (_, Value::Integer(number)) => (number + 1).to_string(),
         (_, Value::String(_)) => "other".to_owned(),
-        other => panic!("no other value for {other:?}"),
+        other => panic!("no different value for {other:?}"),
     }
 }
 
-/// Keys that are refused alone come with the one that they need.
-fn company(key: &str) -> Option<&'static str> {
+/// Returns the key that must be set together with `key`.
+fn companion(key: &str) -> Option<&'static str> {
     match key {
         "server.tls.cert_file" => Some("server.tls.key_file"),
         "server.tls.key_file" => Some("server.tls.cert_file"),
@@ -54,48 +54,48 @@ fn company(key: &str) -> Option<&'static str> {
     }
 }
 
-fn changed(sources: &Sources) -> String {
+fn loaded_debug(sources: &Sources) -> String {
     format!("{:?}", Config::load(sources).unwrap_or_else(|error| panic!("{error}")))
 }
 
 #[test]
-fn each_can_be_set_by_environment_and_by_set() {
+fn each_can_be_set_by_variable_and_by_flag() {
     let mut variables = BTreeSet::new();
     for (key, value) in keys() {
         let name = variable(&key);
-        assert!(variables.insert(name.clone()), "two keys are {name}");
-        let other = another(&key, &value);
+        assert!(variables.insert(name.clone()), "two keys map to {name}");
+        let other = different_value(&key, &value);
 
-        let company = company(&key);
-        let beside: Vec<String> = company.iter().map(|other| format!("{other}=file")).collect();
-        let itself = company.map(|_| format!("{key}=file"));
+        let companion = companion(&key);
+        let beside: Vec<String> = companion.iter().map(|other| format!("{other}=file")).collect();
+        let itself = companion.map(|_| format!("{key}=file"));
         let before = beside.iter().cloned().chain(itself).collect();
-        let before = changed(&Sources { set: before, ..Sources::default() });
+        let before = loaded_debug(&Sources { set: before, ..Sources::default() });
 
         let mut by_set = set(&[&format!("{key}={other}")]);
         by_set.set.extend(beside.clone());
-        assert_ne!(changed(&by_set), before, "--set {key}");
+        assert_ne!(loaded_debug(&by_set), before, "--set {key}");
 
         let mut by_variable = environment(&[(&name, &other)]);
         by_variable.set = beside;
-        assert_eq!(changed(&by_variable), changed(&by_set), "{name}");
+        assert_eq!(loaded_debug(&by_variable), loaded_debug(&by_set), "{name}");
     }
 }
 
 #[test]
-fn each_is_checked_for_its_type_and_says_its_line() {
+fn a_value_of_the_wrong_type_is_reported_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     for (key, _) in keys() {
         let (sources, path) = file(folder.path(), &format!("\n\n{key} = 1979-05-27\n"));
-        let error = refused(&sources).to_string();
+        let error = rejected(&sources).to_string();
         let place = format!("{key} ({}, line 3) is ", path.display());
         assert!(error.starts_with(&place), "{error}");
-        assert!(error.contains("has to be "), "{error}");
+        assert!(error.contains("must be "), "{error}");
     }
 }
 
 #[test]
-fn each_has_a_comment_and_each_number_its_range_there() {
+fn each_has_a_comment_that_names_the_range_of_numbers() {
     let mut numbers = 0;
     for (key, value) in keys() {
         let (section, name) = key.rsplit_once('.').unwrap();
@@ -104,9 +104,9 @@ fn each_has_a_comment_and_each_number_its_range_there() {
         let comment = above.lines().last().unwrap();
         assert!(comment.starts_with("# "), "{key}: {comment}");
         if value.is_integer() {
-            let too_small = refused(&set(&[&format!("{key}=-1")]));
-            let too_large = refused(&set(&[&format!("{key}=9223372036854775807")]));
-            let ConfigError::BadValue { allowed, found, .. } = too_small else {
+            let too_small = rejected(&set(&[&format!("{key}=-1")]));
+            let too_large = rejected(&set(&[&format!("{key}=9223372036854775807")]));
+            let ConfigError::InvalidValue { allowed, found, .. } = too_small else {
                 panic!("{too_small}")
             };
             assert_eq!(found, "-1");
@@ -124,7 +124,7 @@ fn each_has_a_comment_and_each_number_its_range_there() {
 }
 
 #[test]
-fn all_are_printed_and_what_is_printed_can_be_loaded() {
+fn printed_settings_are_complete_and_can_be_loaded_again() {
     let folder = tempfile::tempdir().unwrap();
     let sources = set(&[
         "gateway.max_frame_bytes=2048",
@@ -134,7 +134,7 @@ fn all_are_printed_and_what_is_printed_can_be_loaded() {
         "auth.jwt.jwks_file=1234",
         r#"auth.jwt.issuer="a \"quoted\" one""#,
     ]);
-    let printed = Settings::gather(&sources).unwrap().to_string();
+    let printed = RawConfig::load(&sources).unwrap().to_string();
     for (key, _) in keys() {
         let name = key.rsplit('.').next().unwrap();
         assert!(printed.contains(&format!("\n{name} = ")), "{key} is not in\n{printed}");
@@ -145,5 +145,5 @@ fn all_are_printed_and_what_is_printed_can_be_loaded() {
     );
     assert!(printed.contains("\n[topics.\"a.b\"]\nlimit.capacity = 5 # --set "), "{printed}");
     let (again, _) = file(folder.path(), &printed);
-    assert_eq!(changed(&again), changed(&sources));
+    assert_eq!(loaded_debug(&again), loaded_debug(&sources));
 }

@@ -1,21 +1,21 @@
-//! Secrets are shown nowhere.
+//! Secrets are never printed.
 
-use prombus_server::config::{Config, Settings};
+use prombus_server::config::{Config, RawConfig};
 
-use crate::config::{environment, file, refused, set};
+use crate::config::{environment, file, rejected, set};
 
 const SECRET: &str = "hunter2";
 
 #[test]
-fn they_are_not_printed() {
+fn printed_settings_redact_secrets() {
     let mut sources = set(&["auth.tokens=[{token=\"hunter2\",scopes=[\"admin\"]}]"]);
     sources.environment = vec![("PROMBUS_AUTH_JWT_SECRET".into(), SECRET.into())];
-    let settings = Settings::gather(&sources).unwrap();
-    let config = Config::check(&settings).unwrap();
+    let raw = RawConfig::load(&sources).unwrap();
+    let config = Config::validate(&raw).unwrap();
     assert_eq!(config.auth.tokens[0].token.reveal(), SECRET);
     assert_eq!(config.auth.jwt.secret.as_ref().unwrap().reveal(), SECRET);
-    let printed = settings.to_string();
-    for text in [&printed, &format!("{settings:?}"), &format!("{config:?}")] {
+    let printed = raw.to_string();
+    for text in [&printed, &format!("{raw:?}"), &format!("{config:?}")] {
         assert!(!text.contains(SECRET), "{text}");
         assert!(text.contains("<redacted>") && text.contains("admin"), "{text}");
     }
@@ -23,7 +23,7 @@ fn they_are_not_printed() {
 }
 
 #[test]
-fn they_are_in_no_refusal() {
+fn errors_contain_no_secret() {
     let folder = tempfile::tempdir().unwrap();
     let files = [
         "auth.tokens = \"hunter2\"",
@@ -37,34 +37,35 @@ fn they_are_in_no_refusal() {
         "auth.jwt.secret = hunter2",
         "auth.jwt.sceret = \"hunter2\"",
     ];
-    let mut refusals: Vec<_> =
-        files.iter().map(|text| refused(&file(folder.path(), text).0)).collect();
-    refusals.push(refused(&set(&["auth.jwt.sceret=hunter2"])));
-    refusals.push(refused(&set(&["auth.tokens:[{token:hunter2}]"])));
-    refusals.push(refused(&environment(&[("PROMBUS_AUTH_TOKENS", "[{token: hunter2}]")])));
-    refusals.push(refused(&environment(&[("PROMBUS_AUTH_JWT_SCERET", "hunter2")])));
-    for error in refusals {
+    let mut errors: Vec<_> =
+        files.iter().map(|text| rejected(&file(folder.path(), text).0)).collect();
+    errors.push(rejected(&set(&["auth.jwt.sceret=hunter2"])));
+    errors.push(rejected(&set(&["auth.tokens:[{token:hunter2}]"])));
+    errors.push(rejected(&environment(&[("PROMBUS_AUTH_TOKENS", "[{token: hunter2}]")])));
+    errors.push(rejected(&environment(&[("PROMBUS_AUTH_JWT_SCERET", "hunter2")])));
+    for error in errors {
         let text = error.to_string();
         assert!(!text.contains(SECRET), "{text}");
         assert!(!format!("{error:?}").contains(SECRET), "{error:?}");
-        assert!(text.to_lowercase().contains("auth") || text.contains("not TOML"), "{text}");
+        assert!(text.to_lowercase().contains("auth") || text.contains("invalid TOML"), "{text}");
     }
 }
 
 #[test]
-fn a_wrong_token_is_named_by_its_number() {
-    let wrong = |second: &str| {
-        refused(&set(&[&format!("auth.tokens=[{{token=\"a\",scopes=[]}},{second}]")])).to_string()
+fn an_invalid_token_is_reported_by_its_position() {
+    let error = |second: &str| {
+        rejected(&set(&[&format!("auth.tokens=[{{token=\"a\",scopes=[]}},{second}]")])).to_string()
     };
     for (second, reason) in [
-        ("{token=\"b\",scope=[]}", "with the unknown key scope; did you mean scopes?"),
-        ("{token=\"b\",scopes=[],colour=1}", "with an unknown key; it has only token and scopes"),
-        ("{token=\"\",scopes=[]}", "whose token is not a text, or empty"),
-        ("{token=\"b\"}", "whose scopes are not a list of texts"),
-        ("{token=\"b\",scopes=[1]}", "whose scopes are not a list of texts"),
-        ("{token=\"a\",scopes=[]}", "with the token of an earlier one"),
+        ("{token=\"b\",scope=[]}", "unknown key scope; did you mean scopes?"),
+        ("{token=\"b\",scopes=[],colour=1}", "unknown key; the keys are token and scopes"),
+        ("{token=\"\",scopes=[]}", "token must be a non-empty string"),
+        ("{token=\"b\"}", "scopes must be a list of strings"),
+        ("{token=\"b\",scopes=[1]}", "scopes must be a list of strings"),
+        ("{token=\"a\",scopes=[]}", "it repeats an earlier token"),
     ] {
-        let expected = format!("auth.tokens (--set auth.tokens) has element 2 {reason}");
-        assert_eq!(wrong(second), expected);
+        let expected =
+            format!("auth.tokens (--set auth.tokens) has an invalid element 2: {reason}");
+        assert_eq!(error(second), expected);
     }
 }

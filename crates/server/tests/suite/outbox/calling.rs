@@ -37,7 +37,7 @@ async fn indexes_are_made_and_sent_documents_go_if_wanted() {
     let mut bad = pending("bad", 1, None);
     bad.insert("topic", 1);
     database.insert([pending("good", 1, None), bad]).await;
-    once(&database, &server, &[]).failed_with("1 documents were refused");
+    once(&database, &server, &[]).failed_with("1 documents were rejected");
     // The server of the tests looks every second.
     database.wait_for(doc! {}, 1).await;
     assert_eq!(database.status("bad").await, "error", "only what is sent goes");
@@ -50,7 +50,7 @@ async fn what_cannot_work_says_what_to_do() {
         let mut command = prombus(&["outbox", "--url", &server.url, "--once"]);
         Ran::of(command.args(arguments).env_remove("PROMBUS_MONGO").output().unwrap())
     };
-    run(&[]).failed_with("where is the outbox? Say it by --mongo mongodb://… or PROMBUS_MONGO");
+    run(&[]).failed_with("no outbox given: pass --mongo mongodb://… or set PROMBUS_MONGO");
     run(&["--mongo", "db"]).failed_with("an address of MongoDB, such as mongodb://");
     let away = "mongodb://me:hunter2@127.0.0.1:1/shop?serverSelectionTimeoutMS=300";
     let away = run(&["--mongo", away]);

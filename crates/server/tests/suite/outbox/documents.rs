@@ -86,8 +86,8 @@ async fn bad_documents_are_marked_with_their_reason_and_stop_nobody() {
     database.insert(good).await;
     database.insert(bad.iter().map(|(document, ..)| document.clone())).await;
     let ran = once(&database, &server, &["--token", "shop"]);
-    ran.failed_with("10 documents were refused; they are marked with the reason");
-    ran.failed_with("document nan is refused: bad_json: payload.a[0]: NaN has no JSON form");
+    ran.failed_with("10 documents were rejected; each is marked with the reason");
+    ran.failed_with("document nan was rejected: bad_json: payload.a[0]: NaN has no JSON form");
     assert_eq!(ran.code, Some(1));
     let summary = json!({ "sent": 50, "duplicates": 0, "errors": 10, "taken_over": 0 });
     assert_eq!(ran.json(), [summary]);

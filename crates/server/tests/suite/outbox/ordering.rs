@@ -28,7 +28,7 @@ async fn an_error_holds_up_its_key_until_somebody_decides() {
     let mut elsewhere = pending("e", 9, Some("a"));
     elsewhere.insert("topic", "u");
     database.insert([elsewhere]).await;
-    once(&database, &server, &[]).failed_with("2 documents were refused");
+    once(&database, &server, &[]).failed_with("2 documents were rejected");
     assert_eq!(ids(&server), ["a1", "c1"]);
     assert_eq!(database.status("e").await, "sent");
     // Nothing changes by itself, and what waits has not been tried.

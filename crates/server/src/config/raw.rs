@@ -1,4 +1,4 @@
-//! All settings by name, each from the source that counts most.
+//! Settings by key, merged from all sources.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,50 +8,53 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-use super::known_keys::{KnownKeys, most_alike};
+use super::known_keys::{KnownKeys, closest_match};
 use super::{ConfigError, KeyPath, Origin};
 
-/// The default file: every setting, and what it is unless somebody says otherwise.
+/// The default file: every setting with its default value.
 pub const DEFAULT_FILE: &str = include_str!("../../prombus.toml");
 
-/// Where settings come from, besides the default file. A later field wins.
+/// Where settings come from, besides the default file. Later fields override earlier ones.
 #[derive(Default)]
 pub struct Sources {
-    /// The file of `--config`.
+    /// The file given by `--config`.
     pub file: Option<PathBuf>,
-    /// The environment, such as `std::env::vars_os().collect()`.
+    /// All environment variables, as from `std::env::vars_os()`.
     pub environment: Vec<(OsString, OsString)>,
-    /// What was given with `--set`: `key=value` each.
+    /// The values of `--set`, each `key=value`.
     pub set: Vec<String>,
-    /// The flags that stand for one setting each.
+    /// Dedicated flags, such as `--ws`.
     pub flags: Vec<Flag>,
 }
 
-/// A flag of the command line that stands for one setting.
+/// A command-line flag for a single setting.
 pub struct Flag {
     /// The flag, such as `--ws`.
     pub name: &'static str,
     /// The setting, such as `server.ws`.
     pub key: &'static str,
-    /// What it becomes.
     pub value: Value,
 }
 
-/// All settings by name. They have known names, but their values are not checked yet.
-pub struct Settings {
+/// All settings by key, merged from all sources. The keys exist; the values are not validated yet.
+pub struct RawConfig {
     pub(super) known: KnownKeys,
     pub(super) values: BTreeMap<KeyPath, Setting>,
 }
 
-/// One value, and where it was set.
+/// A value and its source.
 pub(super) struct Setting {
     pub(super) value: Value,
     pub(super) origin: Origin,
 }
 
-impl Settings {
-    /// Gathers all sources. Unknown names are refused here.
-    pub fn gather(sources: &Sources) -> Result<Self, ConfigError> {
+impl RawConfig {
+    /// Merges all sources.
+    ///
+    /// # Errors
+    ///
+    /// A source cannot be read or parsed, or sets an unknown key.
+    pub fn load(sources: &Sources) -> Result<Self, ConfigError> {
         let mut settings = Self::defaults()?;
         if let Some(path) = &sources.file {
             settings.add_file(path)?;
@@ -94,8 +97,8 @@ impl Settings {
         let sections: Vec<String> =
             known.values().map(|key| key.segments()[0].to_uppercase()).collect();
         for (name, value) in variables {
-            // Other programs and our tests may have PROMBUS_ variables of their own. Those that begin
-            // with a section's name are meant for us.
+            // Other programs and our tests may use PROMBUS_ variables of their own. Only those that
+            // start with the name of a section are settings.
             let Some(name) = name.to_str() else { continue };
             let Some(rest) = name.strip_prefix("PROMBUS_") else { continue };
             let first_word = rest.split('_').next().unwrap_or(rest);
@@ -103,7 +106,7 @@ impl Settings {
                 continue;
             }
             let Some(key) = known.get(name) else {
-                let suggestion = most_alike(name, known.keys().map(String::as_str));
+                let suggestion = closest_match(name, known.keys().map(String::as_str));
                 return Err(ConfigError::UnknownVariable {
                     name: name.to_owned(),
                     suggestion: suggestion.map(str::to_owned),
@@ -111,7 +114,7 @@ impl Settings {
             };
             let text = value.to_str().ok_or_else(|| ConfigError::NotUtf8(name.to_owned()))?;
             let origin = Origin::Variable(name.to_owned());
-            self.add(key.clone(), self.unquoted(key, text), &|_| origin.clone())?;
+            self.add(key.clone(), self.parse_value(key, text), &|_| origin.clone())?;
         }
         Ok(())
     }
@@ -121,25 +124,25 @@ impl Settings {
             .split_once('=')
             .and_then(|(key, value)| Some((key, KeyPath::parse(key)?, value.trim())));
         let Some((written, key, text)) = split else {
-            // Only what can belong to a key: the rest may be a secret.
+            // Repeat only what can belong to a key: the rest may be a secret.
             let in_key = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-            let begins = assignment.chars().take_while(in_key).collect();
-            return Err(ConfigError::NotAnAssignment { begins });
+            let prefix = assignment.chars().take_while(in_key).collect();
+            return Err(ConfigError::InvalidAssignment { prefix });
         };
         let origin = Origin::Set(written.trim().to_owned());
-        let value = self.unquoted(&key, text);
+        let value = self.parse_value(&key, text);
         self.add(key, value, &|_| origin.clone())
     }
 
-    /// A value where quotes are optional: TOML, or JSON, or else plain text.
-    fn unquoted(&self, key: &KeyPath, text: &str) -> Value {
+    /// Parses a value whose quotes are optional: TOML, else JSON, else a plain string.
+    fn parse_value(&self, key: &KeyPath, text: &str) -> Value {
         let toml = toml::from_str::<toml::Table>(&format!("value = {text}")).ok();
         let toml = toml.filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
         let json =
             || text.starts_with(['[', '{']).then(|| serde_json::from_str(text).ok()).flatten();
-        // A secret of digits is a text nevertheless.
-        let fitting = |value: &Value| value.is_str() || !self.known.is_text(key);
-        let value = toml.or_else(json).filter(fitting);
+        // A secret made of digits is still a string.
+        let has_right_type = |value: &Value| value.is_str() || !self.known.is_string(key);
+        let value = toml.or_else(json).filter(has_right_type);
         value.unwrap_or_else(|| Value::String(text.to_owned()))
     }
 
@@ -162,14 +165,14 @@ impl Settings {
                 }
                 Ok(())
             }
-            _ if is_section => Err(ConfigError::BadValue {
+            _ if is_section => Err(ConfigError::InvalidValue {
                 found: "a single value".to_owned(),
-                allowed: format!("a section with settings of its own, such as {key}.NAME"),
+                allowed: format!("a section of settings, such as {key}.NAME"),
                 origin: origin(&key),
                 key,
             }),
             _ => Err(ConfigError::UnknownKey {
-                suggestion: self.known.nearest(&key),
+                suggestion: self.known.suggest(&key),
                 origin: origin(&key),
                 key,
             }),
@@ -188,28 +191,28 @@ fn flatten(key: KeyPath, value: Value, found: &mut impl FnMut(KeyPath, Value)) {
     }
 }
 
-/// A file of TOML that knows the lines of its keys.
+/// A TOML file that knows the line of each key.
 struct LocatedToml<'a> {
     text: &'a str,
     table: toml::Table,
-    places: DeTable<'a>,
+    spans: DeTable<'a>,
 }
 
 impl<'a> LocatedToml<'a> {
     fn parse(text: &'a str, origin: &dyn Fn(usize) -> Origin) -> Result<Self, ConfigError> {
-        // The parser's own rendering quotes the line, which may hold a secret.
-        let refused = |error: toml::de::Error| ConfigError::NotToml {
+        // The parser's own rendering quotes the line, which may contain a secret.
+        let invalid = |error: toml::de::Error| ConfigError::InvalidToml {
             origin: origin(line_at(text, error.span().map_or(0, |span| span.start))),
             reason: error.message().to_owned(),
         };
-        let places = DeTable::parse(text).map_err(refused)?.into_inner();
-        Ok(Self { text, table: toml::from_str(text).map_err(refused)?, places })
+        let spans = DeTable::parse(text).map_err(invalid)?.into_inner();
+        Ok(Self { text, table: toml::from_str(text).map_err(invalid)?, spans })
     }
 
-    /// The line of a key, or of the innermost section around it that is in the file.
+    /// Returns the line of a key, or of the innermost enclosing section that is in the file.
     fn line_of(&self, key: &KeyPath) -> usize {
         let mut offset = 0;
-        let mut inner = Some(&self.places);
+        let mut inner = Some(&self.spans);
         for segment in key.segments() {
             let Some((name, value)) =
                 inner.and_then(|table| table.iter().find(|(name, _)| name.get_ref() == segment))

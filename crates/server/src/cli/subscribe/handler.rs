@@ -1,4 +1,4 @@
-//! What is done with received events: written to standard output, or given to a command.
+//! Handles received events: prints them, or runs a command for each.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -8,15 +8,14 @@ use bytes::Bytes;
 use prombus_proto::EventId;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// What became of events.
+/// The outcome of handling events.
 pub(super) enum Handled {
-    /// Written, or their command succeeded.
+    /// Printed and flushed, or the command succeeded.
     Done(Vec<EventId>),
     /// The command failed.
     Failed { id: EventId, reason: String },
 }
 
-/// How events are handled.
 pub(super) enum Handler {
     Print,
     Exec(String),
@@ -27,8 +26,8 @@ impl Handler {
         exec.map_or(Handler::Print, Handler::Exec)
     }
 
-    /// Begins with the oldest of `events`: all of them where they are written, one for a command.
-    pub(super) fn begin(
+    /// Starts to handle the oldest of `events`: all of them when printing, one when running a command.
+    pub(super) fn start(
         &self,
         events: &mut VecDeque<(EventId, Bytes)>,
     ) -> JoinHandle<Result<Handled, String>> {
@@ -57,21 +56,21 @@ fn print(events: Vec<(EventId, Bytes)>) -> Result<Handled, String> {
     let mut out = io::stdout().lock();
     out.write_all(&lines)
         .and_then(|()| out.flush())
-        .map_err(|error| format!("events cannot be written: {error}"))?;
+        .map_err(|error| format!("cannot write events: {error}"))?;
     Ok(Handled::Done(events.into_iter().map(|(id, _)| id).collect()))
 }
 
 fn run(command: &str, id: EventId, event: &[u8]) -> Result<Handled, String> {
-    let cannot = |error: io::Error| format!("the command cannot be run: {error}");
+    let failed = |error: io::Error| format!("cannot run the command: {error}");
     let mut child =
-        Command::new("sh").args(["-c", command]).stdin(Stdio::piped()).spawn().map_err(cannot)?;
+        Command::new("sh").args(["-c", command]).stdin(Stdio::piped()).spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A command need not read what it is given: its exit status counts.
+        // A command may exit without reading its input; only its exit status counts.
         let _ = stdin.write_all(event).and_then(|()| stdin.write_all(b"\n"));
     }
-    let status = child.wait().map_err(cannot)?;
+    let status = child.wait().map_err(failed)?;
     if status.success() {
         return Ok(Handled::Done(vec![id]));
     }
-    Ok(Handled::Failed { id, reason: format!("the command ended with {status}") })
+    Ok(Handled::Failed { id, reason: format!("the command failed: {status}") })
 }

@@ -1,20 +1,22 @@
-//! Being asked to stop, by whoever runs a command.
+//! The signals that ask a command to stop.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// ctrl-c, or a polite kill.
-pub(super) struct Stopping {
+/// SIGINT (ctrl-c) and SIGTERM.
+pub(super) struct StopSignal {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Stopping {
+impl StopSignal {
+    /// Starts to listen: from now on, the signals no longer end the process.
     pub(super) fn new() -> std::io::Result<Self> {
         let interrupt = signal(SignalKind::interrupt())?;
         Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    pub(super) async fn asked(&mut self) {
+    /// Waits for the next signal.
+    pub(super) async fn recv(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

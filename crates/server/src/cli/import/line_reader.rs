@@ -1,4 +1,4 @@
-//! Lines, read ahead on a thread of their own.
+//! Reads lines ahead on a separate thread.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
@@ -9,30 +9,29 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-/// A chunk is full with so much, and so many chunks are read ahead.
 const CHUNK_BYTES: usize = 256 << 10;
 const CHUNK_LINES: usize = 500;
 const CHUNKS_AHEAD: usize = 40;
 
-/// Some lines in a row, each with its newline, where it has one.
+/// Consecutive lines. Each includes its newline; the last line of the input may have none.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     pub(super) bytes: Vec<u8>,
-    /// Where each line ends.
+    /// End of each line in `bytes`.
     pub(super) line_ends: Vec<usize>,
-    /// Whether each line that is an event has an id.
+    /// Each line that is an event has an id.
     pub(super) has_ids: bool,
 }
 
-/// Lines, or a sentence that says why the next one cannot be read.
-type Lines = Result<Chunk, String>;
+/// Lines, or why the next line cannot be read.
+type ReadResult = Result<Chunk, String>;
 
-pub(super) struct Input {
-    chunks: Receiver<Lines>,
+pub(super) struct LineReader {
+    chunks: Receiver<ReadResult>,
 }
 
-impl Input {
-    /// Begins to read.
+impl LineReader {
+    /// Starts reading a file; stdin if it is `None` or `-`.
     pub(super) fn open(file: Option<PathBuf>) -> Result<Self, String> {
         let file = file.filter(|path| path.as_os_str() != "-");
         let source: Box<dyn Read + Send> = match file {
@@ -42,24 +41,24 @@ impl Input {
             }
             None => {
                 if io::stdin().is_terminal() {
-                    eprintln!("prombus: type events as JSON, one a line; ctrl-d ends");
+                    eprintln!("prombus: type events as JSON, one per line; ctrl-d to finish");
                 }
                 Box::new(io::stdin())
             }
         };
         let (sender, chunks) = mpsc::channel(CHUNKS_AHEAD);
-        // Reading blocks, so a thread does it. It ends with the process.
+        // Reading blocks, so it needs a thread, which ends with the process.
         std::thread::spawn(move || read(source, &sender));
         Ok(Self { chunks })
     }
 
-    /// The next lines, when they come. Nothing is lost when they are not waited for to the end.
-    pub(super) async fn next(&mut self) -> Option<Lines> {
+    /// Waits for the next lines. Returns `None` at the end of the input. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<ReadResult> {
         self.chunks.recv().await
     }
 
-    /// The next lines if they are there already; the outer nothing says that they are not.
-    pub(super) fn next_now(&mut self) -> Option<Option<Lines>> {
+    /// Returns the next lines without waiting: the outer `None` means that none are available yet.
+    pub(super) fn try_next(&mut self) -> Option<Option<ReadResult>> {
         match self.chunks.try_recv() {
             Ok(lines) => Some(Some(lines)),
             Err(mpsc::error::TryRecvError::Empty) => None,
@@ -68,8 +67,8 @@ impl Input {
     }
 }
 
-/// Reads to the end, to what cannot be read, or until nobody wants more.
-fn read(source: impl Read, sender: &Sender<Lines>) {
+/// Reads until the end, an error, or the receiver is dropped.
+fn read(source: impl Read, sender: &Sender<ReadResult>) {
     let mut source = BufReader::with_capacity(CHUNK_BYTES, source);
     loop {
         let (chunk, end) = read_chunk(&mut source);
@@ -80,7 +79,7 @@ fn read(source: impl Read, sender: &Sender<Lines>) {
             Ok(true) => {}
             Ok(false) => return,
             Err(reason) => {
-                // Who has gone need not know.
+                // The receiver may have been dropped.
                 let _ = sender.blocking_send(Err(reason));
                 return;
             }
@@ -88,27 +87,27 @@ fn read(source: impl Read, sender: &Sender<Lines>) {
     }
 }
 
-/// Lines until a chunk is full or the next one would have to be waited for; and whether there may
-/// be more.
+/// Reads lines until the chunk is full or the next read would block. Returns `Ok(true)` if there may be more.
 fn read_chunk<R: Read>(source: &mut BufReader<R>) -> (Chunk, Result<bool, String>) {
     let mut chunk = Chunk { has_ids: true, ..Chunk::default() };
     loop {
-        let begin = chunk.bytes.len();
+        let start = chunk.bytes.len();
         let mut limited = source.by_ref().take(MAX_EVENT_BYTES as u64 + 1);
         match limited.read_until(b'\n', &mut chunk.bytes) {
             Ok(0) => return (chunk, Ok(false)),
             Ok(length) if length > MAX_EVENT_BYTES => {
-                chunk.bytes.truncate(begin);
-                let reason = format!("longer than {MAX_EVENT_BYTES} bytes, as no event is");
+                chunk.bytes.truncate(start);
+                let reason =
+                    format!("longer than {MAX_EVENT_BYTES} bytes, the maximum size of an event");
                 return (chunk, Err(reason));
             }
             Ok(_) => {}
             Err(error) => {
-                chunk.bytes.truncate(begin);
-                return (chunk, Err(format!("cannot be read: {error}")));
+                chunk.bytes.truncate(start);
+                return (chunk, Err(format!("cannot read: {error}")));
             }
         }
-        chunk.has_ids &= has_id(&chunk.bytes[begin..]);
+        chunk.has_ids &= has_id(&chunk.bytes[start..]);
         chunk.line_ends.push(chunk.bytes.len());
         let is_full = chunk.bytes.len() >= CHUNK_BYTES || chunk.line_ends.len() == CHUNK_LINES;
         if is_full || source.buffer().is_empty() {
@@ -117,7 +116,7 @@ fn read_chunk<R: Read>(source: &mut BufReader<R>) -> (Chunk, Result<bool, String
     }
 }
 
-/// Whether a line says its event's id. What is no event is refused anyway.
+/// Returns `true` if a line is blank or an event with an id. The server rejects other lines anyway.
 fn has_id(line: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Wire {
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_where_they_end_and_no_byte_is_lost() {
+    fn splits_lines_without_losing_a_byte() {
         let text: String = (0..1700).map(|n| format!("{n} {}\n", "x".repeat(n))).collect();
         let text = text + "the last";
         let (chunks, end) = chunks(text.as_bytes());
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_no_event_has_ends_it_behind_those_above() {
+    fn an_oversized_line_fails_after_the_lines_before_it() {
         let text = format!("1\n2\n{}\n3\n", "x".repeat(MAX_EVENT_BYTES));
         let (chunks, end) = chunks(text.as_bytes());
         assert!(end.unwrap_err().contains("longer than 16777216 bytes"));
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_which_lines_have_an_id() {
+    fn detects_lines_with_an_id() {
         for line in ["{\"payload\":{},\"id\":\"a\"}\n", "{\"id\":\"a\"}", " \r\n"] {
             assert!(has_id(line.as_bytes()), "{line}");
         }

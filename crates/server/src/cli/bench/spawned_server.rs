@@ -1,4 +1,4 @@
-//! A server process that is started for a bench, and ends with it.
+//! A server process started for a benchmark, which stops with it.
 
 use std::env;
 use std::error::Error;
@@ -8,33 +8,33 @@ use std::process::{Child, Command, Stdio};
 
 use prombus_client::transport::{Protocol, ServerAddress};
 use prombus_proto::{RandomSource, SystemRandom};
-use prombus_server::config::EngineChoice;
+use prombus_server::config::EngineConfig;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::target_arguments::Store;
+use super::target_arguments::BenchStore;
 
-/// A server from this very binary, on ports of its own.
-pub(super) struct OwnServer {
+/// A server process of this same binary, on free ports.
+pub(super) struct SpawnedServer {
     child: Child,
     ws: String,
     http: String,
 }
 
-impl OwnServer {
-    /// Starts one with these settings, and defaults otherwise.
-    pub(super) fn start(store: &Store, settings: &[&str]) -> Result<Self, Box<dyn Error>> {
+impl SpawnedServer {
+    /// Starts a server with these settings, and defaults otherwise.
+    pub(super) fn start(store: &BenchStore, settings: &[&str]) -> Result<Self, Box<dyn Error>> {
         let engine = match &store.engine {
-            EngineChoice::Disk => "disk",
-            EngineChoice::Memory => "memory",
-            EngineChoice::Mongo(address) => address.reveal(),
+            EngineConfig::Disk => "disk",
+            EngineConfig::Memory => "memory",
+            EngineConfig::Mongo(address) => address.reveal(),
         };
         let mut command = Command::new(env::current_exe()?);
-        // How somebody's usual server is set up is not meant.
-        let foreign = env::vars_os().map(|(name, _)| name);
-        for name in foreign.filter(|name| name.to_string_lossy().starts_with("PROMBUS_")) {
+        // The configuration of the user's own server must not apply.
+        let names = env::vars_os().map(|(name, _)| name);
+        for name in names.filter(|name| name.to_string_lossy().starts_with("PROMBUS_")) {
             command.env_remove(name);
         }
-        // A database's address may hold a password, which a command line would show.
+        // The address of a database may contain a password, which a command line would expose.
         command.env("PROMBUS_SERVER_ENGINE", engine);
         command.args(["serve", "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data"]);
         command.arg(&store.data).args(["--set", "log.level=warn"]);
@@ -42,7 +42,7 @@ impl OwnServer {
             command.args(["--set", setting]);
         }
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let out = child.stdout.take().ok_or("the server has no output")?;
+        let out = child.stdout.take().ok_or("the server has no stdout")?;
         let mut server = Self { child, ws: String::new(), http: String::new() };
         let mut lines = BufReader::new(out).lines();
         for line in lines.by_ref() {
@@ -52,12 +52,12 @@ impl OwnServer {
             } else if let Some(url) = line.strip_prefix("HTTP: ") {
                 url.clone_into(&mut server.http);
             } else if line.starts_with("ready") {
-                // Read on, or it could not say goodbye.
+                // Keep reading, so that the server can print until it exits.
                 std::thread::spawn(move || lines.for_each(drop));
                 return Ok(server);
             }
         }
-        Err("the server that was started for the bench ended; it says why above".into())
+        Err("the benchmark server failed to start; see its error above".into())
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -72,31 +72,31 @@ impl OwnServer {
         Ok(ServerAddress::new(&self.http, Protocol::Http, None)?)
     }
 
-    /// Has it store what waits, and waits for its end.
+    /// Shuts the server down gracefully, and waits for it to exit.
     pub(super) fn stop(mut self) -> Result<(), Box<dyn Error>> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         let status = self.child.wait()?;
         if status.success() {
             Ok(())
         } else {
-            Err(format!("the server that was started for the bench ended with {status}").into())
+            Err(format!("the benchmark server failed: {status}").into())
         }
     }
 }
 
-impl Drop for OwnServer {
+impl Drop for SpawnedServer {
     fn drop(&mut self) {
-        // One that was stopped is gone already.
+        // Fails if the server was stopped already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A folder that goes with this.
-pub(super) struct TemporaryFolder(PathBuf);
+/// A temporary directory, removed on drop.
+pub(super) struct TempDir(PathBuf);
 
-impl TemporaryFolder {
-    /// A new one, where the system has such folders (TMPDIR).
+impl TempDir {
+    /// Creates a directory in the system's temporary directory (`TMPDIR`).
     pub(super) fn new() -> io::Result<Self> {
         let name = format!("prombus-bench-{:016x}", SystemRandom.next_u64());
         let path = env::temp_dir().join(name);
@@ -109,9 +109,9 @@ impl TemporaryFolder {
     }
 }
 
-impl Drop for TemporaryFolder {
+impl Drop for TempDir {
     fn drop(&mut self) {
-        // What cannot be removed is left to whoever cleans up there.
+        // Leftovers are for the system to clean up.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

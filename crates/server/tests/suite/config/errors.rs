@@ -1,21 +1,21 @@
-//! What is refused, and what the refusal says.
+//! Invalid configurations, and their error messages.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use prombus_server::config::Sources;
 
-use crate::config::{environment, file, loaded, refused, set};
+use crate::config::{environment, file, loaded, rejected, set};
 
-fn says(sources: &Sources, text: &str) {
-    assert_eq!(refused(sources).to_string(), text);
+fn assert_error(sources: &Sources, text: &str) {
+    assert_eq!(rejected(sources).to_string(), text);
 }
 
 #[test]
-fn unknown_names_with_their_source_and_what_was_meant() {
+fn unknown_keys_name_their_source_and_a_suggestion() {
     let folder = tempfile::tempdir().unwrap();
     let (sources, path) = file(folder.path(), "[limits]\nenabled = true\nenbaled = false\n");
-    says(
+    assert_error(
         &sources,
         &format!(
             "unknown setting limits.enbaled ({}, line 3); did you mean limits.enabled?",
@@ -23,18 +23,18 @@ fn unknown_names_with_their_source_and_what_was_meant() {
         ),
     );
     let (sources, path) = file(folder.path(), "\n[colours]\n");
-    says(&sources, &format!("unknown setting colours ({}, line 2)", path.display()));
-    says(
+    assert_error(&sources, &format!("unknown setting colours ({}, line 2)", path.display()));
+    assert_error(
         &set(&["limits.conection.capacity=5"]),
         "unknown setting limits.conection.capacity (--set limits.conection.capacity); did you mean \
          limits.connection.capacity?",
     );
-    says(
+    assert_error(
         &set(&["topics.a.b.durability=fsync"]),
         "unknown setting topics.a.b.durability (--set topics.a.b.durability); did you mean \
          topics.\"a.b\".durability?",
     );
-    says(
+    assert_error(
         &environment(&[("PROMBUS_LIMITS_CAPACITY", "5")]),
         "unknown environment variable PROMBUS_LIMITS_CAPACITY; did you mean \
          PROMBUS_LIMITS_TOPIC_CAPACITY?",
@@ -42,90 +42,89 @@ fn unknown_names_with_their_source_and_what_was_meant() {
 }
 
 #[test]
-fn wrong_types_and_ranges() {
-    says(
+fn invalid_types_and_ranges() {
+    assert_error(
         &set(&["limits.connection.capacity=0"]),
-        "limits.connection.capacity (--set limits.connection.capacity) is 0, but has to be a whole \
+        "limits.connection.capacity (--set limits.connection.capacity) is 0, but must be a whole \
          number, 1 to 1000000000",
     );
-    says(
+    assert_error(
         &environment(&[("PROMBUS_LIMITS_ENABLED", "yes")]),
-        "limits.enabled (environment variable PROMBUS_LIMITS_ENABLED) is \"yes\", but has to be true \
+        "limits.enabled (environment variable PROMBUS_LIMITS_ENABLED) is \"yes\", but must be true \
          or false",
     );
-    says(
+    assert_error(
         &set(&["server.ws=localhost"]),
-        "server.ws (--set server.ws) is \"localhost\", but has to be an IP address and a port, such \
+        "server.ws (--set server.ws) is \"localhost\", but must be an IP address and a port, such \
          as 127.0.0.1:8090 or [::1]:8090",
     );
-    says(
+    assert_error(
         &set(&["log.format=xml"]),
-        "log.format (--set log.format) is \"xml\", but has to be auto, text or json",
+        "log.format (--set log.format) is \"xml\", but must be auto, text or json",
     );
-    says(
+    assert_error(
         &set(&["topics.a.durability=memory"]),
-        "topics.a.durability (--set topics.a.durability) is \"memory\", but has to be fsync or \
+        "topics.a.durability (--set topics.a.durability) is \"memory\", but must be fsync or \
          buffered",
     );
-    says(
+    assert_error(
         &set(&["topics.a.retention_ms=0"]),
-        "topics.a.retention_ms (--set topics.a.retention_ms) is 0, but has to be a whole number, 1 \
+        "topics.a.retention_ms (--set topics.a.retention_ms) is 0, but must be a whole number, 1 \
          or more",
     );
-    says(
+    assert_error(
         &set(&["limits=5"]),
-        "limits (--set limits) is a single value, but has to be a section with settings of its own, \
-         such as limits.NAME",
+        "limits (--set limits) is a single value, but must be a section of settings, such as limits.NAME",
     );
-    says(
+    assert_error(
         &set(&["topics.\"A\".durability=fsync"]),
-        "topics.A.durability (--set topics.\"A\".durability) names no topic: a name may only contain a-z, \
-         0-9, '_', '-' and '.', not 'A'",
+        "topics.A.durability (--set topics.\"A\".durability) has an invalid topic name: a name may only contain \
+         a-z, 0-9, '_', '-' and '.', not 'A'",
     );
     for origin in ["app.example.com", "https://app.example.com/", "://a", "https://"] {
-        let error = refused(&set(&[&format!("auth.allowed_origins=[\"{origin}\"]")])).to_string();
+        let error = rejected(&set(&[&format!("auth.allowed_origins=[\"{origin}\"]")])).to_string();
         assert!(error.contains("a list of origins"), "{origin}: {error}");
     }
 }
 
 #[test]
-fn an_engine_that_is_not_there() {
-    says(
+fn unsupported_engines() {
+    assert_error(
         &set(&["server.engine=mongodb+srv://user:hunter2@db/prombus"]),
-        "server.engine (--set server.engine) has to be a mongodb:// address with the names of the \
-         servers: mongodb+srv:// is not built in",
+        "server.engine (--set server.engine) must be a mongodb:// address that lists the hosts: \
+         mongodb+srv:// is not supported",
     );
-    says(
+    assert_error(
         &set(&["server.engine=mongodb:"]),
-        "server.engine (--set server.engine) has to be an address of MongoDB, such as \
+        "server.engine (--set server.engine) must be a MongoDB connection string, such as \
          mongodb://db1,db2,db3/prombus?replicaSet=rs0",
     );
-    says(
+    assert_error(
         &set(&["server.engine=redis://user:hunter2@db"]),
-        "server.engine (--set server.engine) is \"redis://…\", but has to be disk, memory or a \
+        "server.engine (--set server.engine) is \"redis://…\", but must be disk, memory or a \
          mongodb:// address",
     );
 }
 
 #[test]
-fn halves_of_a_pair() {
-    says(
+fn settings_that_need_another_one() {
+    assert_error(
         &set(&["server.tls.cert_file=a.pem"]),
-        "server.tls.cert_file (--set server.tls.cert_file) needs server.tls.key_file, too",
+        "server.tls.cert_file (--set server.tls.cert_file) also needs server.tls.key_file",
     );
-    says(
+    assert_error(
         &set(&["server.tls.key_file=a.pem"]),
-        "server.tls.key_file (--set server.tls.key_file) needs server.tls.cert_file, too",
+        "server.tls.key_file (--set server.tls.key_file) also needs server.tls.cert_file",
     );
-    let issuer = refused(&set(&["auth.jwt.issuer=me"])).to_string();
-    assert!(issuer.contains("auth.jwt.issuer (--set auth.jwt.issuer) checks nothing"), "{issuer}");
+    let issuer = rejected(&set(&["auth.jwt.issuer=me"])).to_string();
+    assert!(issuer.contains("auth.jwt.issuer (--set auth.jwt.issuer) has no effect"), "{issuer}");
 }
 
 #[test]
-fn a_public_address_that_anybody_may_use() {
+fn a_public_address_without_authentication() {
     for public in ["server.ws=0.0.0.0:1", "server.http=[::]:1", "server.ws=192.0.2.1:1"] {
         let key = public.split('=').next().unwrap();
-        let error = refused(&set(&[public])).to_string();
+        let error = rejected(&set(&[public])).to_string();
         assert!(error.starts_with(&format!("{key} (--set {key}) is ")), "{error}");
         assert!(error.contains("auth.tokens") && error.contains("--insecure"), "{error}");
         loaded(&set(&[public, "server.insecure=true"]));
@@ -136,23 +135,23 @@ fn a_public_address_that_anybody_may_use() {
 }
 
 #[test]
-fn sources_that_cannot_be_read() {
+fn unreadable_sources() {
     let folder = tempfile::tempdir().unwrap();
     let (sources, path) = file(folder.path(), "[limits]\nenabled = = true\n");
-    let error = refused(&sources).to_string();
-    assert!(error.starts_with(&format!("{}, line 2: not TOML: ", path.display())), "{error}");
+    let error = rejected(&sources).to_string();
+    assert!(error.starts_with(&format!("{}, line 2: invalid TOML: ", path.display())), "{error}");
     std::fs::remove_file(&path).unwrap();
-    let error = refused(&sources).to_string();
-    let begins = format!("cannot read the configuration file {}: ", path.display());
-    assert!(error.starts_with(&begins), "{error}");
-    says(
+    let error = rejected(&sources).to_string();
+    let prefix = format!("cannot read the configuration file {}: ", path.display());
+    assert!(error.starts_with(&prefix), "{error}");
+    assert_error(
         &set(&["limits.enabled"]),
-        "--set limits.enabled… is not of the form key=value, such as limits.connection.capacity=500",
+        "--set limits.enabled…: expected key=value, such as limits.connection.capacity=500",
     );
     let bytes = OsString::from_vec(vec![0xff]);
     let environment = vec![("PROMBUS_SERVER_DATA".into(), bytes)];
-    says(
+    assert_error(
         &Sources { environment, ..Sources::default() },
-        "environment variable PROMBUS_SERVER_DATA is not UTF-8",
+        "environment variable PROMBUS_SERVER_DATA is not valid UTF-8",
     );
 }

@@ -1,22 +1,22 @@
-//! The settings in effect, as TOML, without secrets.
+//! Prints the settings in effect as TOML, with secrets redacted.
 
 use std::fmt;
 
 use toml::Value;
 
 use super::known_keys::{TOPICS, is_secret};
-use super::{KeyPath, Origin, Settings};
+use super::{KeyPath, Origin, RawConfig};
 use crate::auth::secret::REDACTED;
 use crate::mongo_address::MongoAddress;
 
-/// A file that `--config` takes, with a remark on what does not come from the default file.
-impl fmt::Display for Settings {
+/// Prints a file that `--config` accepts, with a comment on each value that is not a default.
+impl fmt::Display for RawConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut section = KeyPath::root();
-        let of_topics = self.values.keys().filter(|key| key.segments()[0] == TOPICS);
-        for key in self.known.iter().chain(of_topics) {
+        let topic_keys = self.values.keys().filter(|key| key.segments()[0] == TOPICS);
+        for key in self.known.iter().chain(topic_keys) {
             let Some(setting) = self.values.get(key) else { continue };
-            // All of a topic's keys stand in one section.
+            // All keys of a topic go into one section.
             let depth = if key.segments()[0] == TOPICS { 2 } else { key.segments().len() - 1 };
             if key.prefix(depth) != section {
                 let gap = if section == KeyPath::root() { "" } else { "\n" };
@@ -28,20 +28,20 @@ impl fmt::Display for Settings {
                 Value::String(text) => Value::String(without_password(text)),
                 value => value.clone(),
             };
-            writeln!(f, "{} = {value}{}", key.suffix(depth), remark(&setting.origin))?;
+            writeln!(f, "{} = {value}{}", key.suffix(depth), comment(&setting.origin))?;
         }
         Ok(())
     }
 }
 
-/// As they print: `Debug` shows no secret either.
-impl fmt::Debug for Settings {
+/// Same as `Display`, so that `Debug` leaks no secret either.
+impl fmt::Debug for RawConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// The address of a database may hold one.
+/// Redacts the credentials of a MongoDB address; returns any other text unchanged.
 fn without_password(text: &str) -> String {
     text.parse::<MongoAddress>().map_or_else(|_| text.to_owned(), |address| address.to_string())
 }
@@ -61,10 +61,10 @@ fn redacted(value: &Value) -> Value {
     }
 }
 
-fn remark(origin: &Origin) -> String {
+fn comment(origin: &Origin) -> String {
     match origin {
         Origin::Default { .. } => String::new(),
-        // The name of a file may hold anything, but a remark ends with its line.
+        // A file name may contain a newline, which would end the comment.
         origin => format!(" # {}", origin.to_string().replace(char::is_control, " ")),
     }
 }

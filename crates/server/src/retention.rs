@@ -1,4 +1,4 @@
-//! How long the topics of a database are to keep their events, whoever said so.
+//! The retention of each topic of a database, for `prombus migrate`.
 
 use std::collections::BTreeMap;
 
@@ -12,43 +12,42 @@ use thiserror::Error;
 use crate::config::Config;
 use crate::server::bus_settings;
 
-/// Why that is not known.
+/// Why the retention of the topics cannot be determined.
 #[derive(Debug, Error)]
-pub enum WantedError {
-    /// The database does not say.
+pub enum RetentionError {
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// What was set for a topic earlier cannot be read.
+    /// The stored settings of a topic are not readable.
     #[error(transparent)]
     Settings(#[from] UnusableSettings),
 }
 
-/// Entries of settings that are read at once.
-const AT_ONCE: usize = 512;
+/// Topic settings read per page.
+const PAGE_ENTRIES: usize = 512;
 
-/// How long, in milliseconds, for those that do not keep them for ever: as `config` says, and as was set
-/// while a bus ran, which comes first.
-pub async fn wanted_ttls(
+/// Returns the retention of each topic that has one, in milliseconds. Settings stored while a server ran take
+/// precedence over `config`.
+pub async fn effective_retention_ms(
     config: &Config,
     migration: &Migration,
-) -> Result<BTreeMap<Topic, u64>, WantedError> {
+) -> Result<BTreeMap<Topic, u64>, RetentionError> {
     let settings = bus_settings(config);
     let mut own: BTreeMap<Topic, TopicSettings> =
         settings.topics.keys().map(|topic| (topic.clone(), TopicSettings::default())).collect();
     let mut after = None;
     loop {
-        let page = migration.scan(topic_settings::prefix(), after.as_ref(), AT_ONCE).await?;
+        let page = migration.scan(topic_settings::prefix(), after.as_ref(), PAGE_ENTRIES).await?;
         for entry in &page {
             own.extend(topic_settings::read(entry)?);
         }
         match page.last() {
-            Some(last) if page.len() == AT_ONCE => after = Some(last.key.clone()),
+            Some(last) if page.len() == PAGE_ENTRIES => after = Some(last.key.clone()),
             _ => break,
         }
     }
-    let kept = own.into_iter().filter_map(|(topic, own)| {
+    let limited = own.into_iter().filter_map(|(topic, own)| {
         let ms = settings.rules(&topic, &own).retention_ms?;
         Some((topic, ms))
     });
-    Ok(kept.collect())
+    Ok(limited.collect())
 }

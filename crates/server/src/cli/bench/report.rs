@@ -1,27 +1,26 @@
-//! What a bench came to: a table for a person, one JSON object for a program.
+//! Prints the results of a benchmark: a table for people, one JSON object for programs.
 
 use std::io::{self, IsTerminal, Write};
 
 use prombus_bench::{Figures, Load, Summary};
 use serde::Serialize;
 
-use crate::cli::status_line::readable_bytes;
+use crate::cli::human_bytes::human_bytes;
 use crate::cli::table::Table;
 
-/// How results are printed.
 #[derive(clap::Args)]
 pub(super) struct PrintArguments {
-    /// Print one JSON object, as is done where the output is no terminal
+    /// Print one JSON object; the default when stdout is not a terminal
     #[arg(long, conflicts_with = "table")]
     json: bool,
-    /// Print a table, even where the output is no terminal
+    /// Print a table, even when stdout is not a terminal
     #[arg(long)]
     table: bool,
 }
 
-/// What was measured, beside the figures.
+/// What was measured, printed beside the figures.
 #[derive(Serialize)]
-pub(super) struct Circumstances<'a> {
+pub(super) struct RunSettings<'a> {
     pub(super) on: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) durability: Option<&'a str>,
@@ -31,13 +30,13 @@ pub(super) struct Circumstances<'a> {
     pub(super) window: u64,
     pub(super) connections: usize,
     pub(super) topics: usize,
-    /// Where there is more than one.
+    /// Present if there is more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) groups: Option<usize>,
     pub(super) rate: Option<f64>,
 }
 
-impl<'a> Circumstances<'a> {
+impl<'a> RunSettings<'a> {
     pub(super) fn of(load: &Load, on: &'a str, durability: Option<&'a str>) -> Self {
         Self {
             on,
@@ -60,7 +59,7 @@ impl<'a> Circumstances<'a> {
         }
         let Self { size, batch, window, connections, topics, .. } = self;
         let groups = self.groups.map_or(String::new(), |groups| format!(", groups {groups}"));
-        let rate = self.rate.map_or("flat out".to_owned(), |rate| format!("{rate} a second"));
+        let rate = self.rate.map_or("unlimited rate".to_owned(), |rate| format!("{rate}/s"));
         heading
             + &format!(
                 "\nsize {size}, batch {batch}, window {window}, connections {connections}, topics \
@@ -70,42 +69,42 @@ impl<'a> Circumstances<'a> {
 }
 
 #[derive(Serialize)]
-struct Printed<'a, R> {
+struct JsonReport<'a, R> {
     #[serde(flatten)]
     report: &'a R,
     #[serde(skip_serializing_if = "Option::is_none")]
-    settings: Option<&'a Circumstances<'a>>,
+    settings: Option<&'a RunSettings<'a>>,
 }
 
-/// Figures with their names, for a person.
+/// Named figures of the table.
 pub(super) type Rows = Vec<(&'static str, String)>;
 
 impl PrintArguments {
     pub(super) fn print<R: Serialize>(
         &self,
         report: &R,
-        circumstances: Option<&Circumstances<'_>>,
+        settings: Option<&RunSettings<'_>>,
         rows: Rows,
     ) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.json || !(self.table || out.is_terminal()) {
-            let json = serde_json::to_string(&Printed { report, settings: circumstances })?;
+            let json = serde_json::to_string(&JsonReport { report, settings })?;
             writeln!(out, "{json}")?;
             return out.flush();
         }
-        if let Some(circumstances) = circumstances {
-            writeln!(out, "{}", circumstances.heading())?;
+        if let Some(settings) = settings {
+            writeln!(out, "{}", settings.heading())?;
         }
         let mut table = Table::new(&[]);
         for (name, figure) in rows {
             table.push(vec![name.to_owned(), figure]);
         }
-        write!(out, "{}", table.text(1).trim_start_matches('\n'))?;
+        write!(out, "{}", table.render(1).trim_start_matches('\n'))?;
         out.flush()
     }
 }
 
-/// What a run came to, as rows: so many events of `what`, and how fast.
+/// The rows of a run: the number of events, under the name `what`, and its figures.
 pub(super) fn run_rows(what: &'static str, events: u64, figures: &Figures) -> Rows {
     let mut rows = vec![
         (what, count(events)),
@@ -125,12 +124,12 @@ fn latency_rows(latency: &Summary) -> Rows {
         .to_vec()
 }
 
-/// A count, with its thousands apart.
+/// Formats a count with thousands separators.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -138,18 +137,16 @@ pub(super) fn count(number: u64) -> String {
     text
 }
 
-/// So many a second, as a person reads it.
 pub(super) fn rate(per_second: f64) -> String {
-    // Fractions say nothing here, and nothing is negative.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never negative")]
     let whole = per_second.round() as u64;
     format!("{}/s", count(whole))
 }
 
-/// Bytes, and how many that is a second.
+/// Formats bytes with their rate.
 pub(super) fn bytes(bytes: u64, ms: f64) -> String {
-    let per_second = readable_bytes(bytes as f64 / (ms / 1e3).max(1e-6));
-    format!("{}, {per_second}/s", readable_bytes(bytes as f64))
+    let per_second = human_bytes(bytes as f64 / (ms / 1e3).max(1e-6));
+    format!("{}, {per_second}/s", human_bytes(bytes as f64))
 }
 
 #[cfg(test)]
@@ -157,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_readable() {
+    fn formats_figures_for_people() {
         assert_eq!([count(0), count(999), count(1000)], ["0", "999", "1,000"]);
         assert_eq!(rate(1_234_567.8), "1,234,568/s");
         assert_eq!(bytes(2048, 500.0), "2.0 KiB, 4.0 KiB/s");

@@ -1,0 +1,232 @@
+//! Builds the typed configuration, and checks settings that depend on each other.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use prombus_engine::Durability;
+use prombus_proto::Topic;
+use prombus_proto::limits::MAX_EVENT_BYTES;
+
+use super::known_keys::TOPICS;
+use super::values::UNBOUNDED;
+use super::{
+    AuthConfig, BucketConfig, Config, ConfigError, EngineConfig, GatewayConfig, GroupsConfig,
+    KeyPath, LimitsConfig, LogConfig, RawConfig, ServerConfig, SubscribeConfig, TlsConfig,
+    TopicConfig,
+};
+use crate::logging::{LogFilter, LogFormat};
+use crate::mongo_address::MongoAddress;
+
+type Result<T> = std::result::Result<T, ConfigError>;
+
+/// Allowed capacities and refill rates of a bucket.
+pub(crate) const BUCKET_RANGE: RangeInclusive<u64> = 1..=1_000_000_000;
+/// Allowed retention times and sizes.
+pub(crate) const RETENTION_RANGE: RangeInclusive<u64> = 1..=UNBOUNDED;
+/// The allowed durabilities, for error messages.
+pub(crate) const DURABILITY_WORDS: &str = "fsync or buffered";
+
+pub(crate) fn parse_durability(text: &str) -> Option<Durability> {
+    match text {
+        "fsync" => Some(Durability::Fsync),
+        "buffered" => Some(Durability::Buffered),
+        _ => None,
+    }
+}
+
+impl Config {
+    /// Validates merged settings.
+    ///
+    /// # Errors
+    ///
+    /// A value has the wrong type, format or range, or settings contradict each other.
+    pub fn validate(raw: &RawConfig) -> Result<Self> {
+        let limits = limits(raw)?;
+        let config = Self {
+            server: server(raw)?,
+            topics: topics(raw, limits.topic)?,
+            limits,
+            auth: AuthConfig::read(raw)?,
+            gateway: gateway(raw)?,
+            subscribe: subscribe(raw)?,
+            groups: groups(raw)?,
+            log: log(raw)?,
+        };
+        reject_unauthenticated_public_address(raw, &config)?;
+        Ok(config)
+    }
+}
+
+fn server(raw: &RawConfig) -> Result<ServerConfig> {
+    let section = KeyPath::of("server");
+    let address = |name| {
+        let allowed = "an IP address and a port, such as 127.0.0.1:8090 or [::1]:8090";
+        raw.parsed(&section.join(name), allowed, |text| text.parse().ok())
+    };
+    let data = |text: &str| (!text.is_empty()).then(|| text.into());
+    Ok(ServerConfig {
+        ws: address("ws")?,
+        http: address("http")?,
+        data: raw.parsed(&section.join("data"), "the path of a directory", data)?,
+        engine: engine(raw, &section.join("engine"))?,
+        insecure: raw.bool(&section.join("insecure"))?,
+        threads: raw.integer(&section.join("threads"), 0..=1024)?,
+        shutdown_grace: raw.milliseconds(&section.join("shutdown_grace_ms"), 0..=600_000)?,
+        tls: tls(raw)?,
+    })
+}
+
+fn engine(raw: &RawConfig, key: &KeyPath) -> Result<EngineConfig> {
+    let text = raw.string(key)?;
+    if MongoAddress::has_mongo_scheme(text) {
+        return text
+            .parse()
+            .map(EngineConfig::Mongo)
+            .map_err(|error| raw.conflict(key, format!("must be {error}")));
+    }
+    raw.parsed(key, "disk, memory or a mongodb:// address", |text| match text {
+        "disk" => Some(EngineConfig::Disk),
+        "memory" => Some(EngineConfig::Memory),
+        _ => None,
+    })
+}
+
+fn tls(raw: &RawConfig) -> Result<Option<TlsConfig>> {
+    let (cert, key) = (KeyPath::of("server.tls.cert_file"), KeyPath::of("server.tls.key_file"));
+    match (raw.optional_path(&cert)?, raw.optional_path(&key)?) {
+        (Some(cert_file), Some(key_file)) => Ok(Some(TlsConfig { cert_file, key_file })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(raw.conflict(&cert, format!("also needs {key}"))),
+        (None, Some(_)) => Err(raw.conflict(&key, format!("also needs {cert}"))),
+    }
+}
+
+fn limits(raw: &RawConfig) -> Result<LimitsConfig> {
+    let section = KeyPath::of("limits");
+    let bucket = |name| {
+        let section = section.join(name);
+        Ok(BucketConfig {
+            capacity: bucket_integer(raw, &section.join("capacity"))?,
+            refill_per_sec: bucket_integer(raw, &section.join("refill_per_sec"))?,
+        })
+    };
+    Ok(LimitsConfig {
+        enabled: raw.bool(&section.join("enabled"))?,
+        connection: bucket("connection")?,
+        topic: bucket("topic")?,
+    })
+}
+
+fn bucket_integer(raw: &RawConfig, key: &KeyPath) -> Result<u32> {
+    raw.integer(key, BUCKET_RANGE)
+}
+
+fn topics(raw: &RawConfig, default: BucketConfig) -> Result<BTreeMap<Topic, TopicConfig>> {
+    let mut topics = BTreeMap::new();
+    for key in raw.values.keys().filter(|key| key.segments()[0] == TOPICS) {
+        let topic = Topic::new(&key.segments()[1])
+            .map_err(|error| raw.conflict(key, format!("has an invalid topic name: {error}")))?;
+        // Repeated for each key of the topic, with the same result.
+        topics.insert(topic, topic_config(raw, &key.prefix(2), default)?);
+    }
+    Ok(topics)
+}
+
+fn topic_config(raw: &RawConfig, section: &KeyPath, default: BucketConfig) -> Result<TopicConfig> {
+    let set = |key: &KeyPath| raw.values.contains_key(key);
+    let number = |name| {
+        let key = section.join(name);
+        set(&key).then(|| raw.integer(&key, RETENTION_RANGE)).transpose()
+    };
+    let durability = section.join("durability");
+    let durability =
+        set(&durability).then(|| raw.parsed(&durability, DURABILITY_WORDS, parse_durability));
+    Ok(TopicConfig {
+        durability: durability.transpose()?,
+        retention_ms: number("retention_ms")?,
+        retention_bytes: number("retention_bytes")?,
+        limit: topic_limit(raw, &section.join("limit"), default)?,
+    })
+}
+
+fn topic_limit(
+    raw: &RawConfig,
+    section: &KeyPath,
+    default: BucketConfig,
+) -> Result<Option<BucketConfig>> {
+    let number = |name| {
+        let key = section.join(name);
+        raw.values.contains_key(&key).then(|| bucket_integer(raw, &key)).transpose()
+    };
+    let (capacity, refill_per_sec) = (number("capacity")?, number("refill_per_sec")?);
+    let limited = capacity.is_some() || refill_per_sec.is_some();
+    Ok(limited.then(|| BucketConfig {
+        capacity: capacity.unwrap_or(default.capacity),
+        refill_per_sec: refill_per_sec.unwrap_or(default.refill_per_sec),
+    }))
+}
+
+fn gateway(raw: &RawConfig) -> Result<GatewayConfig> {
+    let section = KeyPath::of("gateway");
+    let number = |name, range| raw.integer(&section.join(name), range);
+    let time = |name| raw.milliseconds(&section.join(name), 10..=3_600_000);
+    Ok(GatewayConfig {
+        max_frame_bytes: number("max_frame_bytes", 1024..=MAX_EVENT_BYTES as u64)?,
+        max_outbox_bytes: number("max_outbox_bytes", 1024..=1 << 30)?,
+        max_subscriptions: number("max_subscriptions", 1..=10_000)?,
+        max_connections: number("max_connections", 1..=1_000_000)?,
+        ping_interval: time("ping_interval_ms")?,
+        pong_timeout: time("pong_timeout_ms")?,
+        auth_timeout: time("auth_timeout_ms")?,
+        slow_consumer_timeout: time("slow_consumer_timeout_ms")?,
+    })
+}
+
+fn subscribe(raw: &RawConfig) -> Result<SubscribeConfig> {
+    let section = KeyPath::of("subscribe");
+    Ok(SubscribeConfig {
+        max_in_flight: raw.integer(&section.join("max_in_flight"), 1..=10_000)?,
+        ack_timeout: raw.milliseconds(&section.join("ack_timeout_ms"), 100..=43_200_000)?,
+        max_attempts: raw.integer(&section.join("max_attempts"), 1..=1000)?,
+    })
+}
+
+fn groups(raw: &RawConfig) -> Result<GroupsConfig> {
+    let lease = KeyPath::of("groups.lease_ms");
+    Ok(GroupsConfig { lease: raw.milliseconds(&lease, 2000..=600_000)? })
+}
+
+fn log(raw: &RawConfig) -> Result<LogConfig> {
+    let levels = "off, error, warn, info, debug or trace, optionally with overrides per module, such \
+                  as info,prombus_server=debug";
+    Ok(LogConfig {
+        level: raw.parsed(&KeyPath::of("log.level"), levels, LogFilter::parse)?,
+        format: raw.parsed(
+            &KeyPath::of("log.format"),
+            "auto, text or json",
+            |text| match text {
+                "auto" => Some(LogFormat::Auto),
+                "text" => Some(LogFormat::Text),
+                "json" => Some(LogFormat::Json),
+                _ => None,
+            },
+        )?,
+    })
+}
+
+/// A public address needs authentication or an explicit `--insecure`.
+fn reject_unauthenticated_public_address(raw: &RawConfig, config: &Config) -> Result<()> {
+    if config.auth.is_required() || config.server.insecure {
+        return Ok(());
+    }
+    for (name, address) in [("ws", config.server.ws), ("http", config.server.http)] {
+        if !address.ip().to_canonical().is_loopback() {
+            let reason = format!(
+                "is {address}, which other machines can reach, but authentication is off: set \
+                 auth.tokens or a key under auth.jwt, listen on 127.0.0.1, or pass --insecure"
+            );
+            return Err(raw.conflict(&KeyPath::of("server").join(name), reason));
+        }
+    }
+    Ok(())
+}
