@@ -1,16 +1,14 @@
-//! Who may do what.
+//! Authentication and authorization.
 //!
-//! | idea | file |
-//! |---|---|
-//! | the settings, and what can be wrong with them | [`settings`] |
-//! | tokens that stand in the configuration | [`static_tokens`] |
-//! | signed tokens | [`jwt`] |
-//! | why a token is refused | [`bad_token`] |
-//! | what a connection may do, and until when | [`grant`] |
-//! | the rules, and the topics they speak of | [`scope`], [`pattern`] |
-//! | which web pages may connect | [`origin`] |
-//! | where a server without tokens may listen | [`exposure`] |
-//! | a text that nobody is to see | [`secret`] |
+//! - [`settings`]: the `auth` section of the configuration
+//! - [`static_tokens`]: tokens listed in the configuration
+//! - [`jwt`]: signed tokens
+//! - [`bad_token`]: why a token is rejected
+//! - [`grant`]: what a valid token allows, and until when
+//! - [`scope`], [`pattern`]: the rules of a token and the topics they cover
+//! - [`origin`]: which web pages may connect
+//! - [`exposure`]: where a server without tokens may listen
+//! - [`secret`]: strings that must not be logged
 
 pub mod bad_token;
 pub mod exposure;
@@ -30,14 +28,14 @@ pub use self::exposure::{ExposedWithoutTokens, check_exposure};
 pub use self::grant::{Denied, Grant};
 pub use self::origin::{AllowedOrigins, InvalidOrigin, OriginRefused};
 pub use self::pattern::{InvalidPattern, TopicPattern};
-pub use self::scope::{Action, InvalidRule, ScopeWords, Scopes};
+pub use self::scope::{Action, InvalidRule, ScopeList, Scopes};
 pub use self::secret::Secret;
 pub use self::settings::{AuthSettings, AuthSetupError, JwtSettings, TokenSettings};
 
 use self::jwt::JwtVerifier;
 use self::static_tokens::StaticTokens;
 
-/// Tells what a token allows.
+/// Checks tokens and returns what they allow.
 #[derive(Debug)]
 pub struct Authenticator {
     tokens: StaticTokens,
@@ -45,7 +43,7 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// Reads the key files that the settings name.
+    /// Reads the key files named in the settings.
     pub fn new(settings: AuthSettings) -> Result<Self, AuthSetupError> {
         let mut tokens = StaticTokens::default();
         for (index, TokenSettings { token, scopes }) in settings.tokens.iter().enumerate() {
@@ -61,16 +59,16 @@ impl Authenticator {
         Ok(Self { tokens, jwt: settings.jwt.map(JwtVerifier::new).transpose()? })
     }
 
-    /// Whether nothing is configured, so that everybody may do everything.
+    /// Returns `true` if neither tokens nor keys are configured, so every client may do everything.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.tokens.is_empty() && self.jwt.is_none()
     }
 
-    /// What the token gives at this moment. An open server takes any.
+    /// Returns what the token allows. An open server accepts any token.
     pub fn check(&self, token: &str, now: Timestamp) -> Result<Grant, BadToken> {
         if self.is_open() {
-            return Ok(Grant::everything());
+            return Ok(Grant::unrestricted());
         }
         if let Some(scopes) = self.tokens.find(token) {
             return Ok(Grant { scopes: scopes.clone(), expires_at: None, subject: None });

@@ -1,24 +1,17 @@
-//! HTTP: everything about topics with `curl` alone.
+//! The HTTP API. `openapi.json` describes it, and tests hold the routes to that description.
 //!
-//! | idea | file |
-//! |---|---|
-//! | which path is answered where | `router` |
-//! | what holds for every request | `port`, `cross_origin` |
-//! | who asks, and what about | `caller`, `topic_in_path`, `query` |
-//! | what is answered, if it goes well or not | `answer`, `error` |
-//! | a request's body, bounded in size and time | `body` |
-//! | storing events | `publish` |
-//! | reading them: by pages, all at once, as they come | `replay`, `export`, `stream` (from where: `start`) |
-//! | what is there, and the settings of topics | `topics`, `groups`, `latest_by_key` |
-//! | the way to the gateway | `websocket` |
-//! | whether the server is there and well, and what it counts | `health`, `metrics`, `counted_body` |
-//! | what there is, for machines and for people | `openapi`, `docs` |
+//! - [`router`]: the routes and their handlers
+//! - [`port`], [`cors`]: checks that every request passes before it is routed
+//! - [`request_grant`], [`path_topic`], [`query`], [`body`]: what handlers extract from a request
+//! - [`response`], [`error`]: what they return
+//! - [`publish`]: stores events
+//! - [`replay`], [`export`], [`stream`], [`latest_by_key`]: read them; [`start`] says from where
+//! - [`topics`], [`groups`]: list and configure
+//! - [`websocket`]: upgrades a request to a gateway connection
+//! - [`health`], [`metrics`], [`openapi`], [`docs`]: the server itself
 
-mod answer;
 mod body;
-mod caller;
-mod counted_body;
-mod cross_origin;
+mod cors;
 mod docs;
 mod error;
 mod export;
@@ -27,14 +20,16 @@ mod health;
 mod latest_by_key;
 mod metrics;
 mod openapi;
+mod path_topic;
 mod port;
 mod publish;
 mod query;
 mod replay;
+mod request_grant;
+mod response;
 mod router;
 mod start;
 mod stream;
-mod topic_in_path;
 mod topics;
 mod websocket;
 
@@ -50,38 +45,38 @@ use crate::listening::Arrival;
 
 pub(crate) use port::HttpPort;
 
-/// What all requests share.
-pub(crate) struct Http {
-    /// Bus, tokens, origins and sizes are the same as for WebSockets.
+/// The state that all requests share.
+pub(crate) struct HttpState {
+    /// Shares the bus, tokens, allowed origins and size limits with WebSocket connections.
     gateway: Arc<Gateway>,
-    /// Whether only this machine can connect, so that names of other machines are suspicious.
+    /// The port is bound to loopback only, so a `Host` that names another machine is suspicious.
     is_local: bool,
-    /// Whether the server is about to stop. What streams without an end has to watch this.
+    /// Turns `true` on shutdown. Responses without an end must watch it.
     stopping: watch::Receiver<bool>,
-    /// Room for requests of many events, which are in memory as a whole until they are stored.
-    many_events: Semaphore,
+    /// Bytes available to NDJSON publishes, which are buffered whole until they are stored.
+    ndjson_bytes: Semaphore,
 }
 
-/// How many bytes of them there may be: four of the largest.
-const MANY_EVENTS_BYTES: usize = 4 * MAX_BATCH_BYTES;
+/// Room for four NDJSON requests of the maximum size.
+const MAX_NDJSON_BYTES_IN_MEMORY: usize = 4 * MAX_BATCH_BYTES;
 
-/// Who sends requests: one connection. An extension of each of its requests.
+/// One HTTP connection. Every request carries its peer as an extension.
 struct Peer {
-    /// Its place at the bus: the bucket that its requests share.
+    /// Holds the token bucket that all requests of the connection share.
     connection: Connection,
     arrival: Arrival,
-    /// It is counted as long as it is there.
+    /// Counts the connection in the metrics until it is dropped.
     _open: OpenConnection,
 }
 
-impl Http {
+impl HttpState {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         is_local: bool,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        let many_events = Semaphore::new(MANY_EVENTS_BYTES);
-        Self { gateway, is_local, stopping, many_events }
+        let ndjson_bytes = Semaphore::new(MAX_NDJSON_BYTES_IN_MEMORY);
+        Self { gateway, is_local, stopping, ndjson_bytes }
     }
 
     fn bus(&self) -> &Bus {

@@ -22,11 +22,11 @@ use tokio_rustls::rustls::ServerConfig;
 
 use crate::auth::{
     AllowedOrigins, AuthSettings, AuthSetupError, Authenticator, InvalidOrigin, JwtSettings,
-    ScopeWords, TokenSettings,
+    ScopeList, TokenSettings,
 };
 use crate::config::{BucketConfig, Config, EngineConfig, TlsConfig};
 use crate::gateway::Gateway;
-use crate::http::{Http, HttpPort};
+use crate::http::{HttpPort, HttpState};
 use crate::listening::Listening;
 use crate::mongo_address::MongoAddress;
 use crate::threads::Threads;
@@ -120,7 +120,7 @@ impl Server {
         let authenticator = Authenticator::new(auth_settings(config))?;
         let mut origins = AllowedOrigins::new(&config.auth.allowed_origins)?;
         if authenticator.is_open() {
-            origins = origins.distrusting_names();
+            origins = origins.with_rebinding_protection();
         }
         let (ws_listener, ws) = listen(config.server.ws).await?;
         let (http_listener, http) = listen(config.server.http).await?;
@@ -144,7 +144,7 @@ impl Server {
             stopping: stop.clone(),
         };
         let is_local = http.ip().to_canonical().is_loopback();
-        let http_port = HttpPort::new(Http::new(Arc::clone(&gateway), is_local, stop));
+        let http_port = HttpPort::new(HttpState::new(Arc::clone(&gateway), is_local, stop));
         let threads = Arc::new(threads);
         let ports = [
             tokio::spawn(listening.clone().serve(ws_listener, gateway, Arc::clone(&threads))),
@@ -254,7 +254,7 @@ fn auth_settings(config: &Config) -> AuthSettings {
     let auth = &config.auth;
     let tokens = auth.tokens.iter().map(|token| TokenSettings {
         token: token.token.clone(),
-        scopes: ScopeWords::from(token.scopes.clone()),
+        scopes: ScopeList::from(token.scopes.clone()),
     });
     let jwt = auth.jwt.has_key().then(|| JwtSettings {
         secret: auth.jwt.secret.clone(),

@@ -1,42 +1,35 @@
-//! Why a token is refused.
+//! Why a token is rejected.
 
 use prombus_proto::ErrorCode;
 use thiserror::Error;
 
-/// Safe to show to the client: says nothing of the token itself or of the keys.
+/// Safe to show to the client: reveals nothing about the token or the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BadToken {
-    /// Neither a configured token nor a signed one.
+    /// Neither a configured token nor shaped like a signed one.
     #[error("unknown token")]
     Unknown,
-    /// Looks signed, but cannot be read as such, or with an algorithm nobody should use.
-    #[error("the token is damaged, or of a kind this server does not read")]
-    Unreadable,
-    /// No configured key is meant for it.
-    #[error("the server has no key of the token's kid and alg")]
+    /// Shaped like a signed token, but malformed or with an unsupported algorithm.
+    #[error("the token is malformed or of an unsupported type")]
+    Malformed,
+    #[error("no key of the server matches the token's kid and alg")]
     UnknownKey,
-    /// Signed with another key, or changed since.
-    #[error("the token's signature is wrong")]
-    WrongSignature,
-    /// Over.
+    #[error("the token's signature is invalid")]
+    InvalidSignature,
     #[error("the token has expired")]
     Expired,
-    /// Used too early.
     #[error("the token is not valid yet")]
     NotYetValid,
-    /// From somebody else.
-    #[error("the token is of another issuer")]
+    #[error("the token is from another issuer")]
     WrongIssuer,
-    /// For somebody else.
     #[error("the token is for another audience")]
     WrongAudience,
-    /// A rule that cannot be read might be a denial, so nothing is granted.
-    #[error("the token has scopes that cannot be read")]
+    /// An invalid rule might have been meant to deny, so the whole token is rejected.
+    #[error("the token has invalid scopes")]
     BadScopes,
 }
 
 impl BadToken {
-    /// As every wire says it.
     #[must_use]
     pub const fn code(self) -> ErrorCode {
         ErrorCode::BadToken

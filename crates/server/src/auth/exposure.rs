@@ -1,20 +1,19 @@
-//! A server without tokens stays on its own machine.
+//! A server without tokens may listen on loopback only.
 
 use std::net::SocketAddr;
 
 use thiserror::Error;
 
-/// An address that others can reach, and nothing that asks them who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "{0} can be reached from other machines, and anybody there could read and write everything: \
-     configure auth.tokens or auth.jwt, listen on a loopback address such as 127.0.0.1, or pass \
-     --insecure if that is what you want"
+    "{0} is reachable from other machines, and without tokens anyone there could read and write \
+     everything: configure auth.tokens or auth.jwt, listen on a loopback address such as \
+     127.0.0.1, or pass --insecure to allow it"
 )]
 pub struct ExposedWithoutTokens(pub SocketAddr);
 
-/// Refuses the first address that is not loopback, unless there are tokens or the operator
-/// insists.
+/// Rejects addresses other than loopback, unless tokens are configured or the operator passed
+/// `--insecure`.
 pub fn check_exposure(
     addresses: &[SocketAddr],
     auth_is_open: bool,
@@ -23,7 +22,7 @@ pub fn check_exposure(
     if !auth_is_open || insecure {
         return Ok(());
     }
-    // An IPv4 address written as IPv6 is what it stands for.
+    // Canonical, so that an IPv4-mapped IPv6 address is judged as the IPv4 address.
     let is_loopback = |address: &&SocketAddr| address.ip().to_canonical().is_loopback();
     match addresses.iter().find(|address| !is_loopback(address)) {
         Some(public) => Err(ExposedWithoutTokens(*public)),
@@ -51,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn others_need_tokens_or_insistence() {
+    fn public_addresses_need_tokens_or_insecure() {
         for public in addresses(&PUBLIC) {
             let both = [addresses(&LOOPBACK)[0], public];
             assert_eq!(check_exposure(&both, true, false), Err(ExposedWithoutTokens(public)));
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_to_do() {
+    fn error_says_what_to_do() {
         let error = check_exposure(&addresses(&PUBLIC), true, false).unwrap_err().to_string();
         for word in ["0.0.0.0:8090", "auth.tokens", "auth.jwt", "--insecure"] {
             assert!(error.contains(word), "{error}");

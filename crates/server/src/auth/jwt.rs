@@ -1,4 +1,8 @@
-//! Signed tokens.
+//! Signed tokens (JWT).
+//!
+//! - [`key`]: a key and its algorithm
+//! - [`jwks`]: keys of a JSON Web Key Set
+//! - [`claims`]: the claims of a token
 
 mod claims;
 mod jwks;
@@ -18,7 +22,7 @@ use super::settings::{AuthSetupError, JwtSettings};
 
 pub use self::key::BadKey;
 
-/// Checks signed tokens against the configured keys.
+/// Verifies signed tokens with the configured keys.
 #[derive(Debug)]
 pub struct JwtVerifier {
     keys: Vec<Key>,
@@ -27,8 +31,8 @@ pub struct JwtVerifier {
 }
 
 impl JwtVerifier {
-    /// Reads the keys. Several sources may be given at once, so that an issuer can move from one
-    /// to another.
+    /// Reads the keys. Several sources may be configured together, so that an issuer can migrate
+    /// from one to another.
     pub fn new(settings: JwtSettings) -> Result<Self, AuthSetupError> {
         let mut keys = Vec::new();
         if let Some(secret) = &settings.secret {
@@ -41,7 +45,7 @@ impl JwtVerifier {
             keys.push(read_keys("public_key_file", file, Key::from_pem)?);
         }
         if let Some(file) = &settings.jwks_file {
-            keys.append(&mut read_keys("jwks_file", file, jwks::usable_keys)?);
+            keys.append(&mut read_keys("jwks_file", file, jwks::parse_keys)?);
         }
         if keys.is_empty() {
             return Err(AuthSetupError::NoKey);
@@ -49,7 +53,7 @@ impl JwtVerifier {
         Ok(Self { keys, issuer: settings.issuer, audience: settings.audience })
     }
 
-    /// What the token gives, if it is signed by a key of ours and valid now.
+    /// Returns what the token allows if one of the keys signed it and it is valid now.
     pub fn check(&self, token: &str, now: Timestamp) -> Result<Grant, BadToken> {
         if token.split('.').count() != 3 {
             return Err(BadToken::Unknown);
@@ -62,24 +66,24 @@ impl JwtVerifier {
     }
 
     fn verify_signature(&self, token: &str) -> Result<Claims, BadToken> {
-        // Not trusted yet: the header only chooses among keys, each of which knows its algorithm.
-        let header = decode_header(token).map_err(|_| BadToken::Unreadable)?;
+        // The header is not trusted: it only selects a key, and the key determines the algorithm.
+        let header = decode_header(token).map_err(|_| BadToken::Malformed)?;
         if header.crit.is_some() {
-            // Names extensions that have to be understood. None is.
-            return Err(BadToken::Unreadable);
+            // Lists extensions that a verifier must support; we support none.
+            return Err(BadToken::Malformed);
         }
-        let mut refused = BadToken::UnknownKey;
+        let mut rejected = BadToken::UnknownKey;
         for key in self.keys_for(header.kid.as_deref()).filter(|key| key.algorithm == header.alg) {
             match decode(token, &key.decoding, &signature_only(key)) {
                 Ok(token) => return Ok(token.claims),
-                Err(error) => refused = reason_of(&error),
+                Err(error) => rejected = rejection(&error),
             }
         }
-        Err(refused)
+        Err(rejected)
     }
 
-    /// Keys of that name; without one of that name, those that have no name.
-    /// A token that names no key may be of any.
+    /// Returns the keys with that `kid`, or if there are none, the keys without a `kid`. For a token
+    /// without a `kid`, returns all keys.
     fn keys_for<'a>(&'a self, kid: Option<&'a str>) -> impl Iterator<Item = &'a Key> {
         let is_known = kid.is_some() && self.keys.iter().any(|key| key.kid.as_deref() == kid);
         self.keys.iter().filter(move |key| match kid {
@@ -107,7 +111,7 @@ fn read_keys<T>(
     })
 }
 
-/// The library checks the signature; claims are ours, because time is handed in.
+/// Leaves the claims to [`Claims`], which is given the time instead of reading the clock.
 fn signature_only(key: &Key) -> Validation {
     let mut validation = Validation::new(key.algorithm);
     validation.required_spec_claims.clear();
@@ -117,10 +121,10 @@ fn signature_only(key: &Key) -> Validation {
     validation
 }
 
-fn reason_of(error: &jsonwebtoken::errors::Error) -> BadToken {
+fn rejection(error: &jsonwebtoken::errors::Error) -> BadToken {
     match error.kind() {
-        ErrorKind::InvalidSignature => BadToken::WrongSignature,
-        _ => BadToken::Unreadable,
+        ErrorKind::InvalidSignature => BadToken::InvalidSignature,
+        _ => BadToken::Malformed,
     }
 }
 

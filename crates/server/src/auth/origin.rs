@@ -1,34 +1,35 @@
 //! Which web pages may connect.
 //!
-//! A browser lets any page open a WebSocket to any server, and says in `Origin` where the page
-//! came from. It is for the server to refuse.
+//! A browser lets any page open a WebSocket to any server and sends the page's origin in `Origin`.
+//! Rejecting foreign pages is up to the server.
 
 use thiserror::Error;
 
-/// The pages that may connect beside those of the server's own host.
+/// The origins that may connect in addition to the server's own host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedOrigins {
     all: bool,
     null: bool,
     listed: Vec<Origin>,
-    distrusts_names: bool,
+    rebinding_protection: bool,
 }
 
-/// A listed origin that no browser would send.
+/// A configured origin that no browser would send.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "an allowed origin is `scheme://host` or `scheme://host:port` with nothing behind it, `null`, \
-     or `*` for all, not {0:?}"
+    "an allowed origin is `scheme://host` or `scheme://host:port` without a path, `null`, or `*` \
+     for all, not {0:?}"
 )]
 pub struct InvalidOrigin(pub String);
 
-/// A page from elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("pages of this origin may not connect; the server has a list of allowed origins")]
+#[error(
+    "pages of this origin may not connect; list the origin in auth.allowed_origins to allow it"
+)]
 pub struct OriginRefused;
 
 impl AllowedOrigins {
-    /// The list as configured: origins, `null`, or `*` for all.
+    /// Parses the configured list: origins, `null`, or `*` for all.
     pub fn new<S: AsRef<str>>(list: &[S]) -> Result<Self, InvalidOrigin> {
         let mut allowed = Self::default();
         for text in list.iter().map(AsRef::as_ref) {
@@ -43,45 +44,46 @@ impl AllowedOrigins {
         Ok(allowed)
     }
 
-    /// For servers that ask for no token: pages of their own host have to name it by an address or
-    /// as `localhost`. Any other name may be one that its owner makes point here (DNS rebinding).
+    /// Protects a server without tokens from DNS rebinding: a page of the server's own host must name
+    /// it by an IP address or as `localhost`, because the owner of any other name can point it here.
     #[must_use]
-    pub fn distrusting_names(mut self) -> Self {
-        self.distrusts_names = true;
+    pub fn with_rebinding_protection(mut self) -> Self {
+        self.rebinding_protection = true;
         self
     }
 
-    /// Decides by the request's headers. Whoever sends no `Origin` is no browser, and may connect.
+    /// Checks the `Origin` and `Host` of a request. A client without `Origin` is not a browser and may
+    /// connect.
     pub fn check(&self, origin: Option<&str>, host: Option<&str>) -> Result<(), OriginRefused> {
         let allowed = match origin {
             None => true,
             Some(_) if self.all => true,
             Some("null") => self.null,
             Some(text) => Origin::parse(text).is_some_and(|origin| {
-                let is_own = host.is_some_and(|host| origin.is_of_host(host))
-                    && (!self.distrusts_names || is_an_address(&origin.host));
+                let is_own = host.is_some_and(|host| origin.is_same_host(host))
+                    && (!self.rebinding_protection || is_trusted_host(&origin.host));
                 is_own || self.listed.contains(&origin)
             }),
         };
         if allowed { Ok(()) } else { Err(OriginRefused) }
     }
 
-    /// Whether the `Host` of a request that says no `Origin` can be ours. A page may ask its own
-    /// host without saying where it came from.
+    /// Checks the `Host` of a request for DNS rebinding. Needed for requests without `Origin`, which a
+    /// page may send to its own host.
     #[must_use]
-    pub fn knows_host(&self, host: Option<&str>) -> bool {
-        if !self.distrusts_names || self.all {
+    pub fn accepts_host(&self, host: Option<&str>) -> bool {
+        if !self.rebinding_protection || self.all {
             return true;
         }
         host.is_none_or(|host| {
             host_and_port(host).is_some_and(|(host, _)| {
-                is_an_address(&host) || self.listed.iter().any(|listed| listed.host == host)
+                is_trusted_host(&host) || self.listed.iter().any(|listed| listed.host == host)
             })
         })
     }
 }
 
-/// Lower-case, with the port that is used when none is written.
+/// Lower-case, with the default port of the scheme filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Origin {
     scheme: String,
@@ -98,31 +100,31 @@ impl Origin {
         }
         let scheme = scheme.to_ascii_lowercase();
         let (host, port) = host_and_port(authority)?;
-        let port = port.or(usual_port(&scheme));
+        let port = port.or(default_port(&scheme));
         Some(Self { scheme, host, port })
     }
 
-    /// Whether a page of this origin talks to the host it came from.
+    /// Returns `true` if `Host` names the origin itself.
     ///
-    /// A `Host` without a port means the usual port of the connection. Behind a proxy that ends
-    /// TLS the server does not know which that was; the page's own scheme tells.
-    fn is_of_host(&self, host_header: &str) -> bool {
-        let Some(usual) = usual_port(&self.scheme) else {
+    /// A `Host` without a port means the default port. Behind a proxy that terminates TLS, only the
+    /// scheme of the origin tells which port that is.
+    fn is_same_host(&self, host_header: &str) -> bool {
+        let Some(default) = default_port(&self.scheme) else {
             return false;
         };
         host_and_port(host_header).is_some_and(|(host, port)| {
-            host == self.host && Some(port.unwrap_or(usual)) == self.port
+            host == self.host && Some(port.unwrap_or(default)) == self.port
         })
     }
 }
 
-/// Whether nobody else can make this host point to another machine.
-fn is_an_address(host: &str) -> bool {
+/// Returns `true` for hosts that nobody can point to another machine: IP addresses and `localhost`.
+fn is_trusted_host(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     host == "localhost" || host.ends_with(".localhost") || host.parse::<std::net::IpAddr>().is_ok()
 }
 
-fn usual_port(scheme: &str) -> Option<u16> {
+fn default_port(scheme: &str) -> Option<u16> {
     match scheme {
         "http" => Some(80),
         "https" => Some(443),
@@ -131,7 +133,7 @@ fn usual_port(scheme: &str) -> Option<u16> {
 }
 
 fn host_and_port(authority: &str) -> Option<(String, Option<u16>)> {
-    // The colons of an IPv6 address stand in brackets.
+    // An IPv6 address has colons of its own, within brackets.
     let end_of_host = authority.find(']').map_or(0, |bracket| bracket + 1);
     let (host, port) = match authority[end_of_host..].find(':') {
         Some(colon) => {
@@ -151,7 +153,7 @@ fn host_and_port(authority: &str) -> Option<(String, Option<u16>)> {
 }
 
 fn parse_port(text: &str) -> Option<u16> {
-    // `parse` alone would take a plus sign.
+    // `parse` would accept a plus sign.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
@@ -164,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sends_no_origin_is_no_browser() {
+    fn allows_clients_without_an_origin() {
         assert!(allowed(&[], None, Some("bus.example:8090")));
         assert!(allowed(&["https://app.example"], None, None));
     }
 
     #[test]
-    fn pages_of_the_same_host_and_port_may_connect() {
+    fn allows_pages_of_the_same_host_and_port() {
         for (origin, host, expected) in [
             ("http://localhost:8083", "localhost:8083", true),
             ("http://localhost:8083", "localhost:8090", false),
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_pages_may_connect() {
+    fn allows_listed_pages() {
         let list = ["https://App.example", "http://localhost:3000", "tauri://localhost"];
         for (origin, expected) in [
             ("https://app.example", true),
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_allows_all_and_null_is_listed_by_name() {
+    fn a_star_allows_all_and_null_must_be_listed() {
         for origin in ["https://any.example", "null", "nonsense"] {
             assert!(allowed(&["*"], Some(origin), None), "{origin}");
         }
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_list_that_could_never_fit() {
+    fn rejects_entries_that_no_browser_sends() {
         for bad in ["app.example", "https://app.example/", "https://app.example/x", "", "https://*"]
         {
             let error = AllowedOrigins::new(&[bad]).unwrap_err();
@@ -248,8 +250,9 @@ mod tests {
     }
 
     #[test]
-    fn without_tokens_a_name_that_others_own_is_not_enough() {
-        let open = AllowedOrigins::new(&["http://app.example"]).unwrap().distrusting_names();
+    fn rebinding_protection_requires_an_address_in_the_origin() {
+        let open =
+            AllowedOrigins::new(&["http://app.example"]).unwrap().with_rebinding_protection();
         for (origin, host, allowed) in [
             ("http://evil.example:8090", "evil.example:8090", false),
             ("http://127.0.0.1:8090", "127.0.0.1:8090", true),
@@ -266,9 +269,10 @@ mod tests {
     }
 
     #[test]
-    fn without_tokens_only_hosts_that_nobody_can_make_point_here_are_ours() {
-        let open = AllowedOrigins::new(&["https://app.example"]).unwrap().distrusting_names();
-        for (host, known) in [
+    fn rebinding_protection_requires_an_address_in_the_host() {
+        let open =
+            AllowedOrigins::new(&["https://app.example"]).unwrap().with_rebinding_protection();
+        for (host, accepted) in [
             (None, true),
             (Some("127.0.0.1:8083"), true),
             (Some("[::1]:8083"), true),
@@ -278,10 +282,10 @@ mod tests {
             (Some("127.0.0.1.evil.example"), false),
             (Some(""), false),
         ] {
-            assert_eq!(open.knows_host(host), known, "{host:?}");
+            assert_eq!(open.accepts_host(host), accepted, "{host:?}");
         }
-        let all = AllowedOrigins::new(&["*"]).unwrap().distrusting_names();
-        assert!(all.knows_host(Some("evil.example")));
-        assert!(AllowedOrigins::default().knows_host(Some("bus.example")));
+        let all = AllowedOrigins::new(&["*"]).unwrap().with_rebinding_protection();
+        assert!(all.accepts_host(Some("evil.example")));
+        assert!(AllowedOrigins::default().accepts_host(Some("bus.example")));
     }
 }

@@ -1,4 +1,4 @@
-//! Which topics a rule speaks of.
+//! The topics that a rule covers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use prombus_proto::limits::MAX_NAME_BYTES;
 use prombus_proto::{InvalidName, Topic};
 use thiserror::Error;
 
-/// Topics by the look of their names: `*` stands for one segment, `**` for any number of them,
-/// also for none.
+/// Matches topics by name: `*` stands for one segment, `**` for any number of segments, including
+/// none.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TopicPattern {
     segments: Box<[Segment]>,
@@ -17,28 +17,23 @@ pub struct TopicPattern {
 #[derive(Clone, PartialEq, Eq)]
 enum Segment {
     /// `*`
-    One,
+    Any,
     /// `**`
     AnyNumber,
-    Exactly(Box<str>),
+    Literal(Box<str>),
 }
 
-/// Why a text is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidPattern {
-    /// Longer than a topic can be.
     #[error("a topic pattern has at most {MAX_NAME_BYTES} bytes, this one has {0}")]
     TooLong(usize),
-    /// A star beside other characters.
-    #[error("in a topic pattern a segment is `*`, `**` or a name, not {0:?}")]
+    #[error("a segment of a topic pattern is `*`, `**` or a name, not {0:?}")]
     StarInSegment(String),
-    /// A segment that no topic can have.
-    #[error("a topic pattern is made like a topic, with `*` and `**` as segments: {0}")]
+    #[error("a topic pattern is a topic name that may contain `*` and `**` as segments: {0}")]
     Name(#[from] InvalidName),
 }
 
 impl TopicPattern {
-    /// The pattern that a text describes.
     pub fn new(text: &str) -> Result<Self, InvalidPattern> {
         if text.len() > MAX_NAME_BYTES {
             return Err(InvalidPattern::TooLong(text.len()));
@@ -50,47 +45,47 @@ impl TopicPattern {
         Ok(Self { segments })
     }
 
-    /// The pattern of all topics: `**`.
+    /// The pattern `**`.
     #[must_use]
-    pub fn every_topic() -> Self {
+    pub fn all_topics() -> Self {
         Self { segments: Box::new([Segment::AnyNumber]) }
     }
 
-    /// Whether the topic is one of those.
+    /// Returns `true` if the pattern matches the topic.
     ///
-    /// When a segment does not fit, only the last `**` passed takes one more segment and matching
-    /// goes on behind it. Earlier ones need not: what they could take instead, the last one can
-    /// take as well. So the work is at most pattern times topic, however many `**` there are.
+    /// On a mismatch only the last `**` seen is extended by one segment, and matching resumes after
+    /// it. Backtracking to an earlier `**` is never needed: whatever it could absorb, the last one
+    /// can absorb as well. The cost is therefore at most pattern length times topic length.
     #[must_use]
     pub fn matches(&self, topic: &Topic) -> bool {
-        let mut wanted: &[Segment] = &self.segments;
-        if let [Segment::AnyNumber] = wanted {
+        let mut pattern: &[Segment] = &self.segments;
+        if let [Segment::AnyNumber] = pattern {
             return true;
         }
         let mut names = topic.as_str().split('.');
-        let mut behind_last_any_number = None;
+        let mut after_last_any_number = None;
         loop {
-            if let [Segment::AnyNumber, after @ ..] = wanted {
-                behind_last_any_number = Some((after, names.clone()));
-                wanted = after;
+            if let [Segment::AnyNumber, after @ ..] = pattern {
+                after_last_any_number = Some((after, names.clone()));
+                pattern = after;
                 continue;
             }
             let mut names_after = names.clone();
-            match (wanted, names_after.next()) {
+            match (pattern, names_after.next()) {
                 ([], None) => return true,
                 ([_, ..], None) => return false,
-                ([segment, after @ ..], Some(name)) if segment.fits(name) => {
-                    wanted = after;
+                ([segment, after @ ..], Some(name)) if segment.matches(name) => {
+                    pattern = after;
                     names = names_after;
                 }
                 _ => {
-                    let Some((after, retry_at)) = &mut behind_last_any_number else {
+                    let Some((after, retry_at)) = &mut after_last_any_number else {
                         return false;
                     };
                     if retry_at.next().is_none() {
                         return false;
                     }
-                    wanted = after;
+                    pattern = after;
                     names = retry_at.clone();
                 }
             }
@@ -101,29 +96,29 @@ impl TopicPattern {
 impl Segment {
     fn new(text: &str) -> Result<Self, InvalidPattern> {
         match text {
-            "*" => Ok(Self::One),
+            "*" => Ok(Self::Any),
             "**" => Ok(Self::AnyNumber),
             "" => Err(InvalidName::EmptySegment.into()),
             _ if text.contains('*') => Err(InvalidPattern::StarInSegment(text.to_owned())),
             _ => {
                 Topic::new(text)?;
-                Ok(Self::Exactly(text.into()))
+                Ok(Self::Literal(text.into()))
             }
         }
     }
 
-    fn fits(&self, name: &str) -> bool {
+    fn matches(&self, name: &str) -> bool {
         match self {
-            Self::One | Self::AnyNumber => true,
-            Self::Exactly(wanted) => **wanted == *name,
+            Self::Any | Self::AnyNumber => true,
+            Self::Literal(literal) => **literal == *name,
         }
     }
 
     fn as_str(&self) -> &str {
         match self {
-            Self::One => "*",
+            Self::Any => "*",
             Self::AnyNumber => "**",
-            Self::Exactly(name) => name,
+            Self::Literal(name) => name,
         }
     }
 }
@@ -137,8 +132,8 @@ impl FromStr for TopicPattern {
 
 impl fmt::Display for TopicPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, segment) in self.segments.iter().enumerate() {
-            if place > 0 {
+        for (index, segment) in self.segments.iter().enumerate() {
+            if index > 0 {
                 f.write_str(".")?;
             }
             f.write_str(segment.as_str())?;
@@ -163,7 +158,7 @@ mod tests {
         TopicPattern::new(pattern).unwrap().matches(&Topic::new(topic).unwrap())
     }
 
-    /// The definition, word by word. Exponential, so only for small things.
+    /// The definition taken literally. Exponential, so only for small inputs.
     fn matches_by_definition(pattern: &[&str], topic: &[&str]) -> bool {
         match pattern {
             [] => topic.is_empty(),
@@ -178,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_is_one_segment_and_two_are_any_number() {
+    fn one_star_is_one_segment_and_two_are_any_number() {
         for (pattern, topic, expected) in [
             ("heartbeat.received", "heartbeat.received", true),
             ("heartbeat.received", "heartbeat", false),
@@ -214,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_no_topic_could_fit() {
+    fn rejects_patterns_that_match_no_topic() {
         use InvalidPattern::*;
         let long = "x".repeat(201);
         for (text, error) in [
@@ -234,26 +229,26 @@ mod tests {
     }
 
     #[test]
-    fn many_wildcards_cost_little() {
-        // By definition this takes more steps than there is time.
+    fn many_wildcards_are_cheap() {
+        // Backtracking would take exponential time.
         let pattern = format!("{}z", "**.a.".repeat(39));
         let topic = vec!["a"; 100].join(".");
         assert!(!matches(&pattern, &topic));
     }
 
     #[test]
-    fn shows_itself_as_it_was_written() {
+    fn displays_as_written() {
         for text in ["a.*.**.b", "**", "*"] {
             assert_eq!(TopicPattern::new(text).unwrap().to_string(), text);
             assert_eq!(text.parse::<TopicPattern>().unwrap(), TopicPattern::new(text).unwrap());
         }
-        assert_eq!(TopicPattern::every_topic(), TopicPattern::new("**").unwrap());
+        assert_eq!(TopicPattern::all_topics(), TopicPattern::new("**").unwrap());
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn matches_what_the_definition_matches(
+        fn agrees_with_the_definition(
             pattern in prop::collection::vec(prop::sample::select(vec!["a", "b", "*", "**"]), 1..7),
             topic in prop::collection::vec(prop::sample::select(vec!["a", "b", "c"]), 1..9),
         ) {

@@ -11,56 +11,47 @@ use thiserror::Error;
 
 use super::pattern::{InvalidPattern, TopicPattern};
 
-/// What somebody wants to do.
+/// An operation that needs permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// Publish to the topic.
     Publish(&'a Topic),
-    /// Subscribe to the topic, replay or export it, or settle what was lent from it.
+    /// Subscribe to the topic, read it, or settle deliveries from it.
     Subscribe(&'a Topic),
-    /// Change settings or look into the server.
+    /// Change settings or inspect the server.
     Admin,
 }
 
-/// One rule: `publish:PATTERN`, `subscribe:PATTERN` or `admin`; with `!` before it, it denies.
+/// One rule: `publish:PATTERN`, `subscribe:PATTERN` or `admin`. A leading `!` denies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     denies: bool,
-    covers: Covered,
+    covers: Permission,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Covered {
+enum Permission {
     Publish(TopicPattern),
     Subscribe(TopicPattern),
     Admin,
 }
 
-/// Why a text is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidRule {
-    /// None of the three kinds.
     #[error(
-        "a scope is `publish:PATTERN`, `subscribe:PATTERN` or `admin`, with `!` before it to \
-         deny, not {0:?}"
+        "a scope is `publish:PATTERN`, `subscribe:PATTERN` or `admin`, with a leading `!` to deny, \
+         not {0:?}"
     )]
     Unknown(String),
-    /// The right kind with a wrong pattern.
-    #[error("the scope {rule:?} has no valid pattern: {reason}")]
-    Pattern {
-        /// The rule as it was written.
-        rule: String,
-        /// What is wrong with its pattern.
-        reason: InvalidPattern,
-    },
+    #[error("the scope {rule:?} has an invalid pattern: {reason}")]
+    Pattern { rule: String, reason: InvalidPattern },
 }
 
 impl Rule {
     fn covers(&self, action: Action<'_>) -> bool {
         match (&self.covers, action) {
-            (Covered::Publish(pattern), Action::Publish(topic))
-            | (Covered::Subscribe(pattern), Action::Subscribe(topic)) => pattern.matches(topic),
-            (Covered::Admin, Action::Admin) => true,
+            (Permission::Publish(pattern), Action::Publish(topic))
+            | (Permission::Subscribe(pattern), Action::Subscribe(topic)) => pattern.matches(topic),
+            (Permission::Admin, Action::Admin) => true,
             _ => false,
         }
     }
@@ -69,105 +60,104 @@ impl Rule {
 impl FromStr for Rule {
     type Err = InvalidRule;
     fn from_str(text: &str) -> Result<Self, InvalidRule> {
-        let (denies, what) = match text.strip_prefix('!') {
-            Some(what) => (true, what),
+        let (denies, permission) = match text.strip_prefix('!') {
+            Some(permission) => (true, permission),
             None => (false, text),
         };
         let pattern = |pattern: &str| {
             TopicPattern::new(pattern)
                 .map_err(|reason| InvalidRule::Pattern { rule: text.to_owned(), reason })
         };
-        let covers = match what.split_once(':') {
-            Some(("publish", topics)) => Covered::Publish(pattern(topics)?),
-            Some(("subscribe", topics)) => Covered::Subscribe(pattern(topics)?),
-            None if what == "admin" => Covered::Admin,
+        let covers = match permission.split_once(':') {
+            Some(("publish", topics)) => Permission::Publish(pattern(topics)?),
+            Some(("subscribe", topics)) => Permission::Subscribe(pattern(topics)?),
+            None if permission == "admin" => Permission::Admin,
             _ => return Err(InvalidRule::Unknown(text.to_owned())),
         };
         Ok(Self { denies, covers })
     }
 }
 
-/// Rules in their order. The first that covers an action decides; without one it is denied.
-///
-/// Cheap to clone.
+/// An ordered list of rules. The first rule that covers an action decides; an action that no rule
+/// covers is denied. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scopes(Arc<[Rule]>);
 
 impl Scopes {
-    /// Rules of ours: every word has to be one.
-    pub fn new(words: &ScopeWords) -> Result<Self, InvalidRule> {
-        words.0.iter().map(|word| word.parse()).collect::<Result<_, _>>().map(Self)
+    /// Parses scopes of which every one must be a rule.
+    pub fn new(scopes: &ScopeList) -> Result<Self, InvalidRule> {
+        scopes.0.iter().map(|scope| scope.parse()).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Rules of a token that others issued, which may carry words for other services, such as
-    /// `openid`. Those grant nothing here and are passed over.
+    /// Parses the scopes of a signed token. It may contain scopes for other services, such as
+    /// `openid`, which are ignored.
     ///
-    /// What looks like a rule of ours has to be one: passing over a misspelt denial would allow
-    /// what it was to deny.
-    pub fn among(words: &ScopeWords) -> Result<Self, InvalidRule> {
-        let is_ours = |word: &&String| {
-            *word == "admin" || ["!", "publish:", "subscribe:"].iter().any(|s| word.starts_with(s))
+    /// A scope that looks like one of our rules must be valid: ignoring a misspelled denial would
+    /// allow what it was meant to deny.
+    pub fn from_claim(scopes: &ScopeList) -> Result<Self, InvalidRule> {
+        let is_ours = |scope: &&String| {
+            *scope == "admin"
+                || ["!", "publish:", "subscribe:"].iter().any(|s| scope.starts_with(s))
         };
-        words.0.iter().filter(is_ours).map(|word| word.parse()).collect::<Result<_, _>>().map(Self)
+        let rules = scopes.0.iter().filter(is_ours).map(|scope| scope.parse());
+        rules.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Everything.
     #[must_use]
-    pub fn everything() -> Self {
+    pub fn unrestricted() -> Self {
         let allow = |covers| Rule { denies: false, covers };
         Self(Arc::new([
-            allow(Covered::Publish(TopicPattern::every_topic())),
-            allow(Covered::Subscribe(TopicPattern::every_topic())),
-            allow(Covered::Admin),
+            allow(Permission::Publish(TopicPattern::all_topics())),
+            allow(Permission::Subscribe(TopicPattern::all_topics())),
+            allow(Permission::Admin),
         ]))
     }
 
-    /// Whether the action is allowed.
     #[must_use]
     pub fn allow(&self, action: Action<'_>) -> bool {
         self.0.iter().find(|rule| rule.covers(action)).is_some_and(|rule| !rule.denies)
     }
 }
 
-/// Scopes as they are written: a list, or one text with spaces between them.
+/// Scopes before parsing. Written as a list, or as one string separated by spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScopeWords(Vec<String>);
+pub struct ScopeList(Vec<String>);
 
-impl From<&str> for ScopeWords {
+impl From<&str> for ScopeList {
     fn from(text: &str) -> Self {
         Self(text.split_ascii_whitespace().map(str::to_owned).collect())
     }
 }
 
-impl From<Vec<String>> for ScopeWords {
-    fn from(words: Vec<String>) -> Self {
-        Self(words)
+impl From<Vec<String>> for ScopeList {
+    fn from(scopes: Vec<String>) -> Self {
+        Self(scopes)
     }
 }
 
-impl<'de> Deserialize<'de> for ScopeWords {
+impl<'de> Deserialize<'de> for ScopeList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ListOrText;
-        impl<'de> Visitor<'de> for ListOrText {
-            type Value = ScopeWords;
+        struct ListOrString;
+        impl<'de> Visitor<'de> for ListOrString {
+            type Value = ScopeList;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("scopes, as a list or as one text with spaces between them")
+                f.write_str("scopes, as a list or as one string separated by spaces")
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<ScopeWords, E> {
+            fn visit_str<E>(self, text: &str) -> Result<ScopeList, E> {
                 Ok(text.into())
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ScopeWords, A::Error> {
-                let mut words = Vec::new();
-                while let Some(word) = list.next_element()? {
-                    words.push(word);
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ScopeList, A::Error> {
+                let mut scopes = Vec::new();
+                while let Some(scope) = list.next_element()? {
+                    scopes.push(scope);
                 }
-                Ok(ScopeWords(words))
+                Ok(ScopeList(scopes))
             }
         }
-        deserializer.deserialize_any(ListOrText)
+        deserializer.deserialize_any(ListOrString)
     }
 }
 
@@ -211,16 +201,16 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_everything() {
+    fn unrestricted_allows_every_action() {
         let topic = Topic::new("dlq.a").unwrap();
         for action in [Action::Publish(&topic), Action::Subscribe(&topic), Action::Admin] {
-            assert!(Scopes::everything().allow(action), "{action:?}");
+            assert!(Scopes::unrestricted().allow(action), "{action:?}");
         }
-        assert_eq!(Scopes::everything(), scopes("publish:** subscribe:** admin"));
+        assert_eq!(Scopes::unrestricted(), scopes("publish:** subscribe:** admin"));
     }
 
     #[test]
-    fn refuses_what_is_no_rule() {
+    fn rejects_invalid_rules() {
         for bad in ["publish", "Publish:a", "read:a", "admin:a", "!", "!!admin", "admins", "*", ""]
         {
             let error = bad.parse::<Rule>().unwrap_err();
@@ -234,22 +224,22 @@ mod tests {
     }
 
     #[test]
-    fn words_of_other_services_are_passed_over_and_misspelt_rules_are_not() {
+    fn ignores_scopes_of_other_services_but_not_misspelled_rules() {
         let foreign = "openid email https://x/scope publish:a admin read:b Publish:c publish";
-        assert_eq!(Scopes::among(&foreign.into()), Ok(scopes("publish:a admin")));
+        assert_eq!(Scopes::from_claim(&foreign.into()), Ok(scopes("publish:a admin")));
         for bad in ["publish:**  !publsh:secret", "!publish:Secret", "!read", "publish:"] {
-            assert!(Scopes::among(&bad.into()).is_err(), "{bad}");
+            assert!(Scopes::from_claim(&bad.into()).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn are_written_as_list_or_text() {
-        let expected = ScopeWords::from(vec!["publish:a".to_owned(), "admin".to_owned()]);
+    fn deserializes_from_a_list_or_a_string() {
+        let expected = ScopeList::from(vec!["publish:a".to_owned(), "admin".to_owned()]);
         for json in [r#"["publish:a","admin"]"#, r#"" publish:a  admin""#] {
-            assert_eq!(serde_json::from_str::<ScopeWords>(json).unwrap(), expected, "{json}");
+            assert_eq!(serde_json::from_str::<ScopeList>(json).unwrap(), expected, "{json}");
         }
         for json in ["1", "[1]", "{}", "null"] {
-            assert!(serde_json::from_str::<ScopeWords>(json).is_err(), "{json}");
+            assert!(serde_json::from_str::<ScopeList>(json).is_err(), "{json}");
         }
     }
 }

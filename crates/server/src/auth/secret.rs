@@ -1,19 +1,18 @@
-//! A text that nobody is to see.
+//! Strings that must not be logged.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// What stands where a secret was.
+/// Printed instead of a secret.
 pub const REDACTED: &str = "<redacted>";
 
-/// A token or a shared secret. Shows nothing of itself, not even its length.
+/// A token or a shared secret. Its `Debug` output reveals nothing, not even the length.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The text itself, for whoever has to check it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

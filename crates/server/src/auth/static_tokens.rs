@@ -1,4 +1,4 @@
-//! Tokens that stand in the configuration.
+//! Tokens listed in the configuration.
 
 use std::fmt;
 
@@ -7,46 +7,45 @@ use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use super::scope::Scopes;
 
-/// Tokens and what each allows.
+/// Maps tokens to scopes.
 ///
-/// Only digests are kept and compared: a token that is asked for costs the same time whatever its
-/// length, whether it is known or not, and wherever it stands in the list.
+/// Stores and compares digests only, in constant time: a lookup reveals neither whether the token
+/// exists nor its index in the list.
 #[derive(Default)]
 pub struct StaticTokens {
-    known: Vec<Known>,
+    entries: Vec<Entry>,
 }
 
-struct Known {
+struct Entry {
     digest: [u8; SHA256_OUTPUT_LEN],
     scopes: Scopes,
 }
 
 impl StaticTokens {
-    /// Adds a token. Says `false` and adds nothing if it is there already.
+    /// Adds a token. Returns `false` if it is already present.
     #[must_use]
     pub fn add(&mut self, token: &str, scopes: Scopes) -> bool {
         if self.find(token).is_some() {
             return false;
         }
-        self.known.push(Known { digest: digest_of(token), scopes });
+        self.entries.push(Entry { digest: digest_of(token), scopes });
         true
     }
 
-    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.entries.is_empty()
     }
 
-    /// What the token allows, if it is known.
+    /// Returns the scopes of a token.
     #[must_use]
     pub fn find(&self, token: &str) -> Option<&Scopes> {
-        let wanted = digest_of(token);
+        let digest = digest_of(token);
         let mut found = u64::MAX;
-        for (place, known) in (0u64..).zip(&self.known) {
-            found.conditional_assign(&place, known.digest.ct_eq(&wanted));
+        for (index, entry) in (0u64..).zip(&self.entries) {
+            found.conditional_assign(&index, entry.digest.ct_eq(&digest));
         }
-        self.known.get(usize::try_from(found).ok()?).map(|known| &known.scopes)
+        self.entries.get(usize::try_from(found).ok()?).map(|entry| &entry.scopes)
     }
 }
 
@@ -58,7 +57,7 @@ fn digest_of(token: &str) -> [u8; SHA256_OUTPUT_LEN] {
 
 impl fmt::Debug for StaticTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StaticTokens({})", self.known.len())
+        write!(f, "StaticTokens({})", self.entries.len())
     }
 }
 
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_each_token_and_no_other() {
+    fn finds_exactly_the_added_tokens() {
         let mut tokens = StaticTokens::default();
         assert!(tokens.is_empty());
         for name in ["first", "second", "third"] {
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_added_once() {
+    fn rejects_a_repeated_token() {
         let mut tokens = StaticTokens::default();
         assert!(tokens.add("one", scopes("admin")));
         assert!(!tokens.add("one", scopes("publish:**")));
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_neither_tokens_nor_digests() {
+    fn debug_output_hides_tokens_and_digests() {
         let mut tokens = StaticTokens::default();
         assert!(tokens.add("one", scopes("admin")));
         assert_eq!(format!("{tokens:?}"), "StaticTokens(1)");

@@ -13,18 +13,18 @@ fn setup_error(json: &str) -> String {
 }
 
 #[test]
-fn an_open_server_takes_any_token() {
+fn an_open_server_accepts_any_token() {
     for open in ["{}", r#"{"tokens": []}"#, r#"{"tokens": [], "jwt": null}"#] {
         let authenticator = Authenticator::new(settings(open)).unwrap();
         assert!(authenticator.is_open());
         for token in ["", "anything", "a.b.c"] {
-            assert_eq!(authenticator.check(token, NOW), Ok(Grant::everything()));
+            assert_eq!(authenticator.check(token, NOW), Ok(Grant::unrestricted()));
         }
     }
 }
 
 #[test]
-fn configured_tokens_give_their_scopes_for_ever() {
+fn configured_tokens_grant_their_scopes_without_expiry() {
     let authenticator = Authenticator::new(settings(
         r#"{"tokens": [
             {"token": "sensor", "scopes": ["publish:heartbeat.*"]},
@@ -46,7 +46,7 @@ fn configured_tokens_give_their_scopes_for_ever() {
     ] {
         let grant = authenticator.check(token, NOW).unwrap();
         let expected = if allowed { Ok(()) } else { Err(Denied::Forbidden) };
-        assert_eq!(grant.allows(action, Timestamp(u64::MAX)), expected, "{token} {action:?}");
+        assert_eq!(grant.authorize(action, || Timestamp(u64::MAX)), expected, "{token} {action:?}");
     }
     for token in ["", "sensor ", "Sensor", "a.b.c"] {
         assert_eq!(authenticator.check(token, NOW), Err(BadToken::Unknown), "{token}");
@@ -54,12 +54,12 @@ fn configured_tokens_give_their_scopes_for_ever() {
 }
 
 #[test]
-fn tokens_and_signed_tokens_stand_side_by_side() {
+fn accepts_configured_and_signed_tokens_together() {
     let both = r#"{"tokens": [{"token": "x.y.z", "scopes": ["admin"]}], "jwt": {"secret": "s"}}"#;
     let authenticator = Authenticator::new(settings(both)).unwrap();
-    // Even one that looks signed.
-    assert!(authenticator.check("x.y.z", NOW).unwrap().allows(Action::Admin, NOW).is_ok());
-    assert_eq!(authenticator.check("x.y.w", NOW), Err(BadToken::Unreadable));
+    // A configured token may look like a signed one.
+    assert!(authenticator.check("x.y.z", NOW).unwrap().authorize(Action::Admin, || NOW).is_ok());
+    assert_eq!(authenticator.check("x.y.w", NOW), Err(BadToken::Malformed));
     assert_eq!(authenticator.check("other", NOW), Err(BadToken::Unknown));
     let signed_only = Authenticator::new(settings(r#"{"jwt": {"secret": "s"}}"#)).unwrap();
     assert!(!signed_only.is_open());
@@ -67,13 +67,13 @@ fn tokens_and_signed_tokens_stand_side_by_side() {
 }
 
 #[test]
-fn settings_that_cannot_be_used_are_named() {
+fn names_unusable_settings() {
     let token = |token: &str, scopes: &str| format!(r#"{{"token":"{token}","scopes":{scopes}}}"#);
     for (second, expected) in [
         (token("", "[]"), "auth.tokens[1].token is empty"),
-        (token("hidden", "[]"), "auth.tokens[1].token stands in the list before"),
+        (token("hidden", "[]"), "auth.tokens[1].token is listed twice"),
         (token("b", r#"["read:a"]"#), "auth.tokens[1].scopes: a scope is `publish:PATTERN`"),
-        (token("b", r#"["publish:A"]"#), "auth.tokens[1].scopes: the scope \"publish:A\" has no"),
+        (token("b", r#"["publish:A"]"#), "auth.tokens[1].scopes: the scope \"publish:A\" has an"),
     ] {
         let first = token("hidden", "[]");
         let error = setup_error(&format!(r#"{{"tokens":[{first},{second}]}}"#));
@@ -84,7 +84,7 @@ fn settings_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn unknown_settings_are_refused() {
+fn rejects_unknown_settings() {
     for (json, name) in [
         (r#"{"token": []}"#, "`token`"),
         (r#"{"jwt": {"key": "x"}}"#, "`key`"),
@@ -97,7 +97,7 @@ fn unknown_settings_are_refused() {
 }
 
 #[test]
-fn nothing_shows_a_token() {
+fn debug_output_hides_tokens() {
     let settings = settings(
         r#"{"tokens": [{"token": "hidden-token", "scopes": ["admin"]}],
             "jwt": {"secret": "hidden-secret"}}"#,

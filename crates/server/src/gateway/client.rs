@@ -95,7 +95,7 @@ impl Together {
 
 impl Client {
     pub(super) fn new(gateway: Arc<Gateway>) -> Self {
-        let grant = gateway.authenticator.is_open().then(Grant::everything);
+        let grant = gateway.authenticator.is_open().then(Grant::unrestricted);
         Self {
             connection: gateway.bus.connect(),
             gateway,
@@ -202,7 +202,7 @@ impl Client {
             let message = "authenticate first: send AUTH with a token";
             return Err(Refusal::new(ErrorCode::Unauthorized, message));
         };
-        grant.allows_at(action, || self.now()).map_err(|denied| {
+        grant.authorize(action, || self.now()).map_err(|denied| {
             let message = match action {
                 Action::Publish(topic) => format!("publish to {topic}: {denied}"),
                 Action::Subscribe(topic) => format!("subscribe to {topic}: {denied}"),

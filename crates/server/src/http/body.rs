@@ -1,4 +1,4 @@
-//! A request's body, as it comes in: at most so many bytes, and not too slowly.
+//! A request body, bounded in size and time.
 
 use std::time::Duration;
 
@@ -13,78 +13,69 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::HttpError;
 
-/// How long nothing may come of a body before it is given up.
-const STALL_TIME: Duration = Duration::from_secs(30);
-/// How much time each byte adds to that for the whole of it: who sends a byte now and then must
-/// not keep a place for ever.
+/// How long a body may stall.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How far each byte moves the deadline of the whole body: a client that sends a byte now and then
+/// must not occupy a connection forever.
 const TIME_PER_BYTE: Duration = Duration::from_millis(1);
 
-/// A body that is being read.
 pub(super) struct RequestBody {
     chunks: BodyDataStream,
-    most: usize,
-    left: usize,
-    /// When all that came until now is too slow.
-    due: Option<Instant>,
+    limit: usize,
+    remaining: usize,
+    /// Set by the first read, and moved on by every byte received.
+    deadline: Option<Instant>,
 }
 
 impl RequestBody {
-    /// Refuses a body that says that it is larger than `most`, or encoded, before it is read.
-    pub(super) fn new(headers: &HeaderMap, body: Body, most: usize) -> Result<Self, HttpError> {
+    /// Wraps a body that has not been read yet.
+    ///
+    /// # Errors
+    ///
+    /// If the body declares a size above `limit`, or an encoding.
+    pub(super) fn new(headers: &HeaderMap, body: Body, limit: usize) -> Result<Self, HttpError> {
         let encodings = headers.get_all(CONTENT_ENCODING).iter();
         if encodings.into_iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")) {
-            let message = "Content-Encoding: send the body as it is, without an encoding";
+            let message = "Content-Encoding is not supported: send the body unencoded";
             return Err(HttpError::new(ErrorCode::BadFrame, message)
                 .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
-        if body.size_hint().lower() > most as u64 {
-            return Err(too_large(most));
+        if body.size_hint().lower() > limit as u64 {
+            return Err(too_large(limit));
         }
-        // What says how large it is is never larger.
-        let upper = body.size_hint().upper().and_then(|upper| usize::try_from(upper).ok());
-        let most = upper.map_or(most, |upper| upper.min(most));
-        Ok(Self { chunks: body.into_data_stream(), most, left: most, due: None })
+        // A declared size is exact, so less room has to be reserved for it.
+        let declared = body.size_hint().upper().and_then(|upper| usize::try_from(upper).ok());
+        let limit = declared.map_or(limit, |declared| declared.min(limit));
+        Ok(Self { chunks: body.into_data_stream(), limit, remaining: limit, deadline: None })
     }
 
-    /// The most bytes it can have.
+    /// The declared size of the body, or else its limit.
     pub(super) fn max_bytes(&self) -> u32 {
-        u32::try_from(self.most).unwrap_or(u32::MAX)
+        u32::try_from(self.limit).unwrap_or(u32::MAX)
     }
 
-    /// What came next of it. Nothing at its end.
+    /// Waits for the next chunk. Returns `None` at the end of the body.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, HttpError> {
-        let stalled = Instant::now() + STALL_TIME;
-        let due = *self.due.get_or_insert(stalled);
-        let chunk = match timeout_at(stalled.min(due), self.chunks.next()).await {
+        let stalled_at = Instant::now() + STALL_TIMEOUT;
+        let deadline = *self.deadline.get_or_insert(stalled_at);
+        let chunk = match timeout_at(stalled_at.min(deadline), self.chunks.next()).await {
             Ok(Some(Ok(chunk))) => chunk,
             Ok(None) => return Ok(None),
             Ok(Some(Err(error))) => {
-                let message = format!("the body ended too early: {error}");
+                let message = format!("the body is incomplete: {error}");
                 return Err(HttpError::new(ErrorCode::BadFrame, message));
             }
-            Err(_) => {
-                let seconds = STALL_TIME.as_secs();
-                let message = format!(
-                    "the body came too slowly: nothing in {seconds} seconds, or after those less \
-                     than 1000 bytes a second"
-                );
-                return Err(HttpError::new(ErrorCode::BadFrame, message)
-                    .with_status(StatusCode::REQUEST_TIMEOUT));
-            }
+            Err(_) => return Err(too_slow()),
         };
-        match self.left.checked_sub(chunk.len()) {
-            Some(left) => {
-                self.left = left;
-                let bytes = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
-                self.due = Some(due + TIME_PER_BYTE * bytes);
-            }
-            None => return Err(too_large(self.most)),
-        }
+        self.remaining =
+            self.remaining.checked_sub(chunk.len()).ok_or_else(|| too_large(self.limit))?;
+        let bytes = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+        self.deadline = Some(deadline + TIME_PER_BYTE * bytes);
         Ok(Some(chunk))
     }
 
-    /// All of it.
-    pub(super) async fn whole(mut self) -> Result<Bytes, HttpError> {
+    /// Reads the whole body. Copies nothing if it arrives as one chunk.
+    pub(super) async fn collect(mut self) -> Result<Bytes, HttpError> {
         let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
         let Some(second) = self.next().await? else { return Ok(first) };
         let mut whole = BytesMut::from(first);
@@ -96,7 +87,16 @@ impl RequestBody {
     }
 }
 
-fn too_large(most: usize) -> HttpError {
-    let message = format!("the body has more than the {most} bytes allowed");
+fn too_large(limit: usize) -> HttpError {
+    let message = format!("the body exceeds the limit of {limit} bytes");
     HttpError::new(ErrorCode::PayloadTooLarge, message)
+}
+
+fn too_slow() -> HttpError {
+    let message = format!(
+        "the body arrived too slowly: no data for {} seconds, or less than 1000 bytes per second \
+         after that",
+        STALL_TIMEOUT.as_secs()
+    );
+    HttpError::new(ErrorCode::BadFrame, message).with_status(StatusCode::REQUEST_TIMEOUT)
 }

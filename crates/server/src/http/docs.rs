@@ -1,16 +1,5 @@
-//! `GET /docs`: what there is, for people. One page that loads nothing, made from `openapi.json`.
-//!
-//! | idea | file |
-//! |---|---|
-//! | the description, in the order it is written in | `document` |
-//! | what a schema is, in words | `kind` |
-//! | the page | `page` |
-//! | text within HTML | `markup` |
-
-mod document;
-mod kind;
-mod markup;
-mod page;
+//! `GET /docs`: the API reference for people, rendered from `openapi.json` as one page that loads
+//! nothing else.
 
 use std::sync::LazyLock;
 
@@ -23,21 +12,22 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use minijinja::{Environment, Value, context};
 
-use self::document::Document;
 use super::error::HttpError;
 use super::openapi::DESCRIPTION;
-use super::query::Query;
+use super::query::QueryParams;
 
+const TEMPLATE: &str = include_str!("docs/page.html");
 const STYLE: &str = include_str!("docs/style.css");
 
 static PAGE: LazyLock<String> = LazyLock::new(|| {
-    let document: Document =
-        serde_json::from_str(DESCRIPTION).expect("the description is read by a test, too");
-    page::written(&document, STYLE)
+    Environment::new()
+        .render_named_str("page.html", TEMPLATE, variables(DESCRIPTION))
+        .expect("a test renders the page")
 });
 
-/// Nothing but our own style, which is known by its hash.
+/// Allows nothing but our own stylesheet, identified by its hash.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, STYLE.as_bytes());
     let hash = STANDARD.encode(hash);
@@ -48,8 +38,14 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::try_from(policy).expect("base64 is ASCII")
 });
 
+/// The template's variables for an OpenAPI document.
+fn variables(description: &str) -> Value {
+    let openapi: Value = serde_json::from_str(description).expect("a test parses the description");
+    context! { openapi, style => STYLE }
+}
+
 pub(super) async fn get(uri: Uri) -> Result<Response, HttpError> {
-    Query::read(&uri, &[])?;
+    QueryParams::parse(&uri, &[])?;
     let mut response = Response::new(Body::from(PAGE.as_str()));
     let fixed: [(HeaderName, &str); 3] = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -62,11 +58,132 @@ pub(super) async fn get(uri: Uri) -> Result<Response, HttpError> {
     Ok(response)
 }
 
-/// `GET /`: to the page.
+/// `GET /`: redirects to the reference.
 pub(super) async fn redirect(uri: Uri) -> Result<Response, HttpError> {
-    Query::read(&uri, &[])?;
+    QueryParams::parse(&uri, &[])?;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     response.headers_mut().insert(LOCATION, HeaderValue::from_static("/docs"));
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::router::ROUTES;
+
+    fn page(description: &str) -> String {
+        let page = Environment::new()
+            .render_named_str("page.html", TEMPLATE, variables(description))
+            .unwrap();
+        // The engine also escapes slashes.
+        page.replace("&#x2f;", "/")
+    }
+
+    /// Calls one macro of the template.
+    fn call(name: &str, argument: Value) -> String {
+        let environment = Environment::new();
+        let template = environment.template_from_named_str("page.html", TEMPLATE).unwrap();
+        let mut rendered = template.render_captured(variables(DESCRIPTION)).unwrap();
+        rendered.with_state_mut(|state| state.call_macro(name, &[argument])).unwrap()
+    }
+
+    #[test]
+    fn has_every_operation_and_no_external_link() {
+        let page = page(DESCRIPTION);
+        for (method, path) in ROUTES {
+            let heading = format!(
+                "<h3><span class=\"method {method}\">{}</span> <code>{path}</code></h3>",
+                method.to_uppercase()
+            );
+            assert_eq!(page.matches(&heading).count(), 1, "{heading}");
+        }
+        for link in page.split("href=\"").skip(1) {
+            let link = link.split('"').next().unwrap();
+            match link.strip_prefix('#') {
+                Some(id) => assert!(page.contains(&format!(" id=\"{id}\"")), "{link}"),
+                None => assert_eq!(link, "/openapi.json"),
+            }
+        }
+        assert!(!page.contains("src="));
+    }
+
+    #[test]
+    fn shows_every_text_of_the_description() {
+        fn texts(part: &serde_json::Value, found: &mut Vec<String>) {
+            match part {
+                serde_json::Value::Object(members) => {
+                    for (name, value) in members {
+                        match (name.as_str(), value.as_str()) {
+                            ("summary" | "description", Some(text)) => found.push(text.to_owned()),
+                            _ => texts(value, found),
+                        }
+                    }
+                }
+                serde_json::Value::Array(items) => {
+                    items.iter().for_each(|item| texts(item, found));
+                }
+                _ => {}
+            }
+        }
+        let page = page(DESCRIPTION);
+        let document: serde_json::Value = serde_json::from_str(DESCRIPTION).unwrap();
+        let mut found = Vec::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for operation in methods.as_object().unwrap().values() {
+                for part in ["parameters", "requestBody"] {
+                    texts(&operation[part], &mut found);
+                }
+                assert!(page.contains(path));
+            }
+        }
+        for schema in document["components"]["schemas"].as_object().unwrap().values() {
+            for field in schema["properties"].as_object().into_iter().flat_map(|map| map.values()) {
+                found.extend(field["description"].as_str().map(str::to_owned));
+            }
+        }
+        assert!(found.len() > 30);
+        for text in found {
+            let shown = call("inline", text.as_str().into()).replace("&#x2f;", "/");
+            assert!(page.contains(&shown), "{text}");
+        }
+    }
+
+    #[test]
+    fn escapes_every_text() {
+        let evil =
+            DESCRIPTION.replace(": \"A", ": \"<script>A").replace(": \"The", ": \"<script>The");
+        assert!(evil.matches("<script>").count() > 30);
+        assert!(!page(&evil).contains("<script"));
+    }
+
+    #[test]
+    fn renders_text_as_html() {
+        for (name, text, html) in [
+            ("inline", r#"<a href="x">'&'"#, "&lt;a href=&quot;x&quot;&gt;&#x27;&amp;&#x27;"),
+            ("inline", "a `<b>` c", "a <code>&lt;b&gt;</code> c"),
+            ("paragraphs", "a\n\n`b`", "<p>a</p>\n<p><code>b</code></p>\n"),
+            ("paragraphs", "", ""),
+        ] {
+            assert_eq!(call(name, text.into()), html);
+        }
+    }
+
+    #[test]
+    fn describes_schemas_in_words() {
+        for (schema, words) in [
+            ("{}", "any JSON"),
+            (
+                r#"{"type":"integer","minimum":1,"maximum":10,"default":7}"#,
+                "integer, 1 to 10, default <code>7</code>",
+            ),
+            (r#"{"type":["integer","null"],"minimum":0}"#, "integer or null, at least 0"),
+            (r#"{"type":"array","items":{"type":"string"}}"#, "array of string"),
+            (r##"{"$ref":"#/components/schemas/A"}"##, "<a href=\"#schema-A\">A</a>"),
+            (r#"{"oneOf":[{"const":"<"},{"type":"null"}]}"#, "<code>&lt;</code> or null"),
+            (r#"{"enum":["a",null]}"#, "<code>a</code> or <code>null</code>"),
+        ] {
+            assert_eq!(call("type", serde_json::from_str(schema).unwrap()), words);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, in the one form that every error has.
+//! Errors, which all have the same JSON form.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use prombus_bus::Refusal;
 use prombus_proto::{ErrorCode, FrameError};
 use serde::Serialize;
 
-use super::answer;
+use super::response;
 
-/// An error, answered as `{"error": sentence, "code": code}`.
+/// An error response: `{"error": message, "code": code}`.
 #[derive(Debug)]
 pub(super) struct HttpError {
     status: StatusCode,
@@ -28,21 +28,21 @@ struct ErrorBody<'a> {
 }
 
 impl HttpError {
-    /// With the status that belongs to the code.
+    /// An error with the default status of its code.
     pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         let status = StatusCode::from_u16(code.http_status());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self { status, code, message: message.into(), retry_after: None }
     }
 
-    /// With another status, where HTTP has a better word for it.
+    /// Replaces the status where HTTP has a more specific one.
     pub(super) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 
-    /// The same, said of something further in: `line 3: …`.
-    pub(super) fn within(self, place: impl fmt::Display) -> Self {
-        Self { message: format!("{place}: {}", self.message), ..self }
+    /// Prefixes the message: `line 3: …`.
+    pub(super) fn with_context(self, context: impl fmt::Display) -> Self {
+        Self { message: format!("{context}: {}", self.message), ..self }
     }
 }
 
@@ -62,23 +62,23 @@ impl From<FrameError> for HttpError {
 impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         let body = ErrorBody { error: &self.message, code: self.code.as_str() };
-        let mut response = answer::json(&body);
+        let mut response = response::json(&body);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if let Some(time) = self.retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(time)));
+        if let Some(delay) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(delay)));
         }
         response
     }
 }
 
-/// Rounded up, and at least one: whoever comes back then is not too early.
-pub(super) fn whole_seconds(time: Duration) -> u64 {
-    let begun = u64::from(time.subsec_nanos() > 0);
-    time.as_secs().saturating_add(begun).max(1)
+/// Rounds up to at least one second, so that a client never retries too early.
+fn whole_seconds(delay: Duration) -> u64 {
+    let started = u64::from(delay.subsec_nanos() > 0);
+    delay.as_secs().saturating_add(started).max(1)
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_to_wait_are_rounded_up() {
+    fn rounds_retry_after_up() {
         for (millis, seconds) in [(0, 1), (1, 1), (999, 1), (1000, 1), (1001, 2), (5500, 6)] {
             assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds, "{millis}");
         }

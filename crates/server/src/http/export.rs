@@ -1,17 +1,15 @@
 //! `GET /export`: all events of a topic between two times, as one stream.
 //!
-//! It steps by `seq` and never by time: events that share a millisecond cannot be lost or doubled
-//! between two steps.
+//! An export advances by `seq`, never by time, so events that share a millisecond are neither lost
+//! nor repeated.
 //!
-//! | idea | file |
-//! |---|---|
-//! | which events, and in what form | `selection` |
-//! | reading them | `pages` |
-//! | gzip and zstd | `compression` |
+//! - [`request`]: which events, and in what format
+//! - [`read_ahead`]: reads them from the bus
+//! - [`compression`]: gzip and zstd
 
 mod compression;
-mod pages;
-mod selection;
+mod read_ahead;
+mod request;
 
 use std::sync::Arc;
 
@@ -24,35 +22,36 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use prombus_bus::Refusal;
 
-use self::compression::{Coding, Compressor};
-use self::pages::Pages;
-use self::selection::{Form, Selection};
-use super::Http;
-use super::caller::Caller;
+use self::compression::{Compressor, ContentCoding};
+use self::read_ahead::ReadAhead;
+use self::request::{ExportFormat, ExportRange, ExportRequest};
+use super::HttpState;
 use super::error::HttpError;
+use super::request_grant::RequestGrant;
 use crate::auth::Action;
 
 pub(super) async fn get(
-    State(http): State<Arc<Http>>,
-    caller: Caller,
+    State(http): State<Arc<HttpState>>,
+    grant: RequestGrant,
     method: Method,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    let asked = selection::Asked::read(&uri, http.now())?;
-    caller.may(Action::Subscribe(&asked.topic))?;
-    let coding = Coding::wanted(&headers);
-    let selection = asked.locate(http.bus()).await?;
-    let content_type = selection.form.content_type();
+    let request = ExportRequest::parse(&uri, http.now())?;
+    grant.require(Action::Subscribe(&request.topic))?;
+    let coding = ContentCoding::negotiate(&headers);
+    let range = request.locate(http.bus()).await?;
+    let content_type = range.format.content_type();
     let body = if method == Method::HEAD {
         Body::empty()
     } else {
-        let mut export = Export::new(http, selection, coding);
-        // What cannot be read at all is answered as an error and not as a broken stream.
-        let first = export.step().await?;
+        let mut export = Export::new(http, range, coding);
+        // Reads the first chunk before answering, so that an export that cannot start is an error
+        // response and not a broken stream.
+        let first = export.next_chunk().await?;
         let rest = stream::try_unfold(export, |mut export| async move {
-            let next = export.step().await.inspect_err(|error| {
-                tracing::warn!(topic = %export.selection.topic, "an export breaks off: {error}");
+            let next = export.next_chunk().await.inspect_err(|error| {
+                tracing::warn!(topic = %export.range.topic, "export aborted: {error}");
             })?;
             Ok(next.map(|bytes| (bytes, export)))
         });
@@ -68,36 +67,33 @@ pub(super) async fn get(
     Ok(response)
 }
 
-/// An export under way.
+/// A running export.
 struct Export {
-    selection: Selection,
-    pages: Pages,
-    is_begun: bool,
-    is_done: bool,
-    has_event: bool,
-    /// Nothing while it is at work, or where nothing is compressed.
+    range: ExportRange,
+    events: ReadAhead,
+    stage: Stage,
+    /// `None` without compression, and while a blocking thread uses the compressor.
     compressor: Option<Compressor>,
 }
 
+/// What has been written so far.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Nothing,
+    Opening,
+    Events,
+    Closing,
+}
+
 impl Export {
-    fn new(http: Arc<Http>, selection: Selection, coding: Coding) -> Self {
-        let Selection { topic, first, end, .. } = &selection;
-        Self {
-            pages: Pages::new(http, topic.clone(), *first, *end),
-            selection,
-            is_begun: false,
-            is_done: false,
-            has_event: false,
-            compressor: Compressor::new(coding),
-        }
+    fn new(http: Arc<HttpState>, range: ExportRange, coding: ContentCoding) -> Self {
+        let events = ReadAhead::new(http, range.topic.clone(), range.first, range.end);
+        Self { range, events, stage: Stage::Nothing, compressor: Compressor::new(coding) }
     }
 
-    /// The next bytes; nothing at the end.
-    async fn step(&mut self) -> Result<Option<Bytes>, Refusal> {
-        loop {
-            if self.is_done {
-                return Ok(None);
-            }
+    /// Returns the next bytes of the response, or `None` at its end.
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, Refusal> {
+        while self.stage != Stage::Closing {
             let text = self.next_text().await?;
             let bytes = match self.compressor.take() {
                 None => text,
@@ -107,40 +103,42 @@ impl Export {
                 return Ok(Some(bytes.into()));
             }
         }
+        Ok(None)
     }
 
-    /// What the next events are in the form that is wanted. May be nothing before the end.
+    /// Formats the next page of events. The text is empty if none of them is selected.
     async fn next_text(&mut self) -> Result<Vec<u8>, Refusal> {
+        let format = self.range.format;
         let mut text = Vec::new();
-        if !self.is_begun {
-            self.is_begun = true;
-            text.extend_from_slice(self.selection.form.opening());
+        if self.stage == Stage::Nothing {
+            self.stage = Stage::Opening;
+            text.extend_from_slice(format.opening());
         }
-        let events = self.pages.next().await?;
-        text.reserve(events.iter().map(|event| event.json.len() + Form::MAX_BETWEEN).sum());
-        for event in events.iter().filter(|event| self.selection.wants(event)) {
-            self.selection.form.append(&mut text, event, self.has_event);
-            self.has_event = true;
+        let events = self.events.next().await?;
+        text.reserve(events.iter().map(|event| event.json.len() + ExportFormat::OVERHEAD).sum());
+        for event in events.iter().filter(|event| self.range.includes(event)) {
+            format.append(&mut text, event, self.stage == Stage::Events);
+            self.stage = Stage::Events;
         }
         if events.is_empty() {
-            text.extend_from_slice(self.selection.form.closing());
-            self.is_done = true;
+            text.extend_from_slice(format.closing());
+            self.stage = Stage::Closing;
         }
         Ok(text)
     }
 
-    /// On a thread of its own: compressing takes long, and others wait for this one.
+    /// Compresses on a blocking thread, so that other connections do not wait for it.
     async fn compress(
         &mut self,
         mut compressor: Compressor,
         text: Vec<u8>,
     ) -> Result<Vec<u8>, Refusal> {
-        let is_last = self.is_done;
+        let is_last = self.stage == Stage::Closing;
         let compressed = tokio::task::spawn_blocking(move || {
             if is_last {
-                return (compressor.last(&text), None);
+                return (compressor.finish(&text), None);
             }
-            (compressor.some(&text), Some(compressor))
+            (compressor.write(&text), Some(compressor))
         });
         match compressed.await {
             Ok((Ok(bytes), compressor)) => {

@@ -1,4 +1,4 @@
-//! `GET /groups`, `/cursors` and `/lag`: who consumes a topic, and how far they are.
+//! `GET /groups`, `/cursors` and `/lag`: the consumer groups of a topic and their progress.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use prombus_bus::{GroupOverview, Lag};
 use prombus_proto::{EventId, Group, Seq, Timestamp, Topic};
 use serde::Serialize;
 
-use super::caller::Caller;
 use super::error::HttpError;
-use super::query::Query;
-use super::{Http, answer};
+use super::query::QueryParams;
+use super::request_grant::RequestGrant;
+use super::{HttpState, response};
 use crate::auth::Action;
 
 #[derive(Serialize)]
@@ -36,7 +36,8 @@ struct CursorList {
     cursors: Vec<CursorEntry>,
 }
 
-/// All up to `seq` is done. Without `last_id` and `last_ts` the group did not get that event itself.
+/// Every event up to `seq` is settled. `last_id` and `last_ts` are absent if the event at `seq` was
+/// never delivered to the group.
 #[derive(Serialize)]
 struct CursorEntry {
     group: Group,
@@ -47,7 +48,7 @@ struct CursorEntry {
 }
 
 #[derive(Serialize)]
-struct LagOfGroup {
+struct GroupLag {
     topic: Topic,
     group: Group,
     events: u64,
@@ -55,46 +56,46 @@ struct LagOfGroup {
 }
 
 pub(super) async fn groups(
-    State(http): State<Arc<Http>>,
-    caller: Caller,
+    State(http): State<Arc<HttpState>>,
+    grant: RequestGrant,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    let (topic, groups) = groups_of(&http, &caller, &uri).await?;
+    let (topic, groups) = groups_of(&http, &grant, &uri).await?;
     let groups = groups.into_iter().map(GroupEntry::from).collect();
-    Ok(answer::json(&GroupList { topic, groups }))
+    Ok(response::json(&GroupList { topic, groups }))
 }
 
 pub(super) async fn cursors(
-    State(http): State<Arc<Http>>,
-    caller: Caller,
+    State(http): State<Arc<HttpState>>,
+    grant: RequestGrant,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    let (topic, groups) = groups_of(&http, &caller, &uri).await?;
+    let (topic, groups) = groups_of(&http, &grant, &uri).await?;
     let cursors = groups.into_iter().map(CursorEntry::from).collect();
-    Ok(answer::json(&CursorList { topic, cursors }))
+    Ok(response::json(&CursorList { topic, cursors }))
 }
 
 async fn groups_of(
-    http: &Http,
-    caller: &Caller,
+    http: &HttpState,
+    grant: &RequestGrant,
     uri: &Uri,
 ) -> Result<(Topic, Vec<GroupOverview>), HttpError> {
-    let topic = Query::read(uri, &["topic"])?.topic()?;
-    caller.may(Action::Subscribe(&topic))?;
+    let topic = QueryParams::parse(uri, &["topic"])?.topic()?;
+    grant.require(Action::Subscribe(&topic))?;
     let groups = http.bus().groups_of(&topic).await?;
     Ok((topic, groups))
 }
 
 pub(super) async fn lag(
-    State(http): State<Arc<Http>>,
-    caller: Caller,
+    State(http): State<Arc<HttpState>>,
+    grant: RequestGrant,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    let query = Query::read(&uri, &["topic", "group"])?;
+    let query = QueryParams::parse(&uri, &["topic", "group"])?;
     let (topic, group) = (query.topic()?, query.group()?);
-    caller.may(Action::Subscribe(&topic))?;
+    grant.require(Action::Subscribe(&topic))?;
     let Lag { events, ms } = http.bus().group(&topic, &group).await?.lag;
-    Ok(answer::json(&LagOfGroup { topic, group, events, ms }))
+    Ok(response::json(&GroupLag { topic, group, events, ms }))
 }
 
 impl From<GroupOverview> for GroupEntry {

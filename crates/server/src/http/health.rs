@@ -1,4 +1,4 @@
-//! Whether the server is there, and whether it is well.
+//! Liveness and readiness.
 
 use std::sync::Arc;
 
@@ -10,31 +10,32 @@ use prombus_proto::ErrorCode;
 use serde::Serialize;
 
 use super::error::HttpError;
-use super::query::Query;
-use super::{Http, answer};
+use super::query::QueryParams;
+use super::{HttpState, response};
 
 #[derive(Serialize)]
-struct Status {
+struct Health {
     status: &'static str,
 }
 
-/// `GET /healthz`: the process answers.
+/// `GET /healthz`: succeeds as long as the process runs.
 pub(super) async fn alive(uri: Uri) -> Result<Response, HttpError> {
-    Query::read(&uri, &[])?;
-    Ok(answer::json(&Status { status: "ok" }))
+    QueryParams::parse(&uri, &[])?;
+    Ok(response::json(&Health { status: "ok" }))
 }
 
-/// `GET /readyz`: it can do its work.
-pub(super) async fn ready(State(http): State<Arc<Http>>, uri: Uri) -> Result<Response, HttpError> {
-    Query::read(&uri, &[])?;
+/// `GET /readyz`: fails while the server stops or cannot store events.
+pub(super) async fn ready(
+    State(http): State<Arc<HttpState>>,
+    uri: Uri,
+) -> Result<Response, HttpError> {
+    QueryParams::parse(&uri, &[])?;
     let is_stopping = *http.stopping.borrow();
     let reason = match http.bus().health().condition {
         _ if is_stopping => return Err(Refusal::shutting_down().into()),
-        Condition::Healthy => return Ok(answer::json(&Status { status: "ok" })),
+        Condition::Healthy => return Ok(response::json(&Health { status: "ok" })),
         Condition::Full(reason) => format!("the storage is full: {reason}"),
-        Condition::Poisoned(reason) => {
-            format!("the storage failed, and the server has to be restarted: {reason}")
-        }
+        Condition::Poisoned(reason) => format!("the storage failed; restart the server: {reason}"),
         Condition::Closed => "the storage is closed".to_owned(),
     };
     Err(HttpError::new(ErrorCode::StorageUnavailable, reason))

@@ -1,4 +1,4 @@
-//! `GET /latest-by-key`: the last event of a key, as the bytes it was committed as.
+//! `GET /latest-by-key`: the last event with a key, byte for byte as it was committed.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use axum::http::Uri;
 use axum::response::Response;
 use prombus_proto::{ErrorCode, Key};
 
-use super::caller::Caller;
 use super::error::HttpError;
-use super::query::{Query, required};
-use super::{Http, answer};
+use super::query::{QueryParams, required};
+use super::request_grant::RequestGrant;
+use super::{HttpState, response};
 use crate::auth::Action;
 
 pub(super) async fn get(
-    State(http): State<Arc<Http>>,
-    caller: Caller,
+    State(http): State<Arc<HttpState>>,
+    grant: RequestGrant,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    let query = Query::read(&uri, &["topic", "key"])?;
+    let query = QueryParams::parse(&uri, &["topic", "key"])?;
     let topic = query.topic()?;
     let key = required("key", query.parsed("key", Key::new)?)?;
-    caller.may(Action::Subscribe(&topic))?;
+    grant.require(Action::Subscribe(&topic))?;
     let Some(event) = http.bus().latest_by_key(&topic, &key).await? else {
         let message = format!("{topic} holds no event with the key {:?}", key.as_str());
         return Err(HttpError::new(ErrorCode::UnknownId, message));
@@ -30,5 +30,5 @@ pub(super) async fn get(
     json.extend_from_slice(b"{\"event\":");
     json.extend_from_slice(&event.json);
     json.push(b'}');
-    Ok(answer::written(json))
+    Ok(response::raw_json(json))
 }

@@ -1,4 +1,4 @@
-//! `GET /metrics`: what the bus counts, for Prometheus.
+//! `GET /metrics`: the metrics of the bus in the Prometheus text format.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use axum::http::Uri;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::Response;
 
-use super::Http;
-use super::caller::Caller;
+use super::HttpState;
 use super::error::HttpError;
-use super::query::Query;
+use super::query::QueryParams;
+use super::request_grant::RequestGrant;
 use crate::auth::Action;
 
 pub(super) async fn get(
-    State(http): State<Arc<Http>>,
-    caller: Caller,
+    State(http): State<Arc<HttpState>>,
+    grant: RequestGrant,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    caller.may(Action::Admin)?;
-    Query::read(&uri, &[])?;
+    grant.require(Action::Admin)?;
+    QueryParams::parse(&uri, &[])?;
     let mut response = Response::new(Body::from(http.bus().metrics_text().await?));
-    let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, text);
+    let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
     Ok(response)
 }

@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: what there is, for machines.
+//! `GET /openapi.json`: the machine-readable description of the API.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,27 +8,30 @@ use axum::http::Uri;
 use axum::response::Response;
 
 use super::error::HttpError;
-use super::query::Query;
-use super::{Http, answer};
+use super::query::QueryParams;
+use super::{HttpState, response};
 
-/// The description of a server that has tokens.
+/// The description of a server that requires tokens.
 pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
 
-const NEEDS_TOKEN: &str = r#""security": [{ "bearer": [] }],"#;
-const TAKES_ANY_TOKEN: &str = r#""security": [{}, { "bearer": [] }],"#;
+const TOKEN_REQUIRED: &str = r#""security": [{ "bearer": [] }],"#;
+const TOKEN_OPTIONAL: &str = r#""security": [{}, { "bearer": [] }],"#;
 
-/// The description of this server.
+/// The description of this server. An open server accepts requests with and without a token.
 fn description(is_open: bool) -> Cow<'static, str> {
     if is_open {
-        return DESCRIPTION.replacen(NEEDS_TOKEN, TAKES_ANY_TOKEN, 1).into();
+        return DESCRIPTION.replacen(TOKEN_REQUIRED, TOKEN_OPTIONAL, 1).into();
     }
     DESCRIPTION.into()
 }
 
-pub(super) async fn get(State(http): State<Arc<Http>>, uri: Uri) -> Result<Response, HttpError> {
-    Query::read(&uri, &[])?;
+pub(super) async fn get(
+    State(http): State<Arc<HttpState>>,
+    uri: Uri,
+) -> Result<Response, HttpError> {
+    QueryParams::parse(&uri, &[])?;
     let description = description(http.gateway.authenticator.is_open());
-    Ok(answer::written(description.into_owned().into_bytes()))
+    Ok(response::raw_json(description.into_owned().into_bytes()))
 }
 
 #[cfg(test)]
@@ -62,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn says_whether_tokens_are_needed() {
+    fn says_whether_tokens_are_required() {
         assert_eq!(document(false)["security"], json!([{"bearer": []}]));
         assert_eq!(document(true)["security"], json!([{}, {"bearer": []}]));
         assert_eq!(document(false)["paths"], document(true)["paths"]);
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn resolves_every_reference() {
         let document = document(false);
         let mut parts = vec![&document];
         let mut references = 0;
@@ -89,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_and_limits_are_ours() {
+    fn has_our_error_codes_and_limits() {
         let document = document(false);
         let components = &document["components"];
         let schemas = &components["schemas"];
@@ -97,7 +100,7 @@ mod tests {
         assert_eq!(schemas["Error"]["properties"]["code"]["enum"], json!(codes));
         let lines = &document["paths"]["/publish/{topic}"]["post"]["requestBody"]["content"]["application/x-ndjson"];
         let line = &schemas["NewEvent"]["properties"];
-        for (written, ours) in [
+        for (described, ours) in [
             (&schemas["Name"]["maxLength"], limits::MAX_NAME_BYTES),
             (&schemas["EventId"]["maxLength"], limits::MAX_ID_BYTES),
             (&schemas["Key"]["maxLength"], limits::MAX_KEY_BYTES),
@@ -107,7 +110,7 @@ mod tests {
             (&line["headers"]["maxProperties"], limits::MAX_HEADERS),
             (&lines["schema"]["maxItems"], limits::MAX_BATCH_EVENTS),
         ] {
-            assert_eq!(written.as_u64(), Some(ours as u64));
+            assert_eq!(described.as_u64(), Some(ours as u64));
         }
         assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
     }

@@ -1,5 +1,4 @@
-//! What holds for every request on the HTTP port: there is room, its page may ask, and its path
-//! is text.
+//! The HTTP port: checks that every request passes before it is routed.
 
 use std::sync::Arc;
 
@@ -8,56 +7,57 @@ use axum::body::Body;
 use axum::http::header::{CONNECTION, HeaderValue};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Frame;
 use percent_encoding::percent_decode_str;
 use prombus_bus::{Traffic, Transport};
 use prombus_proto::ErrorCode;
 use tower_service::Service;
 
-use super::counted_body::CountedBody;
-use super::cross_origin::{self, Page};
+use super::cors::{self, CorsOrigin};
 use super::error::HttpError;
 use super::router::router;
-use super::{Http, Peer};
+use super::{HttpState, Peer};
 use crate::listening::{Admission, Answering, Arrival, Port};
 
-/// The port that takes HTTP requests.
 pub(crate) struct HttpPort {
-    http: Arc<Http>,
+    http: Arc<HttpState>,
     router: Router,
     traffic: Traffic,
 }
 
 impl HttpPort {
-    pub(crate) fn new(http: Http) -> Self {
+    pub(crate) fn new(http: HttpState) -> Self {
         let http = Arc::new(http);
         let traffic = http.bus().metrics().traffic(Transport::Http);
         Self { router: router(Arc::clone(&http)), http, traffic }
     }
 
-    /// Answers `request`, and counts the bytes of both bodies.
-    async fn answer<B>(self: Arc<Self>, peer: Arc<Peer>, request: Request<B>) -> Response
+    /// Responds to `request` and counts the bytes of both bodies.
+    async fn serve<B>(self: Arc<Self>, peer: Arc<Peer>, request: Request<B>) -> Response
     where
-        B: hyper::body::Body<Data = bytes::Bytes> + Send + Unpin + 'static,
+        B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let traffic = self.traffic.clone();
-        let request = request
-            .map(|body| Body::new(CountedBody::new(body, move |bytes| traffic.received(bytes))));
-        let traffic = self.traffic.clone();
+        let (received, sent) = (self.traffic.clone(), self.traffic.clone());
+        let request = request.map(|body| {
+            Body::new(body.inspect_frame(move |frame| received.received(data_len(frame))))
+        });
         self.respond(peer, request)
             .await
-            .map(|body| Body::new(CountedBody::new(body, move |bytes| traffic.sent(bytes))))
+            .map(|body| Body::new(body.inspect_frame(move |frame| sent.sent(data_len(frame)))))
     }
 
     async fn respond(self: Arc<Self>, peer: Arc<Peer>, mut request: Request<Body>) -> Response {
-        let page = match Page::of(request.headers(), &self.http) {
-            Ok(page) => page,
+        let origin = match CorsOrigin::check(request.headers(), &self.http) {
+            Ok(origin) => origin,
             Err(error) => return error.into_response(),
         };
         let mut response = if peer.arrival.admission == Admission::Full {
-            no_room()
-        } else if page.is_some() && cross_origin::is_preflight(&request) {
-            cross_origin::preflight(request.headers())
+            too_many_connections()
+        } else if origin.is_some() && cors::is_preflight(&request) {
+            cors::preflight(request.headers())
         } else if percent_decode_str(request.uri().path()).decode_utf8().is_err() {
             HttpError::new(ErrorCode::BadFrame, "the path is not UTF-8").into_response()
         } else {
@@ -65,8 +65,8 @@ impl HttpPort {
             let Ok(response) = self.router.clone().call(request).await;
             response
         };
-        if let Some(page) = page {
-            page.allow(&mut response);
+        if let Some(origin) = origin {
+            origin.allow(&mut response);
         }
         response
     }
@@ -77,11 +77,16 @@ impl Port for HttpPort {
         let bus = self.http.bus();
         let open = bus.metrics().connection(Transport::Http);
         let peer = Arc::new(Peer { connection: bus.connect(), arrival, _open: open });
-        Box::new(move |request| Box::pin(Arc::clone(&self).answer(Arc::clone(&peer), request)))
+        Box::new(move |request| Box::pin(Arc::clone(&self).serve(Arc::clone(&peer), request)))
     }
 }
 
-fn no_room() -> Response {
+/// 0 for trailers.
+fn data_len(frame: &Frame<Bytes>) -> usize {
+    frame.data_ref().map_or(0, Bytes::len)
+}
+
+fn too_many_connections() -> Response {
     let mut response = HttpError::new(ErrorCode::RateLimited, "too many connections")
         .with_status(StatusCode::SERVICE_UNAVAILABLE)
         .into_response();

@@ -9,58 +9,59 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use prombus_bus::{Bus, ReadBudget, StartAt, StoredEvent};
 use prombus_proto::{EventId, Seq, Topic};
 
-use super::caller::Caller;
 use super::error::HttpError;
-use super::query::Query;
-use super::{Http, answer, start};
+use super::query::QueryParams;
+use super::request_grant::RequestGrant;
+use super::{HttpState, response, start};
 use crate::auth::Action;
 
-/// Events of a page where nobody says.
-const USUAL_LIMIT: u64 = 1000;
+const DEFAULT_LIMIT: u64 = 1000;
 const MAX_LIMIT: u64 = 10_000;
-/// A page is full with this many bytes, too: it is put together in memory.
+/// Ends a page before its limit, because it is assembled in memory.
 const MAX_PAGE_BYTES: usize = 8 << 20;
-/// What has to be encoded in a query.
+/// The characters to encode in a query.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 pub(super) async fn get(
-    State(http): State<Arc<Http>>,
-    caller: Caller,
+    State(http): State<Arc<HttpState>>,
+    grant: RequestGrant,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    let [from, ts, after] = start::NAMES;
-    let query = Query::read(&uri, &["topic", from, ts, after, "limit"])?;
+    let [from, ts, after] = start::PARAMETERS;
+    let query = QueryParams::parse(&uri, &["topic", from, ts, after, "limit"])?;
     let topic = query.topic()?;
-    let start = start::read(&query, StartAt::Earliest, &["earliest", "ts", "afterId"])?;
-    let limit = query.number("limit", 1..=MAX_LIMIT)?.unwrap_or(USUAL_LIMIT);
-    caller.may(Action::Subscribe(&topic))?;
+    let start = start::parse(&query, StartAt::Earliest, &["earliest", "ts", "afterId"])?;
+    let limit = query.number("limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);
+    grant.require(Action::Subscribe(&topic))?;
     let first = http.bus().locate(&topic, &start).await?;
-    let page = Page::read(http.bus(), &topic, first, limit).await?;
-    Ok(answer::written(page.into_json(&topic, limit)))
+    let page = ReplayPage::read(http.bus(), &topic, first, limit).await?;
+    Ok(response::raw_json(page.into_json(&topic, limit)))
 }
 
-/// Events in a row, as JSON.
-struct Page {
+struct ReplayPage {
+    /// JSON events, separated by commas.
     events: Vec<u8>,
     count: u64,
-    /// The last of them, if there are more behind it.
-    last_of_more: Option<EventId>,
+    /// The last event of this page, if the topic has more.
+    continue_after: Option<EventId>,
 }
 
-impl Page {
+impl ReplayPage {
     async fn read(bus: &Bus, topic: &Topic, first: Seq, limit: u64) -> Result<Self, HttpError> {
-        let mut page = Self { events: Vec::new(), count: 0, last_of_more: None };
+        let mut page = Self { events: Vec::new(), count: 0, continue_after: None };
         let mut next = first;
         while page.count < limit && page.events.len() < MAX_PAGE_BYTES {
             let left = usize::try_from(limit - page.count).unwrap_or(usize::MAX);
             let events = bus.read(topic, next, ReadBudget::of_events(left)).await?;
-            let Some(last) = events.last() else { return Ok(Self { last_of_more: None, ..page }) };
+            let Some(last) = events.last() else {
+                return Ok(Self { continue_after: None, ..page });
+            };
             next = last.seq.next();
-            page.last_of_more = Some(last.id.clone());
+            page.continue_after = Some(last.id.clone());
             events.iter().for_each(|event| page.push(event));
         }
         if next >= bus.bounds(topic).await?.next {
-            page.last_of_more = None;
+            page.continue_after = None;
         }
         Ok(page)
     }
@@ -78,7 +79,7 @@ impl Page {
         json.reserve(self.events.len() + 512);
         let mut json = json.into_bytes();
         json.extend_from_slice(&self.events);
-        let next = self.last_of_more.map(|id| {
+        let next = self.continue_after.map(|id| {
             let id = id.to_string();
             let id = utf8_percent_encode(&id, RESERVED);
             format!("topic={topic}&from=afterId&afterId={id}&limit={limit}")

@@ -1,4 +1,4 @@
-//! Which path is answered where.
+//! The routes and their handlers.
 
 use std::sync::Arc;
 
@@ -9,24 +9,23 @@ use prombus_proto::ErrorCode;
 
 use super::error::HttpError;
 use super::{
-    Http, docs, export, groups, health, latest_by_key, metrics, openapi, publish, replay, stream,
-    topics, websocket,
+    HttpState, docs, export, groups, health, latest_by_key, metrics, openapi, publish, replay,
+    stream, topics, websocket,
 };
 
-/// Makes the router and, from the same lines, the list of what it takes.
+/// Builds the router and, from the same lines, the list that tests compare with `openapi.json`.
 macro_rules! routes {
     ($($path:literal: $($method:ident $handler:path),+;)*) => {
-        fn routes() -> Router<Arc<Http>> {
+        fn routes() -> Router<Arc<HttpState>> {
             Router::new()$(.route($path, MethodRouter::new()$(.$method($handler))+))*
         }
 
-        /// All methods and paths.
         #[cfg(test)]
         pub(super) const ROUTES: &[(&str, &str)] = &[$($((stringify!($method), $path),)+)*];
     };
 }
 
-// A GET answers HEAD, too. Each is described in `openapi.json`.
+// A GET route also serves HEAD.
 routes! {
     "/publish/{topic}": post publish::post;
     "/replay": get replay::get;
@@ -47,18 +46,17 @@ routes! {
     "/": get docs::redirect;
 }
 
-/// All paths, and what is said to those that ask for others.
-pub(super) fn router(http: Arc<Http>) -> Router {
+pub(super) fn router(http: Arc<HttpState>) -> Router {
     routes().fallback(unknown_path).method_not_allowed_fallback(wrong_method).with_state(http)
 }
 
 async fn unknown_path(uri: Uri) -> HttpError {
-    let message = format!("nothing is at {}", uri.path());
+    let message = format!("no such path: {}", uri.path());
     HttpError::new(ErrorCode::UnknownOp, message).with_status(StatusCode::NOT_FOUND)
 }
 
-/// `Allow` is added by the router, which knows.
+/// The router adds the header `Allow`.
 async fn wrong_method(method: Method, uri: Uri) -> HttpError {
-    let message = format!("{} does not take {method}; Allow says what it takes", uri.path());
+    let message = format!("{} does not support {method}; see the Allow header", uri.path());
     HttpError::new(ErrorCode::UnknownOp, message).with_status(StatusCode::METHOD_NOT_ALLOWED)
 }

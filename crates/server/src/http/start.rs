@@ -1,39 +1,43 @@
-//! Where reading begins, by the parameters `from`, `ts` and `afterId`.
+//! Where reading starts, given by the parameters `from`, `ts` and `afterId`.
 
 use prombus_bus::StartAt;
 use prombus_proto::{EventId, Timestamp};
 
 use super::error::HttpError;
-use super::query::{Query, bad, required};
+use super::query::{QueryParams, invalid, required};
 
-/// The parameters that say it.
-pub(super) const NAMES: [&str; 3] = ["from", "ts", "afterId"];
+pub(super) const PARAMETERS: [&str; 3] = ["from", "ts", "afterId"];
 
-/// What `query` says; `usual` where it says nothing. `ts` or `afterId` alone say enough.
-pub(super) fn read(query: &Query, usual: StartAt, allowed: &[&str]) -> Result<StartAt, HttpError> {
+/// Reads the start from `query`, or returns `default` if it has none. `ts` or `afterId` alone
+/// imply their `from`.
+pub(super) fn parse(
+    query: &QueryParams,
+    default: StartAt,
+    allowed: &[&str],
+) -> Result<StartAt, HttpError> {
     let ts = query.number("ts", 0..=u64::MAX)?.map(Timestamp);
     let after = query.parsed("afterId", EventId::new)?;
     let from = match (query.text("from"), ts, &after) {
         (Some(from), ..) if allowed.contains(&from) => Some(from),
         (Some(_), ..) => {
-            return Err(bad("from", format_args!("must be one of {}", allowed.join(", "))));
+            return Err(invalid("from", format_args!("must be one of {}", allowed.join(", "))));
         }
         (None, Some(_), None) => Some("ts"),
         (None, None, Some(_)) => Some("afterId"),
         (None, ..) => None,
     };
     if ts.is_some() && from != Some("ts") {
-        return Err(bad("ts", "goes with from=ts only"));
+        return Err(invalid("ts", "requires from=ts"));
     }
     if after.is_some() && from != Some("afterId") {
-        return Err(bad("afterId", "goes with from=afterId only"));
+        return Err(invalid("afterId", "requires from=afterId"));
     }
     Ok(match from {
         Some("ts") => StartAt::Time(required("ts", ts)?),
         Some("afterId") => StartAt::AfterId(required("afterId", after)?),
         Some("earliest") => StartAt::Earliest,
         Some("latest") => StartAt::Latest,
-        _ => usual,
+        _ => default,
     })
 }
 
@@ -45,12 +49,12 @@ mod tests {
 
     fn start(query: &str) -> Result<StartAt, HttpError> {
         let uri: Uri = format!("/replay?{query}").parse().unwrap();
-        let query = Query::read(&uri, &NAMES)?;
-        read(&query, StartAt::Earliest, &["earliest", "ts", "afterId"])
+        let query = QueryParams::parse(&uri, &PARAMETERS)?;
+        parse(&query, StartAt::Earliest, &["earliest", "ts", "afterId"])
     }
 
     #[test]
-    fn says_where_to_begin() {
+    fn reads_the_start() {
         let after = StartAt::AfterId(EventId::new("a b").unwrap());
         for (query, expected) in [
             ("", StartAt::Earliest),
@@ -65,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_does_not_fit_together() {
+    fn rejects_contradictory_parameters() {
         for query in [
             "from=latest",
             "from=",

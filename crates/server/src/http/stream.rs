@@ -1,4 +1,4 @@
-//! `GET /stream`: a topic's events as they come, as server-sent events.
+//! `GET /stream`: follows a topic with server-sent events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,49 +16,50 @@ use prombus_proto::{ErrorCode, EventId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::caller::Caller;
 use super::error::HttpError;
-use super::query::Query;
-use super::{Http, Peer, start};
+use super::query::QueryParams;
+use super::request_grant::RequestGrant;
+use super::{HttpState, Peer, start};
 use crate::auth::Action;
 
-/// The most that is sent in one step.
-const STEP: ReadBudget = ReadBudget { events: 1000, bytes: 64 << 10 };
-/// How often something is sent where nothing happens, so that nobody takes the connection for dead.
-const QUIET_TIME: Duration = Duration::from_secs(15);
-/// Says how long a browser waits before it comes back, in milliseconds.
-const GREETING: &[u8] = b"retry: 1000\n\n";
-const SIGN_OF_LIFE: &[u8] = b": still here\n\n";
+/// The most that is sent at once.
+const CHUNK: ReadBudget = ReadBudget { events: 1000, bytes: 64 << 10 };
+/// Keeps proxies and clients from closing an idle connection.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEP_ALIVE: &[u8] = b": still here\n\n";
+/// Sent first: milliseconds that a browser waits before it reconnects.
+const RETRY: &[u8] = b"retry: 1000\n\n";
 
 pub(super) async fn get(
-    State(http): State<Arc<Http>>,
+    State(http): State<Arc<HttpState>>,
     Extension(peer): Extension<Arc<Peer>>,
-    caller: Caller,
+    grant: RequestGrant,
     method: Method,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    let [from, ts, after] = start::NAMES;
-    let query = Query::read(&uri, &["topic", from, ts, after])?;
+    let [from, ts, after] = start::PARAMETERS;
+    let query = QueryParams::parse(&uri, &["topic", from, ts, after])?;
     let topic = query.topic()?;
-    let asked = start::read(&query, StartAt::Latest, &["latest", "earliest", "ts", "afterId"])?;
-    // Where somebody comes back, it matters where it was, and not where it once began.
-    let start = last_event(&headers)?.map_or(asked, StartAt::AfterId);
-    caller.may(Action::Subscribe(&topic))?;
+    let requested =
+        start::parse(&query, StartAt::Latest, &["latest", "earliest", "ts", "afterId"])?;
+    // A browser reconnects with its original query: the last event that it received counts.
+    let start = last_event_id(&headers)?.map_or(requested, StartAt::AfterId);
+    grant.require(Action::Subscribe(&topic))?;
     let follower = http.bus().follow(&topic, &start).await?;
     let body = if method == Method::HEAD {
         Body::empty()
     } else {
-        let live = Live {
+        let events = EventStream {
             follower,
             limit: peer.connection.limit.clone(),
             stopping: http.stopping.clone(),
-            ends_at: caller.rights_last().map(|time| Instant::now() + time),
-            is_greeted: false,
+            expires_at: grant.remaining().map(|time| Instant::now() + time),
+            sent_retry: false,
             has_token: false,
         };
-        Body::from_stream(stream::try_unfold(live, |mut live| async move {
-            Ok::<_, Refusal>(live.step().await?.map(|bytes| (bytes, live)))
+        Body::from_stream(stream::try_unfold(events, |mut events| async move {
+            Ok::<_, Refusal>(events.next_chunk().await?.map(|bytes| (bytes, events)))
         }))
     };
     let mut response = Response::new(body);
@@ -68,58 +69,60 @@ pub(super) async fn get(
     Ok(response)
 }
 
-/// The id in `Last-Event-ID`; a browser that had no event yet sends none or an empty one.
-fn last_event(headers: &HeaderMap) -> Result<Option<EventId>, HttpError> {
+/// Returns the id in `Last-Event-ID`. A browser that has not received an event yet sends none or an
+/// empty one.
+fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, HttpError> {
     let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
-    let wrong = |reason: String| {
-        HttpError::new(ErrorCode::BadFrame, format!("the header Last-Event-ID is wrong: {reason}"))
+    let invalid = |reason: String| {
+        HttpError::new(
+            ErrorCode::BadFrame,
+            format!("the header Last-Event-ID is invalid: {reason}"),
+        )
     };
     let text =
-        std::str::from_utf8(value.as_bytes()).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
-    EventId::new(text).map(Some).map_err(|reason| wrong(reason.to_string()))
+        std::str::from_utf8(value.as_bytes()).map_err(|_| invalid("it is not UTF-8".to_owned()))?;
+    EventId::new(text).map(Some).map_err(|reason| invalid(reason.to_string()))
 }
 
-/// A stream under way.
-struct Live {
+/// A running stream.
+struct EventStream {
     follower: Follower,
     limit: Limit,
     stopping: watch::Receiver<bool>,
-    /// When the caller's token runs out.
-    ends_at: Option<Instant>,
-    is_greeted: bool,
-    /// Whether the token for the next event was taken.
+    /// When the token of the request expires.
+    expires_at: Option<Instant>,
+    sent_retry: bool,
+    /// The rate limit's token for the next event has been taken.
     has_token: bool,
 }
 
-impl Live {
-    /// The next bytes; nothing where the stream ends.
-    async fn step(&mut self) -> Result<Option<Bytes>, Refusal> {
-        if !self.is_greeted {
-            self.is_greeted = true;
-            return Ok(Some(Bytes::from_static(GREETING)));
+impl EventStream {
+    /// Returns the next bytes of the response, or `None` at its end.
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, Refusal> {
+        if !self.sent_retry {
+            self.sent_retry = true;
+            return Ok(Some(Bytes::from_static(RETRY)));
         }
-        let (ends_at, mut stopping) = (self.ends_at, self.stopping.clone());
-        let rights_end = async {
-            match ends_at {
+        let (expires_at, mut stopping) = (self.expires_at, self.stopping.clone());
+        let expired = async {
+            match expires_at {
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            // An error says that the server is gone, which is the same.
+            // An error means that the server is gone, which also ends the stream.
             _ = stopping.wait_for(|stop| *stop) => Ok(None),
-            () = rights_end => Ok(None),
-            events = self.next_events() => Ok(Some(frames(&events?))),
-            () = tokio::time::sleep(QUIET_TIME) => Ok(Some(Bytes::from_static(SIGN_OF_LIFE))),
+            () = expired => Ok(None),
+            events = self.next_events() => Ok(Some(encode(&events?))),
+            () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => Ok(Some(Bytes::from_static(KEEP_ALIVE))),
         }
     }
-}
 
-impl Live {
-    /// Deliveries take tokens, and wait where there are none. Given up at any time, nothing is
-    /// lost: neither an event nor a token.
+    /// Takes a token per event and waits until there is one. Cancel-safe: dropping the future loses
+    /// neither an event nor a token.
     async fn next_events(&mut self) -> Result<Vec<FeedEvent>, Refusal> {
         let now = || Instant::now().into_std();
         while !self.has_token {
@@ -129,18 +132,18 @@ impl Live {
                 Err(Deficit::Never) => std::future::pending().await,
             }
         }
-        let more = self.limit.standing(now()).map_or(u64::MAX, |standing| standing.available);
-        let most = usize::try_from(more.saturating_add(1)).unwrap_or(usize::MAX);
-        let budget = ReadBudget { events: STEP.events.min(most), ..STEP };
+        let available = self.limit.standing(now()).map_or(u64::MAX, |standing| standing.available);
+        let affordable = usize::try_from(available.saturating_add(1)).unwrap_or(usize::MAX);
+        let budget = ReadBudget { events: CHUNK.events.min(affordable), ..CHUNK };
         let events = self.follower.page(budget).await?;
-        // Nobody else takes from this bucket meanwhile: the connection is busy with this stream.
+        // Cannot fail: this stream occupies the connection, so nothing else uses its bucket.
         let _ = self.limit.try_consume(events.len() as u64 - 1, now());
         self.has_token = false;
         Ok(events)
     }
 }
 
-fn frames(events: &[FeedEvent]) -> Bytes {
+fn encode(events: &[FeedEvent]) -> Bytes {
     let mut text = Vec::new();
     for event in events {
         text.extend_from_slice(format!("id: {}\ndata: ", event.id).as_bytes());

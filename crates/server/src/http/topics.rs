@@ -1,4 +1,4 @@
-//! `GET /topics`, and `GET` and `PUT /topics/T`: what topics there are, and their settings.
+//! `GET /topics`, and `GET` and `PUT /topics/{topic}`: topics and their settings.
 
 mod settings;
 
@@ -11,26 +11,25 @@ use prombus_bus::{Bounds, TopicOverview};
 use prombus_proto::{ErrorCode, Seq, Topic};
 use serde::Serialize;
 
-use self::settings::{Own, Rules};
+use self::settings::{EffectiveSettings, OwnSettings};
 use super::body::RequestBody;
-use super::caller::Caller;
 use super::error::HttpError;
-use super::query::Query;
-use super::topic_in_path::TopicInPath;
-use super::{Http, answer};
+use super::path_topic::PathTopic;
+use super::query::QueryParams;
+use super::request_grant::RequestGrant;
+use super::{HttpState, response};
 use crate::auth::Action;
 
-/// What settings may take, in bytes.
 const MAX_SETTINGS_BYTES: usize = 64 << 10;
 
 #[derive(Serialize)]
 struct TopicList {
-    topics: Vec<Extent>,
+    topics: Vec<TopicSummary>,
 }
 
-/// What a topic holds. Without events there is no first and no last.
+/// `first_seq` and `last_seq` are `None` if the topic holds no events.
 #[derive(Serialize)]
-struct Extent {
+struct TopicSummary {
     topic: Topic,
     first_seq: Option<Seq>,
     last_seq: Option<Seq>,
@@ -39,14 +38,14 @@ struct Extent {
 }
 
 #[derive(Serialize)]
-struct WholeTopic {
+struct TopicDetails {
     #[serde(flatten)]
-    extent: Extent,
-    settings: Rules,
-    own: Own,
+    summary: TopicSummary,
+    settings: EffectiveSettings,
+    own: OwnSettings,
 }
 
-impl Extent {
+impl TopicSummary {
     fn new(topic: Topic, bounds: &Bounds) -> Self {
         let (events, bytes) = (bounds.count(), bounds.bytes);
         let first_seq = (events > 0).then_some(bounds.first);
@@ -55,59 +54,59 @@ impl Extent {
     }
 }
 
-/// Those that the caller has anything to do with.
+/// Lists the topics that the token may access in any way.
 pub(super) async fn list(
-    State(http): State<Arc<Http>>,
-    caller: Caller,
+    State(http): State<Arc<HttpState>>,
+    grant: RequestGrant,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    Query::read(&uri, &[])?;
+    QueryParams::parse(&uri, &[])?;
     let mut topics = Vec::new();
     for topic in http.bus().topics().await? {
-        if caller.may_know_of(&topic) {
+        if grant.may_see(&topic) {
             let bounds = http.bus().bounds(&topic).await?;
-            topics.push(Extent::new(topic, &bounds));
+            topics.push(TopicSummary::new(topic, &bounds));
         }
     }
-    Ok(answer::json(&TopicList { topics }))
+    Ok(response::json(&TopicList { topics }))
 }
 
 pub(super) async fn get(
-    State(http): State<Arc<Http>>,
-    caller: Caller,
-    TopicInPath(topic): TopicInPath,
+    State(http): State<Arc<HttpState>>,
+    grant: RequestGrant,
+    PathTopic(topic): PathTopic,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    caller.may(Action::Subscribe(&topic))?;
-    Query::read(&uri, &[])?;
-    described(&http, topic).await
+    grant.require(Action::Subscribe(&topic))?;
+    QueryParams::parse(&uri, &[])?;
+    describe(&http, topic).await
 }
 
-/// Replaces the topic's own settings, and answers as [`get`].
+/// Replaces the topic's own settings and responds like [`get`].
 pub(super) async fn put(
-    State(http): State<Arc<Http>>,
-    caller: Caller,
-    TopicInPath(topic): TopicInPath,
+    State(http): State<Arc<HttpState>>,
+    grant: RequestGrant,
+    PathTopic(topic): PathTopic,
     request: Request,
 ) -> Result<Response, HttpError> {
-    caller.may(Action::Admin)?;
+    grant.require(Action::Admin)?;
     let (head, body) = request.into_parts();
-    Query::read(&head.uri, &[])?;
-    let body = RequestBody::new(&head.headers, body, MAX_SETTINGS_BYTES)?.whole().await?;
-    let own = Own::parse(&body)?;
-    // On a task of its own, for who leaves before the answer must not leave settings that are
-    // stored, but not in effect.
-    let made = tokio::spawn(async move {
+    QueryParams::parse(&head.uri, &[])?;
+    let body = RequestBody::new(&head.headers, body, MAX_SETTINGS_BYTES)?.collect().await?;
+    let own = OwnSettings::parse(&body)?;
+    // In its own task: if the client disconnects, the settings must not end up stored but not
+    // in effect.
+    let configured = tokio::spawn(async move {
         http.bus().configure_topic(&topic, own.into()).await?;
-        described(&http, topic).await
+        describe(&http, topic).await
     });
-    made.await.unwrap_or_else(|error| {
-        Err(HttpError::new(ErrorCode::Internal, format!("making the settings failed: {error}")))
+    configured.await.unwrap_or_else(|error| {
+        Err(HttpError::new(ErrorCode::Internal, format!("cannot configure the topic: {error}")))
     })
 }
 
-async fn described(http: &Http, topic: Topic) -> Result<Response, HttpError> {
+async fn describe(http: &HttpState, topic: Topic) -> Result<Response, HttpError> {
     let TopicOverview { bounds, rules, own } = http.bus().topic(&topic).await?;
-    let extent = Extent::new(topic, &bounds);
-    Ok(answer::json(&WholeTopic { extent, settings: rules.into(), own: own.into() }))
+    let summary = TopicSummary::new(topic, &bounds);
+    Ok(response::json(&TopicDetails { summary, settings: rules.into(), own: own.into() }))
 }

@@ -1,4 +1,4 @@
-//! `GET /ws`: the gateway, on this port, too.
+//! `GET /ws`: upgrades the request to a gateway connection.
 
 use std::sync::Arc;
 

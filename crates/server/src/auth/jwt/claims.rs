@@ -1,13 +1,12 @@
-//! What a signed token says.
+//! The claims of a signed token.
 
 use prombus_proto::Timestamp;
 use serde::Deserialize;
 
 use crate::auth::bad_token::BadToken;
 use crate::auth::grant::{CLOCK_TOLERANCE_MS, Grant};
-use crate::auth::scope::{ScopeWords, Scopes};
+use crate::auth::scope::{ScopeList, Scopes};
 
-/// The claims this server reads.
 #[derive(Debug, Deserialize)]
 pub(super) struct Claims {
     exp: Option<NumericDate>,
@@ -15,8 +14,8 @@ pub(super) struct Claims {
     iss: Option<String>,
     aud: Option<Audience>,
     sub: Option<String>,
-    scope: Option<ScopeWords>,
-    scopes: Option<ScopeWords>,
+    scope: Option<ScopeList>,
+    scopes: Option<ScopeList>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -34,8 +33,8 @@ struct NumericDate(f64);
 impl NumericDate {
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a cast from a float saturates: before the epoch is the epoch, and the end of \
-                  time is the end of time"
+        reason = "casts from floats saturate, which suits times before the epoch and far in the \
+                  future"
     )]
     fn timestamp(self) -> Timestamp {
         Timestamp((self.0 * 1000.0).round() as u64)
@@ -43,21 +42,21 @@ impl NumericDate {
 }
 
 impl Claims {
-    pub(super) fn check_issuer(&self, wanted: Option<&str>) -> Result<(), BadToken> {
-        match wanted {
-            Some(_) if self.iss.as_deref() != wanted => Err(BadToken::WrongIssuer),
+    pub(super) fn check_issuer(&self, expected: Option<&str>) -> Result<(), BadToken> {
+        match expected {
+            Some(_) if self.iss.as_deref() != expected => Err(BadToken::WrongIssuer),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn check_audience(&self, wanted: Option<&str>) -> Result<(), BadToken> {
-        let Some(wanted) = wanted else {
+    pub(super) fn check_audience(&self, expected: Option<&str>) -> Result<(), BadToken> {
+        let Some(expected) = expected else {
             return Ok(());
         };
         let is_for_us = match &self.aud {
             None => false,
-            Some(Audience::One(name)) => name == wanted,
-            Some(Audience::Several(names)) => names.iter().any(|name| name == wanted),
+            Some(Audience::One(name)) => name == expected,
+            Some(Audience::Several(names)) => names.iter().any(|name| name == expected),
         };
         if is_for_us { Ok(()) } else { Err(BadToken::WrongAudience) }
     }
@@ -73,13 +72,13 @@ impl Claims {
     }
 
     pub(super) fn into_grant(self) -> Result<Grant, BadToken> {
-        let words = match (self.scope, self.scopes) {
-            // The order of rules counts, and there is none between two lists.
+        let scopes = match (self.scope, self.scopes) {
+            // Rules are ordered, and two claims have no order.
             (Some(_), Some(_)) => return Err(BadToken::BadScopes),
             (scope, scopes) => scope.or(scopes).unwrap_or_default(),
         };
         Ok(Grant {
-            scopes: Scopes::among(&words).map_err(|_| BadToken::BadScopes)?,
+            scopes: Scopes::from_claim(&scopes).map_err(|_| BadToken::BadScopes)?,
             expires_at: self.exp.map(NumericDate::timestamp),
             subject: self.sub,
         })

@@ -9,11 +9,11 @@ use super::key::{BadKey, Key};
 
 #[derive(Deserialize)]
 struct KeySet {
-    keys: Vec<Member>,
+    keys: Vec<Jwk>,
 }
 
 #[derive(Deserialize)]
-struct Member {
+struct Jwk {
     kty: String,
     kid: Option<String>,
     alg: Option<String>,
@@ -30,29 +30,29 @@ struct Member {
     k: Option<String>,
 }
 
-/// The keys of the set that check signatures of tokens. Issuers keep others in it, too: for
-/// encryption, or of algorithms that are not accepted here. Those are passed over.
-pub(super) fn usable_keys(json: &[u8]) -> Result<Vec<Key>, BadKey> {
+/// Returns the keys that can verify tokens. Keys for encryption or for unsupported algorithms, which
+/// issuers publish in the same set, are ignored.
+pub(super) fn parse_keys(json: &[u8]) -> Result<Vec<Key>, BadKey> {
     let set: KeySet =
-        serde_json::from_slice(json).map_err(|error| BadKey::NoKeySet(why(&error)))?;
+        serde_json::from_slice(json).map_err(|error| BadKey::NotAKeySet(describe(&error)))?;
     let mut keys = Vec::new();
-    for (place, member) in set.keys.into_iter().enumerate() {
-        if let Some(algorithm) = member.algorithm() {
-            let decoding = member.decoding_key(algorithm).map_err(|reason| BadKey::BadMember {
-                key: match &member.kid {
+    for (index, jwk) in set.keys.into_iter().enumerate() {
+        if let Some(algorithm) = jwk.algorithm() {
+            let decoding = jwk.decoding_key(algorithm).map_err(|reason| BadKey::InvalidKey {
+                key: match &jwk.kid {
                     Some(kid) => format!("the key with kid {kid:?}"),
-                    None => format!("keys[{place}]"),
+                    None => format!("keys[{index}]"),
                 },
                 reason,
             })?;
-            keys.push(Key { kid: member.kid, algorithm, decoding });
+            keys.push(Key { kid: jwk.kid, algorithm, decoding });
         }
     }
-    if keys.is_empty() { Err(BadKey::NothingUsable) } else { Ok(keys) }
+    if keys.is_empty() { Err(BadKey::NoUsableKey) } else { Ok(keys) }
 }
 
-/// Where and of what kind, without what stands there: it may be a secret.
-fn why(error: &serde_json::Error) -> String {
+/// Describes a JSON error without quoting the file, which may contain a secret.
+fn describe(error: &serde_json::Error) -> String {
     let kind = match error.classify() {
         serde_json::error::Category::Data => "not {\"keys\": [{\"kty\": …}, …]}",
         _ => "not JSON",
@@ -60,8 +60,8 @@ fn why(error: &serde_json::Error) -> String {
     format!("{kind}, at line {} column {}", error.line(), error.column())
 }
 
-impl Member {
-    /// What it is for, if that is accepted here.
+impl Jwk {
+    /// The algorithm to verify signatures with, if it is supported.
     fn algorithm(&self) -> Option<Algorithm> {
         if self.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
             return None;
@@ -79,13 +79,13 @@ impl Member {
             Algorithm::RS256 => {
                 let (n, e) = (bytes(&self.n)?, bytes(&self.e)?);
                 if !(2048..=8192).contains(&bits(&n)) || bits(&e) < 2 {
-                    return Err("an RSA key has n of 2048 to 8192 bits and an exponent e");
+                    return Err("an RSA key needs n of 2048 to 8192 bits and an exponent e");
                 }
                 Ok(DecodingKey::from_rsa_raw_components(&n, &e))
             }
             Algorithm::EdDSA => match bytes(&self.x)? {
                 key if key.len() == 32 => Ok(DecodingKey::from_ed_der(&key)),
-                _ => Err("an Ed25519 key has x of 32 bytes"),
+                _ => Err("an Ed25519 key needs x of 32 bytes"),
             },
             _ => match bytes(&self.k)? {
                 secret if secret.is_empty() => Err("the secret k is empty"),
@@ -96,7 +96,9 @@ impl Member {
 }
 
 fn bytes(field: &Option<String>) -> Result<Vec<u8>, &'static str> {
-    let text = field.as_deref().ok_or("lacks a field: RSA has n and e, OKP has x, oct has k")?;
+    let text = field
+        .as_deref()
+        .ok_or("a field is missing: RSA needs n and e, OKP needs x, oct needs k")?;
     URL_SAFE_NO_PAD.decode(text).map_err(|_| "a field is not base64url without padding")
 }
 

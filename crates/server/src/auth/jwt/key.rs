@@ -1,4 +1,4 @@
-//! A key, and the one algorithm it is for.
+//! A key and the one algorithm it is used with.
 
 use std::fmt;
 
@@ -6,52 +6,49 @@ use aws_lc_rs::signature::{ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256}
 use jsonwebtoken::{Algorithm, DecodingKey};
 use thiserror::Error;
 
-/// The algorithm belongs to the key. Were it the token's to say, a public key could be taken for a
-/// shared secret, and everybody could sign.
+/// The key determines the algorithm. If the token did, an attacker could sign with the public key as
+/// an HS256 secret.
 pub(super) struct Key {
     pub(super) kid: Option<String>,
     pub(super) algorithm: Algorithm,
     pub(super) decoding: DecodingKey,
 }
 
-/// Why a file gives no key.
+/// Why a key file is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadKey {
-    /// Not a public key that is known here.
     #[error(
-        "holds no public key in PEM that can be used: RSA of 2048 to 8192 bits, or Ed25519, \
-         beginning with -----BEGIN PUBLIC KEY-----"
+        "contains no usable public key in PEM: expected RSA of 2048 to 8192 bits or Ed25519, \
+         starting with -----BEGIN PUBLIC KEY-----"
     )]
     NoPublicKey,
-    /// Not a key set.
-    #[error("is no JSON Web Key Set: {0}")]
-    NoKeySet(String),
-    /// A key of the set that is meant for signatures and cannot be one.
+    #[error("is not a JSON Web Key Set: {0}")]
+    NotAKeySet(String),
+    /// A signature key of the set that is malformed.
     #[error("{key}: {reason}")]
-    BadMember {
-        /// Which key.
+    InvalidKey {
+        /// The `kid` of the key, or its index in the set.
         key: String,
-        /// What is wrong with it.
         reason: &'static str,
     },
-    /// Only keys for other purposes.
-    #[error("holds no key for RS256, EdDSA or HS256 signatures")]
-    NothingUsable,
+    #[error("contains no key for RS256, EdDSA or HS256 signatures")]
+    NoUsableKey,
 }
 
 impl Key {
-    /// A secret for HS256.
+    /// An HS256 secret.
     pub(super) fn shared_secret(secret: &[u8]) -> Self {
         Self { kid: None, algorithm: Algorithm::HS256, decoding: DecodingKey::from_secret(secret) }
     }
 
-    /// A public key: RSA is for RS256, Ed25519 for EdDSA.
+    /// A public key: RSA for RS256, Ed25519 for EdDSA.
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, BadKey> {
         let rsa = DecodingKey::from_rsa_pem(pem).map(|key| (Algorithm::RS256, key));
         let (algorithm, decoding) = rsa
             .or_else(|_| DecodingKey::from_ed_pem(pem).map(|key| (Algorithm::EdDSA, key)))
             .map_err(|_| BadKey::NoPublicKey)?;
-        // Looked at now, or a private, weak or broken key would show only as a wrong signature.
+        // Parsed once here; otherwise a private, weak or broken key would only surface as an invalid
+        // signature.
         let bytes = decoding.try_get_as_bytes().map_err(|_| BadKey::NoPublicKey)?;
         match algorithm {
             Algorithm::RS256 => ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, bytes),

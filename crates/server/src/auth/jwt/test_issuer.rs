@@ -1,4 +1,4 @@
-//! Somebody who signs the tokens of the tests.
+//! An issuer that signs tokens for tests.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-pub(super) const SECRET: &str = "a shared secret of the tests, long enough";
+pub(super) const SECRET: &str = "a shared secret for tests, long enough";
 
 pub(super) enum Issuer {
     Hs256(Vec<u8>),
@@ -18,7 +18,7 @@ pub(super) enum Issuer {
     EdDsa(Ed25519KeyPair),
 }
 
-/// Making an RSA key takes a while, so there is one.
+/// Shared by all tests, because generating an RSA key is slow.
 pub(super) static RSA: LazyLock<Issuer> =
     LazyLock::new(|| Issuer::Rs256(RsaKeyPair::generate(KeySize::Rsa2048).unwrap()));
 

@@ -21,7 +21,7 @@ impl Client {
         let now = self.now();
         // What the new token does not allow ends; what an expired one had stopped goes on.
         self.subscriptions
-            .retain(|(topic, _), _| grant.allows(Action::Subscribe(topic), now).is_ok());
+            .retain(|(topic, _), _| grant.authorize(Action::Subscribe(topic), || now).is_ok());
         for known in self.subscriptions.values().filter(|known| !known.is_paused) {
             // Nobody waits for it.
             drop(known.subscription.resume());

@@ -1,4 +1,4 @@
-//! What is sent can be smaller, where the client says that it can read that.
+//! Compression of responses, negotiated by `Accept-Encoding`.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -9,55 +9,53 @@ use flate2::write::GzEncoder;
 use prombus_bus::Refusal;
 use prombus_proto::ErrorCode;
 
-/// How a body is coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum ContentCoding {
     Identity,
     Gzip,
     Zstd,
 }
 
-/// Turns a stream of bytes into a smaller one.
 pub(super) enum Compressor {
     Gzip(GzEncoder<Vec<u8>>),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
 
-/// Fast rather than small: whoever exports waits for it.
+// Favors speed over size: the client waits for the export.
 const GZIP_LEVEL: u32 = 3;
 const ZSTD_LEVEL: i32 = 1;
 
-impl Coding {
-    /// What the client likes best of what there is.
-    pub(super) fn wanted(headers: &HeaderMap) -> Self {
+impl ContentCoding {
+    /// Picks the supported coding with the highest weight; zstd on a tie.
+    pub(super) fn negotiate(headers: &HeaderMap) -> Self {
         let values =
             headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-        let words: Vec<_> = values.flat_map(|value| value.split(',')).map(weighed).collect();
+        let choices: Vec<_> = values.flat_map(|value| value.split(',')).map(parse_choice).collect();
         let weight = |name: &str| {
-            let named = |wanted: &str| words.iter().find(|(word, _)| word == wanted);
+            let named = |wanted: &str| choices.iter().find(|(choice, _)| choice == wanted);
             named(name).or_else(|| named("*")).map_or(0, |(_, weight)| *weight)
         };
         let (zstd, gzip) = (weight("zstd"), weight("gzip"));
         match (zstd, gzip) {
-            (0, 0) => Coding::Identity,
-            (zstd, gzip) if zstd >= gzip => Coding::Zstd,
-            _ => Coding::Gzip,
+            (0, 0) => ContentCoding::Identity,
+            (zstd, gzip) if zstd >= gzip => ContentCoding::Zstd,
+            _ => ContentCoding::Gzip,
         }
     }
 
     pub(super) const fn name(self) -> Option<&'static str> {
         match self {
-            Coding::Identity => None,
-            Coding::Gzip => Some("gzip"),
-            Coding::Zstd => Some("zstd"),
+            ContentCoding::Identity => None,
+            ContentCoding::Gzip => Some("gzip"),
+            ContentCoding::Zstd => Some("zstd"),
         }
     }
 }
 
-/// A word of `Accept-Encoding`, and how much it is liked, in thousandths. What cannot be read is
-/// not liked.
-fn weighed(word: &str) -> (String, u32) {
-    let (name, parameter) = word.split_once(';').unwrap_or((word, "q=1"));
+/// Splits an element of `Accept-Encoding` into its name and its weight in thousandths. A weight
+/// that cannot be parsed counts as 0.
+fn parse_choice(element: &str) -> (String, u32) {
+    let (name, parameter) = element.split_once(';').unwrap_or((element, "q=1"));
     let weight = parameter.trim().strip_prefix("q=").and_then(|text| text.parse::<f32>().ok());
     let weight = weight.filter(|weight| (0.0..=1.0).contains(weight)).unwrap_or(0.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
@@ -66,22 +64,22 @@ fn weighed(word: &str) -> (String, u32) {
 }
 
 impl Compressor {
-    /// Nothing where nothing is compressed.
-    pub(super) fn new(coding: Coding) -> Option<Self> {
+    /// Returns `None` for `Identity`.
+    pub(super) fn new(coding: ContentCoding) -> Option<Self> {
         match coding {
-            Coding::Identity => None,
-            Coding::Gzip => {
+            ContentCoding::Identity => None,
+            ContentCoding::Gzip => {
                 Some(Self::Gzip(GzEncoder::new(Vec::new(), Compression::new(GZIP_LEVEL))))
             }
-            // It fails only without memory, and then nothing is compressed.
-            Coding::Zstd => {
+            // Fails only when out of memory.
+            ContentCoding::Zstd => {
                 zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL).ok().map(Self::Zstd)
             }
         }
     }
 
-    /// Takes `text`, and gives what is ready. That may be nothing yet.
-    pub(super) fn some(&mut self, text: &[u8]) -> io::Result<Vec<u8>> {
+    /// Compresses `text` and returns the output available so far, which may be empty.
+    pub(super) fn write(&mut self, text: &[u8]) -> io::Result<Vec<u8>> {
         match self {
             Self::Gzip(encoder) => {
                 encoder.write_all(text)?;
@@ -94,9 +92,9 @@ impl Compressor {
         }
     }
 
-    /// Takes `text`, and gives all that is left.
-    pub(super) fn last(mut self, text: &[u8]) -> io::Result<Vec<u8>> {
-        let mut bytes = self.some(text)?;
+    /// Compresses `text` and returns the remaining output.
+    pub(super) fn finish(mut self, text: &[u8]) -> io::Result<Vec<u8>> {
+        let mut bytes = self.write(text)?;
         bytes.append(&mut match self {
             Self::Gzip(encoder) => encoder.finish()?,
             Self::Zstd(encoder) => encoder.finish()?,
@@ -106,36 +104,36 @@ impl Compressor {
 }
 
 pub(super) fn failed(error: &impl Display) -> Refusal {
-    Refusal::new(ErrorCode::Internal, format!("cannot compress: {error}"))
+    Refusal::new(ErrorCode::Internal, format!("cannot compress the export: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn wanted(accept: &str) -> Coding {
+    fn negotiate(accept: &str) -> ContentCoding {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, accept.parse().unwrap());
-        Coding::wanted(&headers)
+        ContentCoding::negotiate(&headers)
     }
 
     #[test]
-    fn the_client_decides() {
-        assert_eq!(Coding::wanted(&HeaderMap::new()), Coding::Identity);
+    fn picks_the_coding_with_the_highest_weight() {
+        assert_eq!(ContentCoding::negotiate(&HeaderMap::new()), ContentCoding::Identity);
         for (accept, coding) in [
-            ("", Coding::Identity),
-            ("br", Coding::Identity),
-            ("identity", Coding::Identity),
-            ("gzip", Coding::Gzip),
-            ("GZIP ; q=0.5, br", Coding::Gzip),
-            ("gzip, deflate, br, zstd", Coding::Zstd),
-            ("gzip;q=1.0, zstd;q=0.9", Coding::Gzip),
-            ("gzip;q=0", Coding::Identity),
-            ("gzip;q=0, *", Coding::Zstd),
-            ("gzip;q=nonsense", Coding::Identity),
-            ("zstd;q=7", Coding::Identity),
+            ("", ContentCoding::Identity),
+            ("br", ContentCoding::Identity),
+            ("identity", ContentCoding::Identity),
+            ("gzip", ContentCoding::Gzip),
+            ("GZIP ; q=0.5, br", ContentCoding::Gzip),
+            ("gzip, deflate, br, zstd", ContentCoding::Zstd),
+            ("gzip;q=1.0, zstd;q=0.9", ContentCoding::Gzip),
+            ("gzip;q=0", ContentCoding::Identity),
+            ("gzip;q=0, *", ContentCoding::Zstd),
+            ("gzip;q=nonsense", ContentCoding::Identity),
+            ("zstd;q=7", ContentCoding::Identity),
         ] {
-            assert_eq!(wanted(accept), coding, "{accept:?}");
+            assert_eq!(negotiate(accept), coding, "{accept:?}");
         }
     }
 }

@@ -1,15 +1,14 @@
-//! What the limits leave, as the fields `RateLimit-Policy` and `RateLimit` say it
-//! (draft-ietf-httpapi-ratelimit-headers). A limit that is off is not mentioned.
+//! The response headers `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers).
+//! They omit a limit that is off.
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use prombus_bus::{Limit, Standing};
 use tokio::time::Instant;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const LEFT: HeaderName = HeaderName::from_static("ratelimit");
+const REMAINING: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Adds how both limits stand now.
-pub(super) fn tell(headers: &mut HeaderMap, connection: &Limit, topic: &Limit) {
+pub(super) fn add_headers(headers: &mut HeaderMap, connection: &Limit, topic: &Limit) {
     let now = Instant::now().into_std();
     let limits = [("connection", connection.standing(now)), ("topic", topic.standing(now))];
     let limits: Vec<_> =
@@ -22,21 +21,21 @@ pub(super) fn tell(headers: &mut HeaderMap, connection: &Limit, topic: &Limit) {
         HeaderValue::try_from(items.join(", ")).expect("names and numbers are ASCII")
     };
     headers.insert(POLICY, listed(policy));
-    headers.insert(LEFT, listed(left));
+    headers.insert(REMAINING, listed(remaining));
 }
 
 fn policy(name: &str, Standing { rate, .. }: &Standing) -> String {
-    let window = seconds(rate.capacity, rate.refill_per_sec).max(1);
+    let window = refill_seconds(rate.capacity, rate.refill_per_sec).max(1);
     format!("\"{name}\";q={};w={window}", rate.capacity)
 }
 
-fn left(name: &str, Standing { rate, available }: &Standing) -> String {
-    let until_full = seconds(rate.capacity.saturating_sub(*available), rate.refill_per_sec);
+fn remaining(name: &str, Standing { rate, available }: &Standing) -> String {
+    let until_full = refill_seconds(rate.capacity.saturating_sub(*available), rate.refill_per_sec);
     format!("\"{name}\";r={available};t={until_full}")
 }
 
-/// How long so many tokens take to flow in.
-fn seconds(tokens: u64, per_second: u64) -> u64 {
+/// Returns the seconds it takes to refill `tokens`.
+fn refill_seconds(tokens: u64, per_second: u64) -> u64 {
     tokens.div_ceil(per_second.max(1))
 }
 
@@ -47,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_how_a_limit_stands() {
+    fn reports_limits_and_remaining_tokens() {
         let limit = |capacity, refill_per_sec, taken| {
             let now = Instant::now().into_std();
             let limit = Limit::new(Some(Rate { capacity, refill_per_sec }), now);
@@ -55,16 +54,16 @@ mod tests {
             limit
         };
         let mut headers = HeaderMap::new();
-        tell(&mut headers, &limit(100, 1, 42), &limit(5, 1000, 0));
+        add_headers(&mut headers, &limit(100, 1, 42), &limit(5, 1000, 0));
         assert_eq!(headers[POLICY], "\"connection\";q=100;w=100, \"topic\";q=5;w=1");
-        assert_eq!(headers[LEFT], "\"connection\";r=58;t=42, \"topic\";r=5;t=0");
+        assert_eq!(headers[REMAINING], "\"connection\";r=58;t=42, \"topic\";r=5;t=0");
         let mut headers = HeaderMap::new();
         let off = Limit::new(None, Instant::now().into_std());
-        tell(&mut headers, &off, &limit(5, 1, 5));
+        add_headers(&mut headers, &off, &limit(5, 1, 5));
         assert_eq!(headers[POLICY], "\"topic\";q=5;w=5");
-        assert_eq!(headers[LEFT], "\"topic\";r=0;t=5");
+        assert_eq!(headers[REMAINING], "\"topic\";r=0;t=5");
         let mut headers = HeaderMap::new();
-        tell(&mut headers, &off, &off);
+        add_headers(&mut headers, &off, &off);
         assert!(headers.is_empty());
     }
 }

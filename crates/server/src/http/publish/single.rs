@@ -1,4 +1,4 @@
-//! One event: the whole body is its payload, whatever its `Content-Type` says.
+//! One event: the whole body is its payload, whatever its `Content-Type`.
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -10,11 +10,11 @@ use serde::Serialize;
 use super::event_headers;
 use crate::http::body::RequestBody;
 use crate::http::error::HttpError;
-use crate::http::query::Query;
-use crate::http::{Http, answer};
+use crate::http::query::QueryParams;
+use crate::http::{HttpState, response};
 
 #[derive(Serialize)]
-struct Stored {
+struct Published {
     id: EventId,
     seq: Seq,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -22,25 +22,25 @@ struct Stored {
 }
 
 pub(super) async fn publish(
-    http: &Http,
+    http: &HttpState,
     connection: &Connection,
     topic: &Topic,
     request: Request,
 ) -> Result<Response, HttpError> {
     let (head, body) = request.into_parts();
-    let query = Query::read(&head.uri, &["key", "id", "ts"])?;
+    let query = QueryParams::parse(&head.uri, &["key", "id", "ts"])?;
     let id = query.parsed("id", EventId::new)?;
     let key = query.parsed("key", Key::new)?;
     let ts = query.number("ts", 0..=u64::MAX)?.map(Timestamp);
-    let headers = event_headers::read(&head.headers)?;
+    let headers = event_headers::parse(&head.headers)?;
     let limits = FrameLimits { max_payload_bytes: http.gateway.settings.max_frame_bytes };
-    let body = RequestBody::new(&head.headers, body, limits.max_payload_bytes)?.whole().await?;
-    let payload =
-        parse_payload(&body, &limits).map_err(|error| HttpError::from(error).within("the body"))?;
+    let body = RequestBody::new(&head.headers, body, limits.max_payload_bytes)?.collect().await?;
+    let payload = parse_payload(&body, &limits)
+        .map_err(|error| HttpError::from(error).with_context("the body"))?;
     let event = NewEvent { id, key, ts, headers, ..NewEvent::of(payload) };
     let prepared = http.bus().prepare(connection, topic, vec![event])?;
     let id = prepared.ids().next().expect("one event has one id").clone();
     let positions = http.bus().submit(prepared).await?.stored().await?;
-    let position = positions.first().expect("one event has one place");
-    Ok(answer::json(&Stored { id, seq: position.seq, duplicate: position.duplicate }))
+    let position = positions.first().expect("one event has one position");
+    Ok(response::json(&Published { id, seq: position.seq, duplicate: position.duplicate }))
 }

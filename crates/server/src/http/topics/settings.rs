@@ -1,5 +1,4 @@
-//! Settings of a topic as JSON: those in effect, and its own, which are checked as those in the
-//! configuration file are.
+//! Topic settings as JSON. They are checked like those of the configuration file.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -14,18 +13,18 @@ use crate::config::{
 };
 use crate::http::error::HttpError;
 
-/// What holds for a topic, whoever said it.
+/// The settings in effect, wherever they come from.
 #[derive(Serialize)]
-pub(super) struct Rules {
+pub(super) struct EffectiveSettings {
     durability: &'static str,
     retention_ms: Option<u64>,
     retention_bytes: Option<u64>,
-    limit: Option<Bucket>,
+    limit: Option<RateLimit>,
 }
 
-/// What was set for a topic alone. What is not there is as configured.
+/// The settings of one topic. Those that are absent come from the configuration.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Own {
+pub(super) struct OwnSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,30 +32,29 @@ pub(super) struct Own {
     #[serde(skip_serializing_if = "Option::is_none")]
     retention_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<Bucket>,
+    limit: Option<RateLimit>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-struct Bucket {
+struct RateLimit {
     capacity: u64,
     refill_per_sec: u64,
 }
 
-impl Own {
-    /// Reads and checks what a request says.
+impl OwnSettings {
     pub(super) fn parse(body: &[u8]) -> Result<Self, HttpError> {
         let value: Value = serde_json::from_slice(body).map_err(|error| {
             HttpError::new(ErrorCode::BadJson, format!("the body: not JSON: {error}"))
         })?;
         let Value::Object(fields) = value else {
-            return Err(bad("the body", "must be a JSON object with settings"));
+            return Err(invalid("the body", "must be a JSON object with settings"));
         };
-        refuse_unknown(&fields, "", &["durability", "retention_ms", "retention_bytes", "limit"])?;
+        reject_unknown(&fields, "", &["durability", "retention_ms", "retention_bytes", "limit"])?;
         let durability = present(&fields, "durability").map(|value| {
-            let known = value.as_str().and_then(parse_durability);
-            known
-                .map(word)
-                .ok_or_else(|| bad("durability", format_args!("must be {DURABILITY_WORDS}")))
+            let parsed = value.as_str().and_then(parse_durability);
+            parsed
+                .map(durability_name)
+                .ok_or_else(|| invalid("durability", format_args!("must be {DURABILITY_WORDS}")))
         });
         let retention = |name| {
             present(&fields, name).map(|value| number(name, value, RETENTION_RANGE)).transpose()
@@ -65,37 +63,39 @@ impl Own {
             durability: durability.transpose()?,
             retention_ms: retention("retention_ms")?,
             retention_bytes: retention("retention_bytes")?,
-            limit: present(&fields, "limit").map(Bucket::parse).transpose()?,
+            limit: present(&fields, "limit").map(RateLimit::parse).transpose()?,
         })
     }
 }
 
-impl Bucket {
+impl RateLimit {
     fn parse(value: &Value) -> Result<Self, HttpError> {
         let Some(fields) = value.as_object() else {
-            return Err(bad("limit", "must be an object with capacity and refill_per_sec"));
+            return Err(invalid("limit", "must be an object with capacity and refill_per_sec"));
         };
-        refuse_unknown(fields, "limit.", &["capacity", "refill_per_sec"])?;
+        reject_unknown(fields, "limit.", &["capacity", "refill_per_sec"])?;
         let part = |name: &str| {
             let path = format!("limit.{name}");
-            let value = present(fields, name).ok_or_else(|| bad(&path, "is missing"))?;
+            let value = present(fields, name).ok_or_else(|| invalid(&path, "is missing"))?;
             number(&path, value, BUCKET_RANGE)
         };
         Ok(Self { capacity: part("capacity")?, refill_per_sec: part("refill_per_sec")? })
     }
 }
 
-/// `null` stands for an absent field.
+/// Treats `null` like an absent field.
 fn present<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     fields.get(name).filter(|value| !value.is_null())
 }
 
 fn number(path: &str, value: &Value, range: RangeInclusive<u64>) -> Result<u64, HttpError> {
-    let wrong = || bad(path, format_args!("must be a whole number, {}", describe_range(&range)));
-    value.as_u64().filter(|number| range.contains(number)).ok_or_else(wrong)
+    value
+        .as_u64()
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| invalid(path, format_args!("must be a whole number, {}", describe_range(&range))))
 }
 
-fn refuse_unknown(
+fn reject_unknown(
     fields: &Map<String, Value>,
     path: &str,
     known: &[&str],
@@ -103,57 +103,57 @@ fn refuse_unknown(
     match fields.keys().find(|name| !known.contains(&name.as_str())) {
         Some(name) => {
             let shown = format!("{path}{}", &name[..name.floor_char_boundary(40)]);
-            let reason = format_args!("is no setting; there are {}", known.join(", "));
-            Err(bad(&shown, reason))
+            let reason = format_args!("is not a setting; expected {}", known.join(", "));
+            Err(invalid(&shown, reason))
         }
         None => Ok(()),
     }
 }
 
-fn bad(path: &str, reason: impl Display) -> HttpError {
+fn invalid(path: &str, reason: impl Display) -> HttpError {
     HttpError::new(ErrorCode::BadFrame, format!("{path} {reason}"))
 }
 
-const fn word(durability: Durability) -> &'static str {
+const fn durability_name(durability: Durability) -> &'static str {
     match durability {
         Durability::Fsync => "fsync",
         Durability::Buffered => "buffered",
-        // Nobody can ask for it.
+        // Not configurable: the memory engine reports it.
         Durability::Memory => "memory",
     }
 }
 
-impl From<Rate> for Bucket {
+impl From<Rate> for RateLimit {
     fn from(rate: Rate) -> Self {
         Self { capacity: rate.capacity, refill_per_sec: rate.refill_per_sec }
     }
 }
 
-impl From<TopicRules> for Rules {
+impl From<TopicRules> for EffectiveSettings {
     fn from(rules: TopicRules) -> Self {
         Self {
-            durability: word(rules.durability),
+            durability: durability_name(rules.durability),
             retention_ms: rules.retention_ms,
             retention_bytes: rules.retention_bytes,
-            limit: rules.rate.map(Bucket::from),
+            limit: rules.rate.map(RateLimit::from),
         }
     }
 }
 
-impl From<TopicSettings> for Own {
+impl From<TopicSettings> for OwnSettings {
     fn from(own: TopicSettings) -> Self {
         Self {
-            durability: own.durability.map(word),
+            durability: own.durability.map(durability_name),
             retention_ms: own.retention_ms,
             retention_bytes: own.retention_bytes,
-            limit: own.rate.map(Bucket::from),
+            limit: own.rate.map(RateLimit::from),
         }
     }
 }
 
-impl From<Own> for TopicSettings {
-    fn from(own: Own) -> Self {
-        let rate = |Bucket { capacity, refill_per_sec }| Rate { capacity, refill_per_sec };
+impl From<OwnSettings> for TopicSettings {
+    fn from(own: OwnSettings) -> Self {
+        let rate = |RateLimit { capacity, refill_per_sec }| Rate { capacity, refill_per_sec };
         Self {
             durability: own.durability.and_then(parse_durability),
             retention_ms: own.retention_ms,

@@ -1,4 +1,4 @@
-//! The events of a part of a topic, page by page; the next page is read while one is used.
+//! Reads a range of a topic page by page, one page ahead of its consumer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,14 +8,13 @@ use futures_util::future::{BoxFuture, MaybeDone, maybe_done};
 use prombus_bus::{ReadBudget, Refusal, StoredEvent};
 use prombus_proto::{Seq, Topic};
 
-use crate::http::Http;
+use crate::http::HttpState;
 
-/// How much is read at a time. Every reading wakes several threads one after the other: of pages of
-/// 256 KiB an export took a half longer.
+/// Each read wakes several threads in turn: with pages of 256 KiB an export took 50 % longer.
 const PAGE: ReadBudget = ReadBudget::of_bytes(1 << 20);
 
-pub(super) struct Pages {
-    http: Arc<Http>,
+pub(super) struct ReadAhead {
+    http: Arc<HttpState>,
     topic: Topic,
     next: Seq,
     end: Seq,
@@ -24,35 +23,35 @@ pub(super) struct Pages {
 
 type Reading = BoxFuture<'static, Result<Vec<StoredEvent>, Refusal>>;
 
-impl Pages {
-    /// From `next` to before `end`.
-    pub(super) const fn new(http: Arc<Http>, topic: Topic, next: Seq, end: Seq) -> Self {
+impl ReadAhead {
+    /// Reads from `next` up to, but excluding, `end`.
+    pub(super) const fn new(http: Arc<HttpState>, topic: Topic, next: Seq, end: Seq) -> Self {
         Self { http, topic, next, end, ahead: None }
     }
 
-    /// Events in a row; none at the end.
+    /// Returns the next page, which is empty only at the end.
     pub(super) async fn next(&mut self) -> Result<Vec<StoredEvent>, Refusal> {
         if self.next >= self.end {
             return Ok(Vec::new());
         }
-        let mut reading = self.ahead.take().unwrap_or_else(|| self.begin_reading());
+        let mut reading = self.ahead.take().unwrap_or_else(|| self.start_reading());
         reading.as_mut().await;
-        let mut events = reading.as_mut().take_output().expect("it is done, and taken once")?;
+        let mut events = reading.as_mut().take_output().expect("done, and taken once")?;
         events.truncate(events.partition_point(|event| event.seq < self.end));
-        // What is gone by now was forgotten meanwhile.
+        // An empty page means that retention removed the rest of the range.
         self.next = events.last().map_or(self.end, |last| last.seq.next());
         if self.next < self.end {
-            self.ahead = Some(self.begin_reading());
+            self.ahead = Some(self.start_reading());
         }
         Ok(events)
     }
 
-    fn begin_reading(&self) -> Pin<Box<MaybeDone<Reading>>> {
+    fn start_reading(&self) -> Pin<Box<MaybeDone<Reading>>> {
         let (http, topic, next) = (Arc::clone(&self.http), self.topic.clone(), self.next);
         let reading = async move { http.bus().read(&topic, next, PAGE).await }.boxed();
         let mut reading = Box::pin(maybe_done(reading));
-        // Asked once, the store begins on a thread of its own. A task would not: it would wait here
-        // until what is there already was sent.
+        // The first poll makes the store start on its own thread. A spawned task would be queued
+        // behind this one until the current page has been sent.
         let _ = reading.as_mut().now_or_never();
         reading
     }

@@ -1,4 +1,4 @@
-//! Who asks, by the token in `Authorization`, and what that allows.
+//! What the token of a request allows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,21 +8,23 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use prombus_proto::{ErrorCode, Timestamp, Topic};
 
-use super::Http;
+use super::HttpState;
 use super::error::HttpError;
 use crate::auth::{Action, Grant};
 
-/// Who asks. Handlers that take one are closed to those without a token, where tokens are needed.
-pub(super) struct Caller {
+/// The grant of the bearer token. A handler that extracts it rejects requests without a valid
+/// token, unless the server is open.
+pub(super) struct RequestGrant {
     grant: Grant,
-    /// When the request came.
+    /// When the request arrived.
     now: Timestamp,
 }
 
-impl Caller {
-    /// Refuses what the caller may not do. To be asked before anything is said about a topic.
-    pub(super) fn may(&self, action: Action<'_>) -> Result<(), HttpError> {
-        self.grant.allows(action, self.now).map_err(|denied| {
+impl RequestGrant {
+    /// Returns an error unless the grant allows `action`. Call it before a response reveals
+    /// anything about a topic.
+    pub(super) fn require(&self, action: Action<'_>) -> Result<(), HttpError> {
+        self.grant.authorize(action, || self.now).map_err(|denied| {
             let message = match action {
                 Action::Publish(topic) => format!("publish to {topic}: {denied}"),
                 Action::Subscribe(topic) => format!("read {topic}: {denied}"),
@@ -32,29 +34,32 @@ impl Caller {
         })
     }
 
-    /// How long the caller's rights last, if they end.
-    pub(super) fn rights_last(&self) -> Option<Duration> {
+    /// How long the grant remains valid; `None` if it does not expire.
+    pub(super) fn remaining(&self) -> Option<Duration> {
         let end = self.grant.ends_at()?;
         Some(Duration::from_millis(end.0.saturating_sub(self.now.0)))
     }
 
-    /// Whether the caller has anything to do with the topic.
-    pub(super) fn may_know_of(&self, topic: &Topic) -> bool {
+    /// Returns `true` if any action on the topic is allowed.
+    pub(super) fn may_see(&self, topic: &Topic) -> bool {
         let actions = [Action::Admin, Action::Subscribe(topic), Action::Publish(topic)];
-        actions.into_iter().any(|action| self.grant.allows(action, self.now).is_ok())
+        actions.into_iter().any(|action| self.grant.authorize(action, || self.now).is_ok())
     }
 }
 
-impl FromRequestParts<Arc<Http>> for Caller {
+impl FromRequestParts<Arc<HttpState>> for RequestGrant {
     type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, http: &Arc<Http>) -> Result<Self, HttpError> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        http: &Arc<HttpState>,
+    ) -> Result<Self, HttpError> {
         let (authenticator, now) = (&http.gateway.authenticator, http.now());
         if authenticator.is_open() {
-            return Ok(Self { grant: Grant::everything(), now });
+            return Ok(Self { grant: Grant::unrestricted(), now });
         }
-        let Some(token) = bearer(parts) else {
-            let message = "needs a token: send `Authorization: Bearer TOKEN`";
+        let Some(token) = bearer_token(parts) else {
+            let message = "a token is required: send `Authorization: Bearer TOKEN`";
             return Err(HttpError::new(ErrorCode::Unauthorized, message));
         };
         match authenticator.check(token, now) {
@@ -64,7 +69,7 @@ impl FromRequestParts<Arc<Http>> for Caller {
     }
 }
 
-fn bearer(parts: &Parts) -> Option<&str> {
+fn bearer_token(parts: &Parts) -> Option<&str> {
     let value = std::str::from_utf8(parts.headers.get(AUTHORIZATION)?.as_bytes()).ok()?;
     let (scheme, token) = value.split_once(' ')?;
     let token = token.trim();

@@ -1,4 +1,4 @@
-//! Many events, one a line as export writes them (NDJSON); all are stored or none.
+//! Many events, one per line (NDJSON), stored all or none.
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -13,11 +13,11 @@ use serde::Serialize;
 use super::event_headers;
 use crate::http::body::RequestBody;
 use crate::http::error::HttpError;
-use crate::http::query::{Query, bad};
-use crate::http::{Http, answer};
+use crate::http::query::{QueryParams, invalid};
+use crate::http::{HttpState, response};
 
 #[derive(Serialize)]
-struct Stored {
+struct PublishedBatch {
     count: usize,
     duplicates: usize,
     first_seq: Option<Seq>,
@@ -25,72 +25,75 @@ struct Stored {
 }
 
 pub(super) async fn publish(
-    http: &Http,
+    http: &HttpState,
     connection: &Connection,
     topic: &Topic,
     request: Request,
 ) -> Result<Response, HttpError> {
     let (head, body) = request.into_parts();
-    refuse_what_lines_say(&Query::read(&head.uri, &["key", "id", "ts"])?)?;
-    if !event_headers::read(&head.headers)?.is_empty() {
-        let message = "X-Event headers are for a single payload; a line has its own headers";
+    reject_single_event_parameters(&QueryParams::parse(&head.uri, &["key", "id", "ts"])?)?;
+    if !event_headers::parse(&head.headers)?.is_empty() {
+        let message = "X-Event headers apply to a single payload; set headers in each line";
         return Err(HttpError::new(ErrorCode::BadFrame, message));
     }
     let body = RequestBody::new(&head.headers, body, MAX_BATCH_BYTES)?;
-    // Nothing is read before there is room for it.
-    let _room = http.many_events.acquire_many(body.max_bytes()).await;
+    // Reads nothing until there is memory for all of it.
+    let _room = http.ndjson_bytes.acquire_many(body.max_bytes()).await;
     let limits = FrameLimits { max_payload_bytes: http.gateway.settings.max_frame_bytes };
-    let events = read(body, &limits).await?;
+    let events = read_events(body, &limits).await?;
     if events.is_empty() {
-        return Ok(answer::json(&Stored::of(&[])));
+        return Ok(response::json(&PublishedBatch::new(&[])));
     }
     let prepared = http.bus().prepare_in_turn(connection, topic, events).await?;
     if prepared.bytes() > MAX_BATCH_BYTES {
         let message = format!(
-            "the events have {} bytes with all that belongs to them, more than the \
-             {MAX_BATCH_BYTES} allowed in one request",
+            "the events have {} bytes including metadata, more than the {MAX_BATCH_BYTES} allowed \
+             in one request",
             prepared.bytes()
         );
         return Err(HttpError::new(ErrorCode::PayloadTooLarge, message));
     }
     let positions = http.bus().submit(prepared).await?.stored().await?;
-    Ok(answer::json(&Stored::of(&positions)))
+    Ok(response::json(&PublishedBatch::new(&positions)))
 }
 
-/// The events of all lines.
-async fn read(mut body: RequestBody, limits: &FrameLimits) -> Result<Vec<NewEvent>, HttpError> {
-    let mut events = Events { limits, events: Vec::new(), lines: 0 };
-    let mut begun = BytesMut::new();
+async fn read_events(
+    mut body: RequestBody,
+    limits: &FrameLimits,
+) -> Result<Vec<NewEvent>, HttpError> {
+    let mut parser = LineParser { limits, events: Vec::new(), lines: 0 };
+    let mut partial = BytesMut::new();
     while let Some(mut chunk) = body.next().await? {
         while let Some(end) = memchr(b'\n', &chunk) {
             let rest = chunk.split_to(end);
             chunk.advance(1);
-            if begun.is_empty() {
-                events.take(&rest)?;
+            if partial.is_empty() {
+                parser.push(&rest)?;
             } else {
-                begun.extend_from_slice(&rest);
-                events.take(&begun.split().freeze())?;
+                partial.extend_from_slice(&rest);
+                parser.push(&partial.split().freeze())?;
             }
         }
-        begun.extend_from_slice(&chunk);
+        partial.extend_from_slice(&chunk);
     }
-    events.take(&begun.freeze())?;
-    Ok(events.events)
+    parser.push(&partial.freeze())?;
+    Ok(parser.events)
 }
 
-struct Events<'a> {
+struct LineParser<'a> {
     limits: &'a FrameLimits,
     events: Vec<NewEvent>,
+    /// Lines seen, including blank ones.
     lines: usize,
 }
 
-impl Events<'_> {
-    fn take(&mut self, line: &Bytes) -> Result<(), HttpError> {
+impl LineParser<'_> {
+    fn push(&mut self, line: &Bytes) -> Result<(), HttpError> {
         self.lines += 1;
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
-        let at_line = |error: HttpError| error.within(format_args!("line {}", self.lines));
+        let at_line = |error: HttpError| error.with_context(format_args!("line {}", self.lines));
         if self.events.len() == MAX_BATCH_EVENTS {
             let message = format!("more than the {MAX_BATCH_EVENTS} events allowed in one request");
             return Err(at_line(HttpError::new(ErrorCode::PayloadTooLarge, message)));
@@ -101,8 +104,8 @@ impl Events<'_> {
     }
 }
 
-impl Stored {
-    fn of(positions: &[Position]) -> Self {
+impl PublishedBatch {
+    fn new(positions: &[Position]) -> Self {
         let seqs = || positions.iter().map(|position| position.seq);
         Self {
             count: positions.len(),
@@ -113,9 +116,9 @@ impl Stored {
     }
 }
 
-fn refuse_what_lines_say(query: &Query) -> Result<(), HttpError> {
+fn reject_single_event_parameters(query: &QueryParams) -> Result<(), HttpError> {
     match ["key", "id", "ts"].into_iter().find(|name| query.text(name).is_some()) {
-        Some(name) => Err(bad(name, "is for a single payload; a line has its own")),
+        Some(name) => Err(invalid(name, "applies to a single payload; set it in each line")),
         None => Ok(()),
     }
 }
