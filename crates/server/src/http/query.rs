@@ -178,7 +178,7 @@ mod tests {
         );
         assert_rejected(
             parse("group=A").unwrap().group(),
-            "the parameter group is invalid: a name is made",
+            "the parameter group is invalid: a name may only",
         );
         for bad in ["", "0", "11", "+5", "-1", "5.0", "x", "99999999999999999999"] {
             let query = parse(&format!("limit={bad}").replace('+', "%2B")).unwrap();

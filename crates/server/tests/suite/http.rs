@@ -1,41 +1,36 @@
-//! The whole server, started in this process, as an HTTP client meets it.
+//! The whole server, started in this process, seen through HTTP.
 //!
-//! | idea | file |
-//! |---|---|
-//! | a client to test with | `client` |
-//! | one event at a time, or many | `publishing`, `many_events` |
-//! | bodies that are too large, too slow, or break off | `bodies` |
-//! | limits of rate | `rates` |
-//! | reading, page by page, all at once, as it comes | `replaying`, `exporting`, `streaming` |
-//! | that all ways to read agree | `agreeing` |
-//! | what is there | `topics`, `groups`, `latest_by_key` |
-//! | settings of a topic | `topic_settings` |
-//! | who may do what | `authorising`, `origins` |
-//! | what is asked wrongly, and every error code | `bad_requests`, `error_codes` |
-//! | the server itself, and its end | `health`, `stopping`, `encryption` |
-//! | what it says of itself | `describing` |
+//! - [`client`]: the client of these tests
+//! - [`publish`], [`publish_ndjson`]: one event, or many per request
+//! - [`bodies`], [`rate_limits`]: bodies that are too large or too slow, and clients that are too fast
+//! - [`replay`], [`export`], [`stream`], [`latest_by_key`]: reading
+//! - [`read_consistency`]: every way to read returns the same events
+//! - [`topics`], [`topic_settings`], [`groups`]: listing and configuring
+//! - [`authorization`], [`origins`], [`tls`]: tokens, web pages, encryption
+//! - [`bad_requests`], [`error_codes`]: invalid requests, and every error code
+//! - [`health`], [`metrics`], [`description`], [`shutdown`]: the server itself
 
-#![expect(clippy::unwrap_used, reason = "what stands beside the tests fails as they do")]
+#![expect(clippy::unwrap_used, reason = "test helpers fail like the tests that call them")]
 
-mod agreeing;
-mod authorising;
+mod authorization;
 mod bad_requests;
 mod bodies;
 pub(crate) mod client;
-mod describing;
-mod encryption;
+mod description;
 mod error_codes;
-mod exporting;
+mod export;
 mod groups;
 mod health;
 mod latest_by_key;
-mod many_events;
 mod metrics;
 mod origins;
-mod publishing;
-mod rates;
-mod replaying;
-mod stopping;
-mod streaming;
+mod publish;
+mod publish_ndjson;
+mod rate_limits;
+mod read_consistency;
+mod replay;
+mod shutdown;
+mod stream;
+mod tls;
 mod topic_settings;
 mod topics;

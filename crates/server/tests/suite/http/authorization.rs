@@ -12,8 +12,8 @@ const TOKENS: &str = r#"auth.tokens=[
     {token="nobody",scopes=[]},
 ]"#;
 
-/// Every path that needs a token, asked rightly.
-const ASKED: [(&str, &str); 9] = [
+/// A valid request for every path that requires a token.
+const REQUESTS: [(&str, &str); 9] = [
     ("POST", "/publish/a.b"),
     ("GET", "/topics"),
     ("GET", "/topics/a.b"),
@@ -26,10 +26,10 @@ const ASKED: [(&str, &str); 9] = [
 ];
 
 #[tokio::test]
-async fn without_a_token_or_with_a_wrong_one() {
+async fn rejects_missing_and_unknown_tokens() {
     let running = started(&[TOKENS]).await;
     let mut client = HttpClient::connect(&running).await;
-    for (method, path) in ASKED {
+    for (method, path) in REQUESTS {
         for (header, code) in [
             (None, "unauthorized"),
             (Some("Basic d3JpdGVyOg=="), "unauthorized"),
@@ -52,7 +52,7 @@ async fn without_a_token_or_with_a_wrong_one() {
 }
 
 #[tokio::test]
-async fn each_path_needs_its_scope() {
+async fn each_path_requires_its_scope() {
     let running = started(&[TOKENS]).await;
     let mut writer = HttpClient::connect(&running).await.with_token("writer");
     assert_eq!(writer.post("/publish/a.b?key=k", "1").await.ok()["seq"], 1);
@@ -77,7 +77,7 @@ async fn each_path_needs_its_scope() {
         ("nobody", &["GET /topics", "HEAD /topics"]),
     ] {
         let mut client = HttpClient::connect(&running).await.with_token(token);
-        for (method, path) in ASKED {
+        for (method, path) in REQUESTS {
             let reply = client.ask(method, path, &[], "{}").await;
             if allowed.contains(&format!("{method} {path}").as_str()) {
                 assert_eq!(reply.status, 200, "{token}: {method} {path}: {reply:?}");
@@ -89,7 +89,7 @@ async fn each_path_needs_its_scope() {
 }
 
 #[tokio::test]
-async fn nothing_is_said_of_topics_that_are_not_the_callers() {
+async fn reveals_nothing_about_inaccessible_topics() {
     let running = started(&[TOKENS]).await;
     let mut admin = HttpClient::connect(&running).await.with_token("admin");
     admin.put("/topics/secret", "{}").await.ok();
@@ -97,10 +97,11 @@ async fn nothing_is_said_of_topics_that_are_not_the_callers() {
     writer.post("/publish/a.b", "1").await.ok();
     for token in ["reader", "writer", "nobody"] {
         let mut client = HttpClient::connect(&running).await.with_token(token);
-        let there = client.get("/topics/secret").await;
+        let existing = client.get("/topics/secret").await;
         let absent = client.get("/topics/absent").await;
-        let (there, absent) = (there.refused(403, "forbidden"), absent.refused(403, "forbidden"));
-        assert_eq!(there.replace("secret", ""), absent.replace("absent", ""));
+        let (existing, absent) =
+            (existing.refused(403, "forbidden"), absent.refused(403, "forbidden"));
+        assert_eq!(existing.replace("secret", ""), absent.replace("absent", ""));
     }
     for (token, expected) in [
         ("reader", &["a.b"][..]),
@@ -117,7 +118,7 @@ async fn nothing_is_said_of_topics_that_are_not_the_callers() {
 }
 
 #[tokio::test]
-async fn where_no_tokens_are_configured_any_is_taken() {
+async fn an_open_server_accepts_any_token() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await.with_token("whatever");
     client.put("/topics/t", "{}").await.ok();

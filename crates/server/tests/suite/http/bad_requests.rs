@@ -1,4 +1,4 @@
-//! What is asked wrongly: always an error in the one form.
+//! Invalid requests.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -7,7 +7,7 @@ use crate::gateway::running::started;
 use crate::http::client::{HttpClient, Raw};
 
 #[tokio::test]
-async fn unknown_paths_and_wrong_methods() {
+async fn rejects_unknown_paths_and_methods() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     for path in ["/nothing", "/publish", "/publish/", "/publish/a/b", "/healthz/", "//healthz"] {
@@ -28,7 +28,7 @@ async fn unknown_paths_and_wrong_methods() {
 }
 
 #[tokio::test]
-async fn what_a_publish_cannot_be() {
+async fn rejects_invalid_publishes() {
     let running = started(&["gateway.max_frame_bytes=1024"]).await;
     let mut client = HttpClient::connect(&running).await;
     let deep = format!("{}{}", "[".repeat(128), "]".repeat(128));
@@ -44,11 +44,11 @@ async fn what_a_publish_cannot_be() {
         ("/publish/a%2fb", "1", 400, "bad_topic", "not '/'"),
         ("/publish/%ff", "1", 400, "bad_frame", "the path is not UTF-8"),
         ("/nothing/%ff", "1", 400, "bad_frame", "the path is not UTF-8"),
-        ("/publish/t?kye=1", "1", 400, "bad_frame", "no parameter is called \"kye\""),
-        ("/publish/t?key=1&key=1", "1", 400, "bad_frame", "the parameter key is there more"),
-        ("/publish/t?key=", "1", 400, "bad_frame", "the parameter key is wrong: a key has"),
+        ("/publish/t?kye=1", "1", 400, "bad_frame", "unknown parameter \"kye\""),
+        ("/publish/t?key=1&key=1", "1", 400, "bad_frame", "the parameter key is given more"),
+        ("/publish/t?key=", "1", 400, "bad_frame", "the parameter key is invalid: a key must be"),
         ("/publish/t?key=%ff", "1", 400, "bad_frame", "the parameter key is not"),
-        ("/publish/t?id=a%00b", "1", 400, "bad_frame", "the parameter id is wrong"),
+        ("/publish/t?id=a%00b", "1", 400, "bad_frame", "the parameter id is invalid"),
         ("/publish/t?ts=now", "1", 400, "bad_frame", "the parameter ts must be a whole number"),
         ("/publish/t?ts=-1", "1", 400, "bad_frame", "the parameter ts must be a whole number"),
         ("/publish/t", "", 400, "bad_json", "the body: not JSON: expected a value at byte 0"),
@@ -56,25 +56,25 @@ async fn what_a_publish_cannot_be() {
         ("/publish/t", "1 2", 400, "bad_json", "unexpected text after the value"),
         ("/publish/t", "order=1", 400, "bad_json", "the body: not JSON: "),
         ("/publish/t", &deep, 400, "bad_json", "nested deeper than 128"),
-        ("/healthz?verbose", "", 405, "unknown_op", "does not take POST"),
+        ("/healthz?verbose", "", 405, "unknown_op", "does not support POST"),
     ] {
         let message = client.post(path, body.to_owned()).await.refused(status, code);
         assert!(message.contains(reason), "{path} {body}: {message}");
     }
     let message = client.get("/healthz?verbose").await.refused(400, "bad_frame");
-    assert!(message.contains("\"verbose\"; none is taken here"), "{message}");
-    assert_eq!(client.post("/publish/t", "1").await.ok()["seq"], 1, "nothing was stored before");
+    assert!(message.contains("\"verbose\"; this path takes none"), "{message}");
+    assert_eq!(client.post("/publish/t", "1").await.ok()["seq"], 1, "nothing was stored");
 }
 
 #[tokio::test]
-async fn event_headers_that_cannot_be() {
+async fn rejects_invalid_event_headers() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     let names: Vec<_> = (0..65).map(|n| format!("x-event-h{n}")).collect();
     let many: Vec<_> = names.iter().map(|name| (name.as_str(), "v")).collect();
     for (headers, reason) in [
         (&[("x-event-", "v")][..], "the header x-event- has no name"),
-        (&[("x-event-a", "v"), ("X-Event-A", "w")], "the header x-event-a is there more than once"),
+        (&[("x-event-a", "v"), ("X-Event-A", "w")], "the header x-event-a is given more than once"),
         (&many, "an event has at most 64 headers"),
     ] {
         let reply = client.ask("POST", "/publish/t", headers, "1").await;
@@ -85,7 +85,7 @@ async fn event_headers_that_cannot_be() {
 }
 
 #[tokio::test]
-async fn an_event_header_that_is_no_text() {
+async fn rejects_an_event_header_that_is_not_utf8() {
     let running = started(&[]).await;
     let head = "content-length: 1\r\nx-event-a: ";
     let mut raw = Raw(TcpStream::connect(running.server.http()).await.unwrap());

@@ -1,4 +1,4 @@
-//! Bodies that are too large, too slow, encoded, or break off.
+//! Bodies that are too large, too slow, encoded or incomplete.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::gateway::running::started;
 use crate::http::client::{HttpClient, Raw};
 
 #[tokio::test]
-async fn a_body_that_says_it_is_too_large_is_refused_unread() {
+async fn rejects_a_declared_size_over_the_limit_unread() {
     let running = started(&["gateway.max_frame_bytes=1024"]).await;
     let head = "content-length: 1025\r\n";
     let (status, error) = Raw::post(&running, "/publish/t", head, "").await.answer().await;
@@ -17,7 +17,7 @@ async fn a_body_that_says_it_is_too_large_is_refused_unread() {
     assert_eq!(
         error,
         json!({
-            "error": "the body has more than the 1024 bytes allowed", "code": "payload_too_large",
+            "error": "the body exceeds the limit of 1024 bytes", "code": "payload_too_large",
         })
     );
     let mut client = HttpClient::connect(&running).await;
@@ -26,7 +26,7 @@ async fn a_body_that_says_it_is_too_large_is_refused_unread() {
 }
 
 #[tokio::test]
-async fn a_body_that_turns_out_too_large_is_refused_while_it_comes() {
+async fn rejects_a_chunked_body_over_the_limit() {
     let running = started(&["gateway.max_frame_bytes=1024"]).await;
     let chunk = format!("200\r\n{}\r\n", "1".repeat(512));
     let body = chunk.repeat(3);
@@ -38,9 +38,10 @@ async fn a_body_that_turns_out_too_large_is_refused_while_it_comes() {
     assert_eq!(fitting.answer().await.0, 200);
 }
 
-/// Whoever is refused while it sends can send on, and reads why, instead of being cut off.
+/// The server keeps reading after it has rejected a request, so that the client sees the response
+/// instead of a reset connection.
 #[tokio::test]
-async fn who_still_sends_when_refused_sees_why() {
+async fn a_client_that_is_still_sending_sees_the_error() {
     let running = started(&["gateway.max_frame_bytes=1024"]).await;
     let large = 8 << 20;
     for path in ["/publish/t", "/publish/T", "/nowhere"] {
@@ -59,7 +60,7 @@ async fn who_still_sends_when_refused_sees_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_stalls_is_given_up() {
+async fn gives_up_on_a_stalled_body() {
     let running = started(&[]).await;
     for kind in ["application/json", "application/x-ndjson"] {
         let head = format!("content-type: {kind}\r\ncontent-length: 10\r\n");
@@ -71,7 +72,7 @@ async fn a_body_that_stalls_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_drips_is_given_up() {
+async fn gives_up_on_a_dripping_body() {
     let running = started(&[]).await;
     let head = "content-length: 1000\r\n";
     let mut raw = Raw::post(&running, "/publish/t", head, "\"").await;
@@ -83,7 +84,7 @@ async fn a_body_that_drips_is_given_up() {
 }
 
 #[tokio::test]
-async fn an_encoded_body_is_refused() {
+async fn rejects_an_encoded_body() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     for encoding in ["gzip", "zstd", "identity, gzip", ""] {
@@ -95,7 +96,7 @@ async fn an_encoded_body_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_not_stored() {
+async fn does_not_store_an_incomplete_body() {
     let running = started(&[]).await;
     let head = "content-length: 3\r\n";
     drop(Raw::post(&running, "/publish/t", head, "12").await);
@@ -109,11 +110,11 @@ async fn a_body_that_breaks_off_is_not_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_asks_nothing_more_is_closed() {
+async fn closes_an_idle_connection() {
     let running = started(&[]).await;
     let mut raw = Raw::post(&running, "/publish/t", "content-length: 1\r\n", "1").await;
     assert_eq!(raw.answer().await.0, 200);
-    let began = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     assert_eq!(raw.0.read(&mut [0; 1]).await.unwrap(), 0);
-    assert_eq!(began.elapsed().as_secs(), 10);
+    assert_eq!(start.elapsed().as_secs(), 10);
 }

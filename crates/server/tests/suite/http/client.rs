@@ -1,4 +1,4 @@
-//! A client to test with: one connection, one request after the other.
+//! The client of these tests: one connection, one request at a time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,20 +18,19 @@ use tokio::time::timeout;
 use crate::gateway::client::Stream;
 use crate::gateway::running::Running;
 
-/// So long nothing takes, except for a server that hangs.
-const HANG: Duration = Duration::from_secs(20);
+/// Only a server that hangs takes this long.
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct HttpClient {
     sender: SendRequest<Full<Bytes>>,
     host: String,
-    /// Where to connect again after a refusal.
+    /// The address to reconnect to after a rejected request.
     address: Option<SocketAddr>,
     was_refused: bool,
     /// Sent with every request.
     token: Option<&'static str>,
 }
 
-/// What a request was answered with.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -66,15 +65,15 @@ impl HttpClient {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Reply {
-        let answered = async {
+        let response = async {
             let (head, body) = self.open(method, path, headers, body).await.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             Reply { status: head.status, headers: head.headers, body }
         };
-        timeout(HANG, answered).await.expect("the server answers nothing")
+        timeout(HANG_TIMEOUT, response).await.expect("the server does not respond")
     }
 
-    /// As [`HttpClient::ask`], with the body still to come.
+    /// Like [`HttpClient::ask`], but returns before the body has arrived.
     pub(crate) async fn open(
         &mut self,
         method: &str,
@@ -93,17 +92,17 @@ impl HttpClient {
             request = request.header(*name, value.as_bytes());
         }
         let request = request.body(Full::new(body.into())).unwrap();
-        // Who is refused before its body was read loses its connection, as HTTP allows.
+        // The server may close a connection after rejecting a request whose body it did not read.
         match (self.sender.ready().await, self.address) {
             (Err(_), Some(address)) if self.was_refused => {
                 self.sender = Self::connect_to(address).await.sender;
             }
             (ready, _) => ready.unwrap(),
         }
-        let opened = timeout(HANG, self.sender.send_request(request)).await;
-        let opened = opened.expect("the server answers nothing").unwrap();
-        self.was_refused = !opened.status().is_success();
-        opened
+        let response = timeout(HANG_TIMEOUT, self.sender.send_request(request)).await;
+        let response = response.expect("the server does not respond").unwrap();
+        self.was_refused = !response.status().is_success();
+        response
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Reply {
@@ -133,14 +132,14 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{self:?}: {error}"))
     }
 
-    /// What was asked was done.
+    /// Asserts success and returns the body.
     #[track_caller]
     pub(crate) fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");
         self.json()
     }
 
-    /// It was refused with this status and code; what the sentence says.
+    /// Asserts an error with this status and code, and returns its message.
     #[track_caller]
     pub(crate) fn refused(&self, status: u16, code: &str) -> String {
         assert_eq!(self.status, status, "{self:?}");
@@ -152,11 +151,11 @@ impl Reply {
     }
 }
 
-/// A request written by hand, for those that are not as they should be.
+/// A request written byte by byte, for malformed and unfinished requests.
 pub(crate) struct Raw(pub(crate) TcpStream);
 
 impl Raw {
-    /// Sends a POST with these headers and as much of its body as is given.
+    /// Sends a POST with these headers and the start of its body.
     pub(crate) async fn post(running: &Running, path: &str, headers: &str, body: &str) -> Self {
         let mut raw = Self(TcpStream::connect(running.server.http()).await.unwrap());
         let host = running.server.http();
@@ -168,8 +167,8 @@ impl Raw {
         self.0.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// As [`Raw::post`], and returns when the server reads the body.
-    pub(crate) async fn post_begun(
+    /// Like [`Raw::post`], but waits until the server reads the body.
+    pub(crate) async fn post_started(
         running: &Running,
         path: &str,
         headers: &str,
@@ -177,14 +176,14 @@ impl Raw {
     ) -> Self {
         let headers = format!("expect: 100-continue\r\n{headers}");
         let mut raw = Self::post(running, path, &headers, "").await;
-        let mut asked = [0; 25];
-        raw.0.read_exact(&mut asked).await.unwrap();
-        assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+        let mut interim = [0; 25];
+        raw.0.read_exact(&mut interim).await.unwrap();
+        assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
         raw.send(body).await;
         raw
     }
 
-    /// The answer: its status, and its body as JSON. Without a limit of time, for tests that move it.
+    /// The status and JSON body of the response. Has no timeout, for tests with a paused clock.
     pub(crate) async fn answer(&mut self) -> (u16, Value) {
         let mut read = Vec::new();
         loop {
@@ -196,7 +195,11 @@ impl Raw {
                     return (status, serde_json::from_str(body).unwrap());
                 }
             }
-            assert_ne!(self.0.read_buf(&mut read).await.unwrap(), 0, "no whole answer: {read:?}");
+            assert_ne!(
+                self.0.read_buf(&mut read).await.unwrap(),
+                0,
+                "incomplete response: {read:?}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the server says of itself, to machines and to people.
+//! `/openapi.json` and `/docs`.
 
 use crate::gateway::running::started;
 use crate::http::client::HttpClient;
@@ -6,16 +6,16 @@ use crate::http::client::HttpClient;
 const TOKENS: &str = r#"auth.tokens=[{token="x",scopes=[]}]"#;
 
 #[tokio::test]
-async fn the_description_says_whether_tokens_are_needed() {
-    for (settings, ways) in [(&[][..], 2), (&[TOKENS][..], 1)] {
+async fn the_description_says_whether_tokens_are_required() {
+    for (settings, alternatives) in [(&[][..], 2), (&[TOKENS][..], 1)] {
         let running = started(settings).await;
         let description = HttpClient::connect(&running).await.get("/openapi.json").await.ok();
-        assert_eq!(description["security"].as_array().unwrap().len(), ways);
+        assert_eq!(description["security"].as_array().unwrap().len(), alternatives);
     }
 }
 
 #[tokio::test]
-async fn the_page_is_open_to_all_and_loads_nothing() {
+async fn the_page_needs_no_token_and_loads_nothing() {
     let running = started(&[TOKENS]).await;
     let mut client = HttpClient::connect(&running).await;
     let start = client.get("/").await;

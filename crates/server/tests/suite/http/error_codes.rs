@@ -1,4 +1,4 @@
-//! Each error code that HTTP can give.
+//! Every error code that HTTP can return.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,11 +8,11 @@ use prombus_proto::ErrorCode;
 use crate::gateway::running::{started, started_with_faults, started_with_unreadable_cursor};
 use crate::http::client::{HttpClient, Raw, Reply};
 
-type Seen = Pin<Box<dyn Future<Output = Reply>>>;
+type Response = Pin<Box<dyn Future<Output = Reply>>>;
 
 const TOKENS: &str = r#"auth.tokens=[{token="one",scopes=["subscribe:t"]}]"#;
 
-fn ways() -> Vec<(ErrorCode, Seen)> {
+fn requests() -> Vec<(ErrorCode, Response)> {
     let few = &[
         "limits.enabled=true",
         "limits.connection.capacity=1",
@@ -49,24 +49,24 @@ const LARGE: &str = {
     }
 };
 
-/// Seen below: they have a status of their own, or need a server that stops.
-const ELSEWHERE: [ErrorCode; 2] = [ErrorCode::UnknownOp, ErrorCode::ShuttingDown];
+/// Covered by tests of their own.
+const COVERED_ELSEWHERE: [ErrorCode; 2] = [ErrorCode::UnknownOp, ErrorCode::ShuttingDown];
 
-/// What HTTP cannot give, and why.
+/// Codes that HTTP never returns, and why.
 const NEVER: [(ErrorCode, &str); 5] = [
-    (ErrorCode::AlreadySubscribed, "nobody subscribes by HTTP"),
-    (ErrorCode::NotSubscribed, "nobody subscribes by HTTP"),
-    (ErrorCode::LeaseLost, "nobody has a lease by HTTP"),
-    (ErrorCode::SchemaViolation, "topics have no schemas so far"),
+    (ErrorCode::AlreadySubscribed, "HTTP has no subscriptions"),
+    (ErrorCode::NotSubscribed, "HTTP has no subscriptions"),
+    (ErrorCode::LeaseLost, "HTTP has no leases"),
+    (ErrorCode::SchemaViolation, "topics have no schemas yet"),
     (ErrorCode::Conflict, "no request has a precondition"),
 ];
 
-/// The answer to the last of these requests.
+/// The response to the last of these requests.
 fn last_of(
     set: &'static [&'static str],
     token: Option<&'static str>,
     requests: &[(&'static str, &'static str, &'static str)],
-) -> Seen {
+) -> Response {
     let requests = requests.to_vec();
     Box::pin(async move {
         let running = started(set).await;
@@ -106,27 +106,27 @@ async fn internal() -> Reply {
 }
 
 #[tokio::test]
-async fn every_code_is_seen_or_has_its_reason() {
-    let mut known: Vec<_> = NEVER.map(|(code, _)| code).into_iter().chain(ELSEWHERE).collect();
-    for (code, seen) in ways() {
-        let reply = seen.await;
+async fn covers_every_code() {
+    let mut known: Vec<_> =
+        NEVER.map(|(code, _)| code).into_iter().chain(COVERED_ELSEWHERE).collect();
+    for (code, response) in requests() {
+        let reply = response.await;
         let message = reply.refused(code.http_status(), code.as_str());
         assert!(!message.is_empty());
-        let has_time = reply.header("retry-after").is_some();
-        assert_eq!(has_time, code == ErrorCode::RateLimited, "{code}");
+        let has_delay = reply.header("retry-after").is_some();
+        assert_eq!(has_delay, code == ErrorCode::RateLimited, "{code}");
         known.push(code);
     }
     for code in ErrorCode::ALL {
         let times = known.iter().filter(|known| *known == code).count();
-        assert_eq!(times, 1, "{code} has to be in one of the lists, once");
+        assert_eq!(times, 1, "{code} must be in exactly one of the lists");
     }
 }
 
-/// A request that was begun before the server stops is told so.
 #[tokio::test]
-async fn a_publish_that_comes_too_late_is_told_so() {
+async fn a_publish_completed_during_shutdown_is_rejected() {
     let running = started(&[]).await;
-    let mut raw = Raw::post_begun(&running, "/publish/t", "content-length: 2\r\n", "1").await;
+    let mut raw = Raw::post_started(&running, "/publish/t", "content-length: 2\r\n", "1").await;
     let stopped = tokio::spawn(running.server.stop());
     tokio::task::yield_now().await;
     raw.send("2").await;

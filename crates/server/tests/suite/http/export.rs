@@ -1,4 +1,4 @@
-//! All of a topic, as one stream.
+//! `GET /export`.
 
 use std::io::Read;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn seqs(lines: &str) -> Vec<u64> {
     lines.lines().map(seq).collect()
 }
 
-/// A server with `count` events of some 64 KiB.
+/// Publishes `count` events of about 64 KiB.
 async fn with_large_events(running: &Running, count: usize) -> HttpClient {
     let mut client = HttpClient::connect(running).await;
     let large = "x".repeat(64 << 10);
@@ -38,7 +38,7 @@ async fn with_large_events(running: &Running, count: usize) -> HttpClient {
 }
 
 #[tokio::test]
-async fn events_of_one_millisecond_are_neither_lost_nor_doubled() {
+async fn events_of_one_millisecond_are_neither_lost_nor_repeated() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     publish_lines(&mut client, (0..20_000).map(|n| json!({"ts": 1000, "payload": n}))).await;
@@ -48,7 +48,7 @@ async fn events_of_one_millisecond_are_neither_lost_nor_doubled() {
     }
     assert_eq!(export(&mut client, "&fromTs=1001").await, "");
     assert_eq!(export(&mut client, "&toTs=999").await, "");
-    // Broken off anywhere, it goes on behind the last whole line.
+    // An export aborted anywhere resumes after its last complete line.
     let lines = export(&mut client, "").await;
     for cut in [1, 777, 12_345, 19_999, 20_000] {
         let last: Value = serde_json::from_str(lines.lines().nth(cut - 1).unwrap()).unwrap();
@@ -58,7 +58,7 @@ async fn events_of_one_millisecond_are_neither_lost_nor_doubled() {
 }
 
 #[tokio::test]
-async fn times_are_inclusive_and_need_not_rise() {
+async fn times_are_inclusive_and_need_not_ascend() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     let times = [50, 10, 30, 20, 30, 40, 5];
@@ -75,7 +75,7 @@ async fn times_are_inclusive_and_need_not_rise() {
 }
 
 #[tokio::test]
-async fn what_is_dated_later_than_now_has_to_be_asked_for() {
+async fn omits_events_dated_in_the_future_by_default() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     let future = 99_999_999_999_999_u64;
@@ -89,7 +89,7 @@ async fn what_is_dated_later_than_now_has_to_be_asked_for() {
 }
 
 #[tokio::test]
-async fn an_array_holds_the_same_events() {
+async fn an_array_contains_the_same_events() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     publish_lines(&mut client, (0..3000).map(|n| json!({"payload": n, "ts": n}))).await;
@@ -101,7 +101,7 @@ async fn an_array_holds_the_same_events() {
 }
 
 #[tokio::test]
-async fn is_compressed_for_who_can_read_that() {
+async fn compresses_if_the_client_accepts_it() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     publish_lines(&mut client, (0..5000).map(|n| json!({"payload": {"number": n}}))).await;
@@ -121,7 +121,7 @@ async fn is_compressed_for_who_can_read_that() {
 }
 
 #[tokio::test]
-async fn ends_although_publishing_goes_on() {
+async fn ends_while_publishing_continues() {
     let running = started(&[]).await;
     let mut client = with_large_events(&running, 200).await;
     let mut body = client.open("GET", "/export?topic=t", &[], "").await.into_body();
@@ -135,12 +135,12 @@ async fn ends_although_publishing_goes_on() {
 }
 
 #[tokio::test]
-async fn a_reader_that_waits_is_waited_for_and_a_fault_never_looks_like_the_end() {
+async fn waits_for_a_slow_reader_and_never_ends_normally_on_a_fault() {
     let (running, faults) = started_with_faults(&[]).await;
     let events = 400;
     let mut client = with_large_events(&running, events).await;
     let mut body = client.open("GET", "/export?topic=t", &[], "").await.into_body();
-    // Time enough to read it all, if nobody had to be waited for.
+    // Long enough to read everything, if the server did not wait for the client.
     tokio::time::sleep(Duration::from_millis(500)).await;
     faults.fail_reads(usize::MAX);
     let mut bytes = 0;
@@ -148,19 +148,19 @@ async fn a_reader_that_waits_is_waited_for_and_a_fault_never_looks_like_the_end(
         match body.frame().await {
             Some(Ok(frame)) => bytes += frame.into_data().unwrap().len(),
             Some(Err(error)) => break error,
-            None => panic!("it looks as if it were whole"),
+            None => panic!("the export looks complete"),
         }
     };
     assert!(bytes > 0 && bytes < events * (64 << 10), "{bytes}: {broken}");
     faults.heal();
-    // Who leaves in the middle harms nobody.
+    // A client that disconnects midway harms nobody.
     drop(with_large_events(&running, 1).await.open("GET", "/export?topic=t", &[], "").await);
     let mut client = HttpClient::connect(&running).await;
     assert_eq!(seqs(&export(&mut client, "").await).len(), events + 1);
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_at_all_is_an_error_and_no_stream() {
+async fn a_failure_before_the_first_event_is_an_error_response() {
     let (running, faults) = started_with_faults(&[]).await;
     let mut client = with_large_events(&running, 1).await;
     faults.fail_reads(usize::MAX);
@@ -174,7 +174,7 @@ async fn what_cannot_be_read_at_all_is_an_error_and_no_stream() {
         ("topic=t&toTs=", 400, "bad_frame", "the parameter toTs must be"),
         ("topic=t&afterId=x", 404, "unknown_id", "t holds no event x"),
         ("topic=t&ndjson=2", 400, "bad_frame", "the parameter ndjson must be 1"),
-        ("topic=t&from=earliest", 400, "bad_frame", "no parameter is called \"from\""),
+        ("topic=t&from=earliest", 400, "bad_frame", "unknown parameter \"from\""),
     ] {
         let message = client.get(&format!("/export?{query}")).await.refused(status, code);
         assert!(message.contains(reason), "{query}: {message}");
@@ -182,7 +182,7 @@ async fn what_cannot_be_read_at_all_is_an_error_and_no_stream() {
 }
 
 #[tokio::test]
-async fn head_says_what_get_would() {
+async fn head_returns_the_headers_of_get() {
     let running = started(&[]).await;
     let mut client = with_large_events(&running, 10).await;
     let reply = client.ask("HEAD", "/export?topic=t", &[], "").await;

@@ -1,11 +1,11 @@
-//! Who consumes a topic, and how far they are.
+//! `GET /groups`, `/cursors` and `/lag`.
 
 use serde_json::{Value, json};
 
 use crate::gateway::running::started;
 use crate::http::client::HttpClient;
 
-/// What is to be seen, without what depends on the time.
+/// Removes the fields that depend on the time.
 fn without_times(mut list: Value) -> Value {
     for entry in list.as_array_mut().unwrap() {
         let entry = entry.as_object_mut().unwrap();
@@ -17,7 +17,7 @@ fn without_times(mut list: Value) -> Value {
 }
 
 #[tokio::test]
-async fn groups_cursors_and_lag_tell_the_same() {
+async fn groups_cursors_and_lag_agree() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     let mut consumer = running.connect().await;
@@ -61,7 +61,7 @@ async fn groups_cursors_and_lag_tell_the_same() {
 }
 
 #[tokio::test]
-async fn a_group_that_is_done_has_no_lag_and_one_without_members_is_there() {
+async fn lists_a_group_without_lag_and_members() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     let mut consumer = running.connect().await;

@@ -1,4 +1,4 @@
-//! The server itself: alive, ready, and the gateway on this port.
+//! Health checks, and the gateway on the HTTP port.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::gateway::running::{started, started_over};
 use crate::http::client::HttpClient;
 
 #[tokio::test]
-async fn alive_and_ready_need_no_token() {
+async fn health_checks_need_no_token() {
     let running = started(&[r#"auth.tokens=[{token="x",scopes=[]}]"#]).await;
     let mut client = HttpClient::connect(&running).await;
     for path in ["/healthz", "/readyz"] {
@@ -21,7 +21,7 @@ async fn alive_and_ready_need_no_token() {
 }
 
 #[tokio::test]
-async fn the_gateway_is_on_this_port_too() {
+async fn ws_upgrades_to_the_gateway() {
     let running = started(&[]).await;
     let address = running.server.http();
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -40,7 +40,7 @@ async fn the_gateway_is_on_this_port_too() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_store_is_not_ready() {
+async fn is_not_ready_while_storage_fails() {
     let folder = tempfile::tempdir().unwrap();
     let options = DiskOptions::at(folder.path());
     let faults = Arc::clone(&options.faults);
@@ -57,12 +57,12 @@ async fn a_server_that_cannot_store_is_not_ready() {
     faults.fail_syncs(true);
     client.post("/publish/t", "1").await.refused(503, "storage_unavailable");
     let message = client.get("/readyz").await.refused(503, "storage_unavailable");
-    assert!(message.starts_with("the storage failed, and the server has to be "), "{message}");
+    assert!(message.starts_with("the storage failed; restart the server: "), "{message}");
     client.get("/healthz").await.ok();
 }
 
 #[tokio::test]
-async fn a_server_whose_store_is_closed_is_not_ready() {
+async fn is_not_ready_after_the_store_is_closed() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     running.server.engine().close().await.unwrap();

@@ -1,13 +1,13 @@
-//! The last event of a key.
+//! `GET /latest-by-key`.
 
 use crate::gateway::running::started;
 use crate::http::client::HttpClient;
 
 #[tokio::test]
-async fn it_is_the_last_of_that_key_as_it_was_committed() {
+async fn returns_the_last_event_byte_for_byte() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
-    // Numbers and order that nobody would print so.
+    // No JSON writer would print it like this.
     let payload = r#"{"b":1.50,  "a":1e2,"é":"\u00e9"}"#;
     for (path, body) in [
         ("/publish/t?key=k%2F1&id=a&ts=1", "1"),

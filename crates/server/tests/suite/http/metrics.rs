@@ -1,11 +1,11 @@
-//! What the server counts, as Prometheus reads it.
+//! `GET /metrics`.
 
 use std::collections::HashMap;
 
 use crate::gateway::running::started;
 use crate::http::client::HttpClient;
 
-async fn scraped(client: &mut HttpClient) -> HashMap<String, f64> {
+async fn scrape(client: &mut HttpClient) -> HashMap<String, f64> {
     let reply = client.get("/metrics").await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let text = "text/plain; version=0.0.4; charset=utf-8";
@@ -17,10 +17,10 @@ async fn scraped(client: &mut HttpClient) -> HashMap<String, f64> {
 }
 
 #[tokio::test]
-async fn counts_what_came_by_http() {
+async fn counts_http_traffic() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
-    let before = scraped(&mut client).await;
+    let before = scrape(&mut client).await;
     assert_eq!(before["prombus_connections{transport=\"http\"}"], 1.0);
     client.post("/publish/t?id=a", "[1,2,3]").await.ok();
     client.post("/publish/t?id=a", "[1,2,3]").await.ok();
@@ -29,7 +29,7 @@ async fn counts_what_came_by_http() {
     let mut third = HttpClient::connect(&running).await;
     third.get("/healthz").await.ok();
     drop(other);
-    let after = scraped(&mut client).await;
+    let after = scrape(&mut client).await;
     let grew = |series: &str| after[series] - before.get(series).copied().unwrap_or(0.0);
     assert_eq!(grew("prombus_events_published_total{topic=\"t\"}"), 1.0);
     assert_eq!(grew("prombus_duplicates_total{topic=\"t\"}"), 1.0);
@@ -40,7 +40,7 @@ async fn counts_what_came_by_http() {
 }
 
 #[tokio::test]
-async fn is_for_administrators() {
+async fn requires_the_admin_scope() {
     let tokens = r#"auth.tokens=[{token="boss-token-123456", scopes=["admin"]}, {token="reader-token-1234", scopes=["subscribe:**"]}]"#;
     let running = started(&[tokens]).await;
     let connect = || HttpClient::connect(&running);

@@ -1,4 +1,4 @@
-//! Web pages that may ask, and those that may not.
+//! Requests from web pages.
 
 use crate::gateway::running::started;
 use crate::http::client::HttpClient;
@@ -6,7 +6,7 @@ use crate::http::client::HttpClient;
 const LISTED: &str = r#"auth.allowed_origins=["https://app.example"]"#;
 
 #[tokio::test]
-async fn foreign_pages_are_refused_everywhere() {
+async fn rejects_foreign_pages_on_every_path() {
     let running = started(&[LISTED]).await;
     let mut client = HttpClient::connect(&running).await;
     let ask_preflight = ("access-control-request-method", "POST");
@@ -28,7 +28,7 @@ async fn foreign_pages_are_refused_everywhere() {
 }
 
 #[tokio::test]
-async fn allowed_pages_may_read_the_answer_whatever_it_is() {
+async fn allowed_pages_may_read_every_response() {
     let running = started(&[LISTED]).await;
     let own = format!("http://{}", running.server.http());
     let mut client = HttpClient::connect(&running).await;
@@ -43,11 +43,11 @@ async fn allowed_pages_may_read_the_answer_whatever_it_is() {
         }
     }
     let reply = client.get("/healthz").await;
-    assert_eq!(reply.header("access-control-allow-origin"), None, "no page asked");
+    assert_eq!(reply.header("access-control-allow-origin"), None, "the request is not from a page");
 }
 
 #[tokio::test]
-async fn pages_from_files_and_all_pages_can_be_allowed() {
+async fn null_and_all_origins_can_be_allowed() {
     for (list, is_allowed) in [("null", [true, false]), ("*", [true, true])] {
         let running = started(&[&format!(r#"auth.allowed_origins=["{list}"]"#)]).await;
         let mut client = HttpClient::connect(&running).await;
@@ -59,7 +59,7 @@ async fn pages_from_files_and_all_pages_can_be_allowed() {
 }
 
 #[tokio::test]
-async fn a_browser_is_told_before_what_it_may_ask() {
+async fn answers_preflight_requests() {
     let set = [LISTED, r#"auth.tokens=[{token="x",scopes=[]}]"#];
     let running = started(&set).await;
     let mut client = HttpClient::connect(&running).await;
@@ -69,7 +69,7 @@ async fn a_browser_is_told_before_what_it_may_ask() {
         ("access-control-request-headers", "authorization,x-event-trace"),
     ];
     let reply = client.ask("OPTIONS", "/topics/t", &headers, "").await;
-    assert_eq!((reply.status.as_u16(), reply.body.len()), (204, 0), "it has no token yet");
+    assert_eq!((reply.status.as_u16(), reply.body.len()), (204, 0), "a preflight carries no token");
     for (name, value) in [
         ("access-control-allow-origin", "https://app.example"),
         ("access-control-allow-methods", "GET, HEAD, POST, PUT"),
@@ -78,15 +78,15 @@ async fn a_browser_is_told_before_what_it_may_ask() {
     ] {
         assert_eq!(reply.header(name), Some(value));
     }
-    // Without the question it is an ordinary request.
+    // Without Access-Control-Request-Method it is an ordinary request.
     let reply = client.ask("OPTIONS", "/topics/t", &headers[..1], "").await;
     reply.refused(405, "unknown_op");
     assert_eq!(reply.header("allow"), Some("GET,HEAD,PUT"));
 }
 
-/// A page whose owner makes its name point here asks its own host, and says no origin.
+/// With DNS rebinding, a page reaches this server as its own host and sends no origin.
 #[tokio::test]
-async fn without_tokens_the_host_has_to_be_an_address() {
+async fn without_tokens_the_host_must_be_an_address() {
     let running = started(&[LISTED]).await;
     let mut client = HttpClient::connect(&running).await;
     for (host, status) in [
@@ -106,7 +106,7 @@ async fn without_tokens_the_host_has_to_be_an_address() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_so() {
+async fn rejects_connections_over_the_limit() {
     let running = started(&["gateway.max_connections=1"]).await;
     let mut first = HttpClient::connect(&running).await;
     first.get("/healthz").await.ok();

@@ -1,4 +1,4 @@
-//! One event at a time: the body is its payload.
+//! `POST /publish/{topic}` with one event.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::gateway::running::started;
 use crate::http::client::HttpClient;
 
 #[tokio::test]
-async fn a_body_becomes_an_event_with_all_that_is_said_of_it() {
+async fn stores_payload_parameters_and_headers() {
     let running = started(&[]).await;
     let mut subscriber = running.connect().await;
     subscriber.subscribe("orders.created", "g", json!({})).await;
@@ -35,7 +35,7 @@ async fn a_body_becomes_an_event_with_all_that_is_said_of_it() {
 }
 
 #[tokio::test]
-async fn the_same_id_is_a_duplicate_and_any_json_is_a_payload() {
+async fn detects_duplicates_and_accepts_any_json() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     assert_eq!(client.post("/publish/t?id=a", "null").await.ok(), json!({"id": "a", "seq": 1}));
@@ -49,7 +49,7 @@ async fn the_same_id_is_a_duplicate_and_any_json_is_a_payload() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_clients_at_once_get_places_of_their_own() {
+async fn concurrent_clients_get_distinct_seqs() {
     let running = started(&[]).await;
     let publishing = |name: &'static str| {
         let address = running.server.http();

@@ -1,4 +1,4 @@
-//! Many events in one request, one a line; all are stored or none.
+//! Many events per request as NDJSON, stored all or none.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::http::client::{HttpClient, Raw};
 
 const NDJSON: &str = "content-type: application/x-ndjson\r\n";
 
-/// How many events the topic has; 0 too where it is unknown.
+/// The number of events in the topic; 0 if it does not exist.
 async fn events(running: &Running, topic: &str) -> Value {
     let mut client = HttpClient::connect(running).await;
     let reply = client.get(&format!("/topics/{topic}")).await;
@@ -18,7 +18,7 @@ async fn events(running: &Running, topic: &str) -> Value {
 }
 
 #[tokio::test]
-async fn lines_become_events_with_all_that_they_say() {
+async fn stores_every_field_of_a_line() {
     let running = started(&[]).await;
     let mut subscriber = running.connect().await;
     subscriber.subscribe("t", "g", json!({})).await;
@@ -47,7 +47,7 @@ async fn lines_become_events_with_all_that_they_say() {
 }
 
 #[tokio::test]
-async fn the_same_request_again_is_nothing_but_duplicates() {
+async fn a_repeated_request_stores_only_duplicates() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     let lines: String =
@@ -62,7 +62,7 @@ async fn the_same_request_again_is_nothing_but_duplicates() {
 }
 
 #[tokio::test]
-async fn a_bad_line_is_named_and_nothing_is_stored() {
+async fn a_bad_line_is_named_and_stores_nothing() {
     let running = started(&["gateway.max_frame_bytes=1024"]).await;
     let mut client = HttpClient::connect(&running).await;
     let large = format!("{{\"payload\":\"{}\"}}", "x".repeat(1023));
@@ -90,13 +90,16 @@ async fn a_bad_line_is_named_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn what_single_payloads_say_elsewhere_is_refused() {
+async fn rejects_parameters_and_headers_of_single_events() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     for name in ["key", "id", "ts"] {
         let reply = client.ndjson(&format!("/publish/t?{name}=1"), "{\"payload\":1}").await;
         let message = reply.refused(400, "bad_frame");
-        assert!(message.starts_with(&format!("the parameter {name} is for a single")), "{message}");
+        assert!(
+            message.starts_with(&format!("the parameter {name} applies to a single")),
+            "{message}"
+        );
     }
     let headers = [("content-type", "application/x-ndjson"), ("x-event-a", "b")];
     let reply = client.ask("POST", "/publish/t", &headers, "{\"payload\":1}").await;
@@ -104,7 +107,7 @@ async fn what_single_payloads_say_elsewhere_is_refused() {
 }
 
 #[tokio::test]
-async fn one_request_has_as_much_as_one_commit() {
+async fn limits_a_request_to_one_commit() {
     let running = started(&["limits.enabled=false"]).await;
     let mut client = HttpClient::connect(&running).await;
     let line = "{\"payload\":1}\n";
@@ -112,7 +115,7 @@ async fn one_request_has_as_much_as_one_commit() {
     let message = client.ndjson("/publish/t", format!("{most}{line}")).await;
     let message = message.refused(413, "payload_too_large");
     assert_eq!(message, "line 100001: more than the 100000 events allowed in one request");
-    // What the bus adds to each event counts, too.
+    // The metadata that the bus adds to each event counts as well.
     let long = format!("{{\"payload\":\"{}\"}}\n", "x".repeat(250)).repeat(95_000);
     assert!(long.len() < 32 << 20);
     let message = client.ndjson("/publish/t", long).await.refused(413, "payload_too_large");
@@ -125,12 +128,12 @@ async fn one_request_has_as_much_as_one_commit() {
 }
 
 #[tokio::test]
-async fn who_goes_away_in_the_middle_leaves_nothing_and_no_place_taken() {
+async fn an_aborted_request_stores_nothing_and_frees_its_memory() {
     let running = started(&[]).await;
     let lines = "{\"payload\":1}\n{\"payload\":2}\n";
     for _ in 0..8 {
         let head = format!("{NDJSON}content-length: 1000\r\n");
-        drop(Raw::post_begun(&running, "/publish/t", &head, lines).await);
+        drop(Raw::post_started(&running, "/publish/t", &head, lines).await);
     }
     let mut client = HttpClient::connect(&running).await;
     let reply = client.ndjson("/publish/t", "{\"payload\":3}").await;
@@ -139,42 +142,42 @@ async fn who_goes_away_in_the_middle_leaves_nothing_and_no_place_taken() {
 }
 
 #[tokio::test]
-async fn a_request_waits_unread_until_there_is_room() {
+async fn a_request_waits_unread_until_there_is_memory() {
     let running = started(&[]).await;
     let line = "{\"payload\":1}\n";
-    let mut begun = Vec::new();
+    let mut pending = Vec::new();
     for _ in 0..4 {
         let head = format!("{NDJSON}content-length: {}\r\n", 32 << 20);
-        begun.push(Raw::post_begun(&running, "/publish/t", &head, line).await);
+        pending.push(Raw::post_started(&running, "/publish/t", &head, line).await);
     }
     let mut client = HttpClient::connect(&running).await;
     let mut fifth = std::pin::pin!(client.ndjson("/publish/t", line));
-    assert!(timeout(Duration::from_millis(300), &mut fifth).await.is_err(), "it had to wait");
+    assert!(timeout(Duration::from_millis(300), &mut fifth).await.is_err(), "it should wait");
     let mut single = HttpClient::connect(&running).await;
-    assert_eq!(single.post("/publish/t", "0").await.ok()["seq"], 1, "single ones need not wait");
-    drop(begun.pop());
+    assert_eq!(single.post("/publish/t", "0").await.ok()["seq"], 1, "single events do not wait");
+    drop(pending.pop());
     assert_eq!(fifth.await.ok()["last_seq"], 2);
 }
 
 #[tokio::test]
-async fn small_ones_that_are_slow_keep_nobody_waiting() {
+async fn slow_small_requests_do_not_block_others() {
     let running = started(&[]).await;
     let line = "{\"payload\":1}\n";
-    let mut begun = Vec::new();
+    let mut pending = Vec::new();
     for _ in 0..20 {
         let head = format!("{NDJSON}content-length: {}\r\n", 2 * line.len());
-        begun.push(Raw::post_begun(&running, "/publish/t", &head, line).await);
+        pending.push(Raw::post_started(&running, "/publish/t", &head, line).await);
     }
     let mut client = HttpClient::connect(&running).await;
     assert_eq!(client.ndjson("/publish/t", line).await.ok()["last_seq"], 1);
-    for (place, other) in begun.iter_mut().enumerate() {
+    for (index, other) in pending.iter_mut().enumerate() {
         other.send(line).await;
-        assert_eq!(other.answer().await.1["last_seq"], 3 + 2 * place);
+        assert_eq!(other.answer().await.1["last_seq"], 3 + 2 * index);
     }
 }
 
 #[tokio::test]
-async fn what_storage_refuses_is_not_stored() {
+async fn a_failed_commit_stores_nothing() {
     let (running, faults) = started_with_faults(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     faults.fail_commits_before(1);
@@ -184,7 +187,7 @@ async fn what_storage_refuses_is_not_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_of_several_clients_do_not_mix() {
+async fn concurrent_requests_do_not_interleave() {
     let running = started(&[]).await;
     let lines = "{\"payload\":1}\n".repeat(500);
     let publishing = || {

@@ -1,5 +1,4 @@
-//! Limits of rate: what is left stands in the headers, and who has nothing left is told when to
-//! come back.
+//! Rate limits and the headers that report them.
 
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ fn rate_headers(reply: &Reply) -> [&str; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_publish_says_what_is_left() {
+async fn every_publish_reports_remaining_tokens() {
     let running = limited([3, 1], [1000, 100]).await;
     let mut client = HttpClient::connect(&running).await;
     let policy = r#""connection";q=3;w=3, "topic";q=1000;w=10"#;
@@ -48,7 +47,7 @@ async fn every_publish_says_what_is_left() {
     let reply = client.post("/publish/t", "1").await;
     assert_eq!(reply.refused(429, "rate_limited"), "conn publish rate exceeded");
     let left = r#""connection";r=0;t=3, "topic";r=997;t=1"#;
-    assert_eq!(rate_headers(&reply), [policy, left], "the topic's token was given back");
+    assert_eq!(rate_headers(&reply), [policy, left], "the topic's token is returned");
     assert_eq!(reply.header("retry-after"), Some("1"));
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(client.post("/publish/t", "1").await.ok()["seq"], 4);
@@ -56,7 +55,7 @@ async fn every_publish_says_what_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_connection_has_its_own_and_a_topic_is_for_all() {
+async fn connections_have_their_own_limit_and_share_that_of_the_topic() {
     let running = limited([2, 1], [3, 1]).await;
     let mut one = HttpClient::connect(&running).await;
     let mut other = HttpClient::connect(&running).await;
@@ -74,19 +73,19 @@ async fn each_connection_has_its_own_and_a_topic_is_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_events_wait_for_their_tokens() {
+async fn ndjson_waits_for_tokens() {
     let running = limited([2, 1], [1000, 1000]).await;
     let mut client = HttpClient::connect(&running).await;
-    let begun = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     let reply = client.ndjson("/publish/t", "{\"payload\":1}\n".repeat(7)).await;
     assert_eq!(reply.ok()["last_seq"], 7);
-    // The clock of this test stands still but for those who wait.
-    assert_eq!(begun.elapsed().as_secs(), 5);
+    // The paused clock advances only while the server waits.
+    assert_eq!(start.elapsed().as_secs(), 5);
     assert!(reply.header("ratelimit").unwrap().starts_with(r#""connection";r=0;t=2"#));
 }
 
 #[tokio::test]
-async fn refused_publishes_take_no_tokens_and_others_say_nothing_of_them() {
+async fn rejected_publishes_take_no_tokens_and_other_responses_report_none() {
     let running = limited([1, 1], [1000, 1000]).await;
     let mut client = HttpClient::connect(&running).await;
     for _ in 0..3 {
@@ -103,7 +102,7 @@ async fn refused_publishes_take_no_tokens_and_others_say_nothing_of_them() {
 }
 
 #[tokio::test]
-async fn without_limits_nothing_is_said_of_them() {
+async fn without_limits_there_are_no_headers() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     let reply = client.post("/publish/t", "1").await;

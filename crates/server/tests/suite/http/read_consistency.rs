@@ -1,4 +1,5 @@
-//! Replay, export, stream and a group: the same events, byte by byte, in the same order.
+//! Replay, export, stream and a consumer group return the same events, byte for byte, in the same
+//! order.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -6,17 +7,17 @@ use serde_json::{Value, json};
 use crate::gateway::client::Received;
 use crate::gateway::running::{Running, started_over};
 use crate::http::client::HttpClient;
-use crate::http::streaming::Listener;
+use crate::http::stream::Listener;
 use crate::store::Store;
 
 const PUBLISHERS: usize = 4;
-const EACH: usize = 500;
-const ALL: usize = PUBLISHERS * EACH;
+const EVENTS_PER_PUBLISHER: usize = 500;
+const ALL: usize = PUBLISHERS * EVENTS_PER_PUBLISHER;
 
 async fn publish(running: &Running, publisher: usize) {
     let mut socket = running.connect().await;
     let mut client = HttpClient::connect(running).await;
-    for number in 0..EACH / 10 {
+    for number in 0..EVENTS_PER_PUBLISHER / 10 {
         let payload = json!({"publisher": publisher, "number": number, "text": "ü\u{1F600}"});
         for _ in 0..5 {
             socket.publish("t", payload.clone()).await;
@@ -43,7 +44,7 @@ async fn consume(running: &Running) -> Vec<String> {
     client.subscribe("t", "g", json!({"from": "earliest"})).await;
     let mut events = Vec::new();
     while events.len() < ALL + 1 {
-        // As it is on the wire: a JSON reader of ours would hide a difference.
+        // Compares the raw bytes: parsing would hide a difference.
         let Received::Text(frame) = client.receive().await else { panic!("closed") };
         if !frame.starts_with(r#"{"op":"EVENT""#) {
             continue;
@@ -62,13 +63,13 @@ async fn replay(running: &Running) -> Vec<String> {
     let mut client = HttpClient::connect(running).await;
     let mut events = Vec::new();
     let mut query = "topic=t&limit=300".to_owned();
-    // Pages are read while events come in; whoever is at the end asks again.
+    // Events are published meanwhile: at the end of the topic, ask again.
     while events.len() < ALL + 1 {
         let reply = client.get(&format!("/replay?{query}")).await;
         let page: std::collections::HashMap<&str, &RawValue> =
             serde_json::from_slice(&reply.body).unwrap();
-        let some: Vec<&RawValue> = serde_json::from_str(page["events"].get()).unwrap();
-        events.extend(some.iter().map(|event| event.get().to_owned()));
+        let page_events: Vec<&RawValue> = serde_json::from_str(page["events"].get()).unwrap();
+        events.extend(page_events.iter().map(|event| event.get().to_owned()));
         let last: Value = serde_json::from_str(events.last().unwrap()).unwrap();
         let id = last["id"].as_str().unwrap();
         query = match reply.ok()["next"].as_str() {
@@ -80,7 +81,7 @@ async fn replay(running: &Running) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_ways_to_read_agree_while_others_publish() {
+async fn all_ways_to_read_agree_under_concurrent_publishing() {
     let store = Store::new();
     let running = started_over(store.open().await, &[]).await;
     let mut client = HttpClient::connect(&running).await;

@@ -1,12 +1,12 @@
-//! A topic, page by page.
+//! `GET /replay`.
 
 use serde_json::{Value, json};
 
 use crate::gateway::running::started;
 use crate::http::client::HttpClient;
 
-/// Publishes the numbers from 1 to `count`, at the times 10, 20, 30, …
-async fn numbers(client: &mut HttpClient, count: u64) {
+/// Publishes the numbers from 1 to `count`, with the times 10, 20, 30, …
+async fn publish_numbers(client: &mut HttpClient, count: u64) {
     let lines: Vec<_> =
         (1..=count).map(|n| json!({"payload": n, "ts": n * 10}).to_string()).collect();
     client.ndjson("/publish/numbers", lines.join("\n")).await.ok();
@@ -18,8 +18,8 @@ fn payloads(page: &Value) -> Vec<u64> {
     events.iter().map(|event| event["payload"].as_u64().unwrap()).collect()
 }
 
-/// All events from a first page on, and how many pages they were.
-async fn walk(client: &mut HttpClient, query: &str) -> (Vec<u64>, usize) {
+/// Follows `next` to the end. Returns all payloads and the number of pages.
+async fn read_all(client: &mut HttpClient, query: &str) -> (Vec<u64>, usize) {
     let (mut all, mut pages, mut query) = (Vec::new(), 0, query.to_owned());
     loop {
         let page = client.get(&format!("/replay?{query}")).await.ok();
@@ -33,20 +33,23 @@ async fn walk(client: &mut HttpClient, query: &str) -> (Vec<u64>, usize) {
 }
 
 #[tokio::test]
-async fn the_query_of_the_next_page_leads_through_the_whole_topic() {
+async fn next_leads_through_the_whole_topic() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
-    numbers(&mut client, 2500).await;
+    publish_numbers(&mut client, 2500).await;
     let all: Vec<u64> = (1..=2500).collect();
     for (limit, pages) in [("", 3), ("&limit=1000", 3), ("&limit=2500", 1), ("&limit=500", 5)] {
-        assert_eq!(walk(&mut client, &format!("topic=numbers{limit}")).await, (all.clone(), pages));
+        assert_eq!(
+            read_all(&mut client, &format!("topic=numbers{limit}")).await,
+            (all.clone(), pages)
+        );
     }
-    let (rest, _) = walk(&mut client, "topic=numbers&from=ts&ts=24965&limit=2").await;
+    let (rest, _) = read_all(&mut client, "topic=numbers&from=ts&ts=24965&limit=2").await;
     assert_eq!(rest, [2497, 2498, 2499, 2500]);
 }
 
 #[tokio::test]
-async fn begins_where_it_is_told() {
+async fn starts_where_requested() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     for (id, ts) in [("a b", 10), ("ü/?&", 20), ("c", 30)] {
@@ -65,19 +68,19 @@ async fn begins_where_it_is_told() {
         let page = client.get(&format!("/replay?topic=t{query}")).await.ok();
         assert_eq!((payloads(&page), &page["next"]), (expected.to_vec(), &Value::Null), "{query}");
     }
-    // An id needs its encoding, and has it.
-    let (all, pages) = walk(&mut client, "topic=t&limit=1").await;
+    // Ids are percent-encoded in `next`.
+    let (all, pages) = read_all(&mut client, "topic=t&limit=1").await;
     assert_eq!((all, pages), (vec![10, 20, 30], 3));
 }
 
 #[tokio::test]
-async fn what_it_refuses() {
+async fn rejects_invalid_requests() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     client.post("/publish/t", "1").await.ok();
     for (query, status, code, reason) in [
         ("", 400, "bad_frame", "the parameter topic is missing"),
-        ("topic=T", 400, "bad_topic", "the parameter topic is wrong"),
+        ("topic=T", 400, "bad_topic", "the parameter topic is invalid"),
         ("topic=other", 404, "unknown_topic", "nothing was ever published to other"),
         (
             "topic=t&limit=0",
@@ -97,8 +100,8 @@ async fn what_it_refuses() {
         ("topic=t&from=ts&ts=soon", 400, "bad_frame", "the parameter ts must be"),
         ("topic=t&from=afterId", 400, "bad_frame", "the parameter afterId is missing"),
         ("topic=t&from=afterId&afterId=x", 404, "unknown_id", "t holds no event x"),
-        ("topic=t&from=earliest&ts=1", 400, "bad_frame", "the parameter ts goes with from=ts only"),
-        ("topic=t&group=g", 400, "bad_frame", "no parameter is called \"group\""),
+        ("topic=t&from=earliest&ts=1", 400, "bad_frame", "the parameter ts requires from=ts"),
+        ("topic=t&group=g", 400, "bad_frame", "unknown parameter \"group\""),
     ] {
         let message = client.get(&format!("/replay?{query}")).await.refused(status, code);
         assert!(message.contains(reason), "{query}: {message}");
@@ -106,7 +109,7 @@ async fn what_it_refuses() {
 }
 
 #[tokio::test]
-async fn a_page_of_large_events_ends_before_its_limit() {
+async fn a_page_of_large_events_ends_early() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     let large = format!("\"{}\"", "x".repeat(1_000_000));
@@ -128,7 +131,7 @@ async fn a_page_of_large_events_ends_before_its_limit() {
 }
 
 #[tokio::test]
-async fn events_are_the_bytes_they_were_published_as() {
+async fn returns_events_byte_for_byte_as_published() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     let odd = r#"{"b": 1.0,  "a":1e400, "a":"\u00e9é","n":12345678901234567890123}"#;

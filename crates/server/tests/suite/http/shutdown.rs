@@ -1,4 +1,4 @@
-//! The end of the server.
+//! Shutdown.
 
 use std::time::Duration;
 
@@ -9,11 +9,10 @@ use tokio::time::timeout;
 use crate::gateway::running::{started, started_with_faults};
 use crate::http::client::{HttpClient, Raw};
 
-/// What a stop may take.
-const TEN_SECONDS: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn requests_under_way_are_answered() {
+async fn answers_requests_in_progress() {
     let (running, faults) = started_with_faults(&[]).await;
     let address = running.server.http();
     faults.shut_gate();
@@ -24,14 +23,14 @@ async fn requests_under_way_are_answered() {
     faults.until_waiting(1).await;
     let stopped = tokio::spawn(running.server.stop());
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(address).await.is_err(), "the listener is closed");
     faults.open_gate();
     assert_eq!(publishing.await.unwrap(), json!(1));
-    timeout(TEN_SECONDS, stopped).await.unwrap().unwrap().unwrap();
+    timeout(STOP_TIMEOUT, stopped).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn clients_that_do_nothing_or_nothing_more_do_not_hold_it_up() {
+async fn idle_and_stalled_clients_do_not_delay_it() {
     let running = started(&[]).await;
     let mut idle = HttpClient::connect(&running).await;
     idle.get("/healthz").await.ok();
@@ -40,6 +39,6 @@ async fn clients_that_do_nothing_or_nothing_more_do_not_hold_it_up() {
     let in_body = Raw::post(&running, "/publish/t", "content-length: 10\r\n", "1").await;
     let ndjson = "content-type: application/x-ndjson\r\ncontent-length: 100\r\n";
     let in_lines = Raw::post(&running, "/publish/t", ndjson, "{").await;
-    timeout(TEN_SECONDS, running.server.stop()).await.expect("it stops in time").unwrap();
+    timeout(STOP_TIMEOUT, running.server.stop()).await.expect("it stops in time").unwrap();
     drop((idle, silent, in_head, in_body, in_lines));
 }

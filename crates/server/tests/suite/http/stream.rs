@@ -1,4 +1,4 @@
-//! Events as they come.
+//! `GET /stream`.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::gateway::authorising::{SECRET, token_with_seconds_left};
 use crate::gateway::running::{Running, started};
 use crate::http::client::HttpClient;
 
-const HANG: Duration = Duration::from_secs(20);
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Somebody who listens to a stream.
+/// The client of one stream.
 pub(crate) struct Listener {
     body: Incoming,
     text: String,
-    /// The connection ends with it.
+    /// Keeps the connection open.
     _client: HttpClient,
 }
 
@@ -37,7 +37,7 @@ impl Listener {
         listener
     }
 
-    /// What comes next up to an empty line; nothing at the end.
+    /// The next block, up to an empty line; `None` at the end.
     async fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -45,12 +45,15 @@ impl Listener {
                 self.text = rest;
                 return Some(block);
             }
-            let frame = timeout(HANG, self.body.frame()).await.expect("nothing comes")?.unwrap();
+            let frame = timeout(HANG_TIMEOUT, self.body.frame())
+                .await
+                .expect("the stream is silent")?
+                .unwrap();
             self.text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
         }
     }
 
-    /// The next event, as it was sent.
+    /// The JSON of the next event, as sent.
     pub(crate) async fn event(&mut self) -> String {
         let block = self.block().await.expect("the stream ended");
         let (id, data) = block.split_once("\ndata: ").unwrap_or_else(|| panic!("{block:?}"));
@@ -71,7 +74,7 @@ async fn publish(client: &mut HttpClient, count: usize) {
 }
 
 #[tokio::test]
-async fn begins_where_it_is_told_and_goes_on_with_what_comes() {
+async fn starts_where_requested_and_follows_new_events() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     for (id, ts) in [("a", 10), ("b", 20), ("c", 30)] {
@@ -93,7 +96,7 @@ async fn begins_where_it_is_told_and_goes_on_with_what_comes() {
 }
 
 #[tokio::test]
-async fn who_comes_back_goes_on_behind_the_last_event() {
+async fn resumes_after_the_last_event_id() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     for id in ["a", "b%20%C3%BC", "c"] {
@@ -111,7 +114,7 @@ async fn who_comes_back_goes_on_behind_the_last_event() {
 }
 
 #[tokio::test]
-async fn what_it_refuses() {
+async fn rejects_invalid_requests() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     publish(&mut client, 1).await;
@@ -128,7 +131,7 @@ async fn what_it_refuses() {
 }
 
 #[tokio::test]
-async fn takes_the_tokens_of_its_connection_and_waits_without() {
+async fn waits_for_tokens_of_its_connection() {
     let settings = [
         "limits.enabled=true",
         "limits.connection.capacity=20",
@@ -139,16 +142,16 @@ async fn takes_the_tokens_of_its_connection_and_waits_without() {
     let lines = "{\"payload\":1}\n".repeat(60);
     client.ndjson("/publish/t", lines).await.ok();
     let mut listener = Listener::open(&running, "/stream?topic=t&from=earliest", &[]).await;
-    let began = Instant::now();
+    let start = Instant::now();
     for seq in 1..=60 {
         assert_eq!(listener.seq().await, seq);
     }
-    // 20 at once, and 40 at 50 a second. Later is possible, earlier is not.
-    assert!(began.elapsed() >= Duration::from_millis(750), "{:?}", began.elapsed());
+    // 20 immediately and 40 more at 50 per second take at least 800 ms.
+    assert!(start.elapsed() >= Duration::from_millis(750), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
-async fn ends_with_the_server() {
+async fn ends_on_shutdown() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     publish(&mut client, 1).await;
@@ -156,26 +159,26 @@ async fn ends_with_the_server() {
     let stopping = tokio::spawn(running.server.stop());
     assert_eq!(listener.block().await, None);
     drop(client);
-    timeout(HANG, stopping).await.expect("the server does not stop").unwrap().unwrap();
+    timeout(HANG_TIMEOUT, stopping).await.expect("the server does not stop").unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_comment_comes_where_nothing_happens() {
+async fn sends_a_comment_while_idle() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     publish(&mut client, 1).await;
     let mut listener = Listener::open(&running, "/stream?topic=t", &[]).await;
-    let began = Instant::now();
+    let start = Instant::now();
     for _ in 0..3 {
         assert_eq!(listener.block().await.unwrap(), ": still here");
     }
-    assert_eq!(began.elapsed().as_secs(), 45);
+    assert_eq!(start.elapsed().as_secs(), 45);
     publish(&mut HttpClient::connect(&running).await, 1).await;
-    assert_eq!(listener.seq().await, 2, "nothing was lost meanwhile");
+    assert_eq!(listener.seq().await, 2, "no event was lost");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ends_when_the_token_does() {
+async fn ends_when_the_token_expires() {
     let running = started(&[&format!("auth.jwt.secret={SECRET}")]).await;
     let authorization = format!("Bearer {}", token_with_seconds_left(8));
     let headers = [("authorization", authorization.as_str())];
@@ -183,7 +186,7 @@ async fn ends_when_the_token_does() {
     client.ask("POST", "/publish/t", &headers, "1").await.ok();
     let mut listener = Listener::open(&running, "/stream?topic=t&from=earliest", &headers).await;
     assert_eq!(listener.seq().await, 1);
-    let began = Instant::now();
+    let start = Instant::now();
     assert_eq!(listener.block().await, None);
-    assert!((1..=8).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    assert!((1..=8).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
 }

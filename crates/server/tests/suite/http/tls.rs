@@ -7,7 +7,7 @@ use crate::gateway::encryption::encrypted;
 use crate::http::client::HttpClient;
 
 #[tokio::test]
-async fn requests_travel_encrypted() {
+async fn serves_requests_over_tls() {
     let encrypted = encrypted(&[]).await;
     let server = &encrypted.running.server;
     assert_eq!(server.http_url(), format!("https://{}", server.http()));

@@ -1,4 +1,4 @@
-//! Settings of a topic: checked field by field, in effect at once, and after a restart.
+//! `PUT /topics/{topic}`: settings are validated, take effect immediately and survive a restart.
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -9,7 +9,7 @@ use crate::http::client::HttpClient;
 use crate::store::Store;
 
 #[tokio::test]
-async fn own_settings_are_replaced_as_a_whole() {
+async fn put_replaces_all_own_settings() {
     let set = [
         "limits.enabled=true",
         r#"topics."t".retention_ms=5000"#,
@@ -29,7 +29,7 @@ async fn own_settings_are_replaced_as_a_whole() {
     });
     let topic = client.put("/topics/t", own.to_string()).await.ok();
     assert_eq!((&topic["settings"], &topic["own"]), (&own, &own));
-    assert_eq!(client.get("/topics/t").await.ok(), topic, "PUT answers as GET");
+    assert_eq!(client.get("/topics/t").await.ok(), topic, "PUT returns what GET does");
     let some = json!({"durability": null, "retention_bytes": 7});
     let topic = client.put("/topics/t", some.to_string()).await.ok();
     assert_eq!(topic["own"], json!({"retention_bytes": 7}));
@@ -41,7 +41,7 @@ async fn own_settings_are_replaced_as_a_whole() {
 }
 
 #[tokio::test]
-async fn each_field_is_checked_by_name() {
+async fn names_the_invalid_field() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     for (body, code, reason) in [
@@ -49,7 +49,7 @@ async fn each_field_is_checked_by_name() {
         ("{", "bad_json", "the body: not JSON: "),
         ("retention_ms=1", "bad_json", "the body: not JSON: "),
         ("[]", "bad_frame", "the body must be a JSON object"),
-        (r#"{"retention":1}"#, "bad_frame", "retention is no setting; there are durability"),
+        (r#"{"retention":1}"#, "bad_frame", "retention is not a setting; expected durability"),
         (r#"{"durability":"sync"}"#, "bad_frame", "durability must be fsync or buffered"),
         (r#"{"durability":"memory"}"#, "bad_frame", "durability must be fsync or buffered"),
         (r#"{"durability":1}"#, "bad_frame", "durability must be fsync or buffered"),
@@ -74,7 +74,7 @@ async fn each_field_is_checked_by_name() {
         (
             r#"{"limit":{"capacity":1,"refill_per_sec":1,"burst":1}}"#,
             "bad_frame",
-            "limit.burst is no setting; there are capacity, refill_per_sec",
+            "limit.burst is not a setting; expected capacity, refill_per_sec",
         ),
     ] {
         let message = client.put("/topics/t", body.to_owned()).await.refused(400, code);
@@ -87,7 +87,7 @@ async fn each_field_is_checked_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_is_in_effect_at_once_for_those_who_publish_already() {
+async fn a_limit_applies_immediately_to_existing_connections() {
     let set = ["limits.enabled=true", "limits.connection.capacity=1000"];
     let running = started(&set).await;
     let mut client = HttpClient::connect(&running).await;
@@ -111,7 +111,7 @@ async fn a_limit_is_in_effect_at_once_for_those_who_publish_already() {
 }
 
 #[tokio::test]
-async fn retention_is_in_effect_at_once() {
+async fn retention_applies_immediately() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     for _ in 0..10 {
@@ -127,7 +127,7 @@ async fn limited_over(store: &Store) -> Running {
 }
 
 #[tokio::test]
-async fn settings_outlive_the_server() {
+async fn settings_survive_a_restart() {
     let store = Store::new();
     let running = limited_over(&store).await;
     let mut client = HttpClient::connect(&running).await;
@@ -153,7 +153,7 @@ async fn settings_outlive_the_server() {
 }
 
 #[tokio::test]
-async fn who_leaves_before_the_answer_leaves_no_half_of_it() {
+async fn a_client_that_disconnects_leaves_consistent_settings() {
     let (running, faults) = started_with_faults(&[]).await;
     faults.shut_gate();
     let mut stream = TcpStream::connect(running.server.http()).await.unwrap();
@@ -163,11 +163,11 @@ async fn who_leaves_before_the_answer_leaves_no_half_of_it() {
     stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
     faults.until_waiting(1).await;
     drop(stream);
-    // Time enough for the server to notice.
+    // Long enough for the server to notice.
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     faults.open_gate();
     let mut client = HttpClient::connect(&running).await;
-    // Settings are made one after the other: this one waits for the one before.
+    // Settings are applied one after another, so this request waits for the first.
     client.put("/topics/u", "{}").await.ok();
     assert_eq!(client.get("/topics/t").await.ok()["settings"]["retention_ms"], 1000);
 }

@@ -1,4 +1,4 @@
-//! What topics there are.
+//! `GET /topics`.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::gateway::running::started;
 use crate::http::client::HttpClient;
 
 #[tokio::test]
-async fn topics_are_those_published_to_or_configured() {
+async fn lists_topics_published_to_or_configured() {
     let running = started(&[r#"topics."of.the.file".retention_ms=1000"#]).await;
     let mut client = HttpClient::connect(&running).await;
     let listed = client.get("/topics").await.ok();
@@ -38,7 +38,7 @@ async fn topics_are_those_published_to_or_configured() {
 }
 
 #[tokio::test]
-async fn a_topic_that_nobody_knows() {
+async fn reading_an_unknown_topic_fails_and_does_not_create_it() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     for path in [
@@ -51,32 +51,28 @@ async fn a_topic_that_nobody_knows() {
         let message = client.get(path).await.refused(404, "unknown_topic");
         assert!(message.contains('t'), "{path}: {message}");
     }
-    assert_eq!(client.get("/topics").await.ok(), json!({"topics": []}), "asking makes none");
+    assert_eq!(client.get("/topics").await.ok(), json!({"topics": []}), "reading creates no topic");
 }
 
 #[tokio::test]
-async fn parameters_are_checked_on_every_path() {
+async fn checks_parameters_on_every_path() {
     let running = started(&[]).await;
     let mut client = HttpClient::connect(&running).await;
     client.post("/publish/t", "1").await.ok();
     for (path, code, reason) in [
-        ("/topics?topic=t", "bad_frame", "no parameter is called \"topic\"; none"),
-        ("/topics/t?x", "bad_frame", "no parameter is called \"x\"; none"),
+        ("/topics?topic=t", "bad_frame", "unknown parameter \"topic\"; this path takes none"),
+        ("/topics/t?x", "bad_frame", "unknown parameter \"x\"; this path takes none"),
         ("/topics/T", "bad_topic", "the topic in the path"),
         ("/groups", "bad_frame", "the parameter topic is missing"),
-        ("/groups?topic=T", "bad_topic", "the parameter topic is wrong"),
-        (
-            "/groups?topic=t&group=g",
-            "bad_frame",
-            "no parameter is called \"group\"; there are topic",
-        ),
+        ("/groups?topic=T", "bad_topic", "the parameter topic is invalid"),
+        ("/groups?topic=t&group=g", "bad_frame", "unknown parameter \"group\"; expected topic"),
         ("/cursors", "bad_frame", "the parameter topic is missing"),
-        ("/cursors?topic=t&topic=t", "bad_frame", "the parameter topic is there more than once"),
+        ("/cursors?topic=t&topic=t", "bad_frame", "the parameter topic is given more than once"),
         ("/lag?topic=t", "bad_frame", "the parameter group is missing"),
         ("/lag?group=g", "bad_frame", "the parameter topic is missing"),
-        ("/lag?topic=t&group=G", "bad_group", "the parameter group is wrong"),
+        ("/lag?topic=t&group=G", "bad_group", "the parameter group is invalid"),
         ("/latest-by-key?topic=t", "bad_frame", "the parameter key is missing"),
-        ("/latest-by-key?topic=t&key=", "bad_frame", "the parameter key is wrong"),
+        ("/latest-by-key?topic=t&key=", "bad_frame", "the parameter key is invalid"),
         ("/latest-by-key?key=k", "bad_frame", "the parameter topic is missing"),
         ("/latest-by-key?topic=%ff&key=k", "bad_frame", "the parameter topic is not"),
     ] {
