@@ -89,10 +89,9 @@ fn present<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> 
 }
 
 fn number(path: &str, value: &Value, range: RangeInclusive<u64>) -> Result<u64, HttpError> {
-    value
-        .as_u64()
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| invalid(path, format_args!("must be a whole number, {}", describe_range(&range))))
+    value.as_u64().filter(|number| range.contains(number)).ok_or_else(|| {
+        invalid(path, format_args!("must be a whole number, {}", describe_range(&range)))
+    })
 }
 
 fn reject_unknown(
