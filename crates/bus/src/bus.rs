@@ -1,31 +1,24 @@
-//! The bus: what gateways and HTTP talk to.
+//! The bus, as gateways and HTTP use it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 use prombus_engine::{Durability, Engine};
-use prombus_proto::{Clock, Group, IdSource, NewEvent, Topic};
+use prombus_proto::{Clock, Group, IdSource, Topic};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::error::Refusal;
-use crate::groups::DeliveryQueue;
-use crate::groups::Groups;
-use crate::groups::MemberId;
-use crate::groups::{Actor, Command, Description, GroupContext, Member};
-use crate::groups::{SubscribeOptions, Subscription};
-use crate::limits::Deficit;
-use crate::limits::{Limit, Limited, SHORTEST_WAIT};
+use crate::groups::{
+    Actor, Command, DeliveryQueue, Description, GroupContext, Groups, Member, MemberId,
+    SubscribeOptions, Subscription,
+};
+use crate::limits::RateLimit;
 use crate::metrics::{self, Metrics};
-use crate::publish::{self, Moment, PublishBatch, Submitted};
 use crate::publish::{Committer, Submission};
 use crate::sharing::GroupLeases;
-use crate::topics::Settings;
-use crate::topics::recall_again_and_again;
-use crate::topics::retention;
-use crate::topics::{TopicInUse, Topics};
+use crate::time::now;
+use crate::topics::{Settings, TopicInUse, Topics, keep_settings_current, retention};
 
 /// The bus over one engine.
 pub struct Bus {
@@ -33,23 +26,20 @@ pub struct Bus {
     ctx: GroupContext,
     topics: Arc<Topics>,
     next_member: AtomicU64,
-    committing: JoinHandle<()>,
-    forgetting: JoinHandle<()>,
-    /// What goes on where several gateways use one store.
-    sharing: Vec<JoinHandle<()>>,
+    /// Aborted when the bus is dropped.
+    tasks: Vec<JoinHandle<()>>,
 }
 
-/// What one connection has at the bus: its limit, and what waits for it.
+/// The state of one connection: its rate limit and its delivery queue.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Shared by its publishes and its deliveries.
-    pub limit: Limit,
-    /// The events that wait to be sent to it.
+    /// Shared by publishes and deliveries.
+    pub limit: RateLimit,
     pub delivery_queue: Arc<DeliveryQueue>,
 }
 
 impl Bus {
-    /// Starts a bus over `engine`. Needs a runtime.
+    /// Starts a bus over `engine`, with tasks on the current Tokio runtime.
     #[must_use]
     pub fn start(
         engine: Arc<dyn Engine>,
@@ -59,31 +49,25 @@ impl Bus {
     ) -> Self {
         let settings = Arc::new(settings);
         let metrics = Arc::new(Metrics::new());
-        // Settings are read when a process starts: those of a later one are newer.
+        // Settings are read when a process starts, so those of a later process are newer.
         let revision = clock.now().0;
         let topics = Arc::new(Topics::new(Arc::clone(&settings), revision, Arc::clone(&metrics)));
         let (committer, committing) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
+        let retaining =
+            retention::run(Arc::clone(&engine), Arc::clone(&topics), Arc::clone(&clock));
+        let mut tasks = vec![committing, tokio::spawn(retaining)];
         let groups = Arc::new(Groups::default());
         let group_leases = engine
             .capabilities()
             .several_gateways
             .then(|| Arc::new(GroupLeases::new(&ids, settings.group_lease)));
-        let living = group_leases.clone().map(|group_leases| {
-            tokio::spawn(group_leases.run(
-                Arc::clone(&engine),
-                Arc::clone(&clock),
-                Arc::clone(&groups),
-            ))
-        });
-        let forgetting = tokio::spawn(retention::run(
-            Arc::clone(&engine),
-            Arc::clone(&topics),
-            Arc::clone(&clock),
-        ));
-        let recalling = group_leases.is_some().then(|| {
-            tokio::spawn(recall_again_and_again(Arc::clone(&engine), Arc::clone(&topics)))
-        });
+        if let Some(leases) = group_leases.clone() {
+            let leasing = leases.run(Arc::clone(&engine), Arc::clone(&clock), Arc::clone(&groups));
+            tasks.push(tokio::spawn(leasing));
+            let configuring = keep_settings_current(Arc::clone(&engine), Arc::clone(&topics));
+            tasks.push(tokio::spawn(configuring));
+        }
         Self {
             settings,
             ctx: GroupContext {
@@ -98,143 +82,30 @@ impl Bus {
             },
             topics,
             next_member: AtomicU64::new(1),
-            committing,
-            forgetting,
-            sharing: living.into_iter().chain(recalling).collect(),
+            tasks,
         }
     }
 
-    /// A new connection, with a limit and an delivery_queue of its own.
+    /// Returns a new connection with its own rate limit and delivery queue.
     #[must_use]
     pub fn connect(&self) -> Connection {
         Connection {
-            limit: Limit::new(self.settings.connection_rate, now()),
+            limit: RateLimit::new(self.settings.connection_rate, now()),
             delivery_queue: Arc::new(DeliveryQueue::new(self.settings.max_outbox_bytes)),
         }
     }
 
-    /// Limits, checks and builds `events` for `topic`; all or none.
-    pub fn prepare(
-        &self,
-        connection: &Connection,
-        topic: &Topic,
-        events: Vec<NewEvent>,
-    ) -> Result<PublishBatch, Refusal> {
-        let mut prepared = PublishBatch::none();
-        self.prepare_more(&mut prepared, connection, topic, events.into_iter())?;
-        Ok(prepared)
-    }
-
-    /// As [`Bus::prepare`], behind what `prepared` has already, which stays as it was if these are
-    /// refused. They count as taken when the first ones were.
-    pub fn prepare_more(
-        &self,
-        prepared: &mut PublishBatch,
-        connection: &Connection,
-        topic: &Topic,
-        events: impl ExactSizeIterator<Item = NewEvent>,
-    ) -> Result<(), Refusal> {
-        self.check_open()?;
-        let moment = prepared.joining_at(|| self.moment());
-        let topic = prepared.joining_topic(topic, || self.topics.get(topic, moment.at));
-        let wanted = [(topic, events.len() as u64)];
-        let placed = events.map(|event| (0, event));
-        let built = self.admit_and_build(prepared, connection, &wanted, placed, moment);
-        let [(topic, _)] = wanted;
-        prepared.joined(topic);
-        built
-    }
-
-    /// As [`Bus::prepare`], for as many events as one commit takes: where the limits would refuse
-    /// them, it takes the tokens as they come.
-    pub async fn prepare_in_turn(
-        &self,
-        connection: &Connection,
-        topic: &Topic,
-        events: Vec<NewEvent>,
-    ) -> Result<PublishBatch, Refusal> {
-        let taken_at = now();
-        let topic = self.topic_in_use(topic);
-        let mut owed = events.len() as u64;
-        while owed > 0 {
-            self.check_open()?;
-            let now = now();
-            let available = |limit: &Limit| limit.standing(now).map_or(owed, |it| it.available);
-            let some = owed.min(available(&connection.limit)).min(available(&topic.limit)).max(1);
-            match publish::admit(&[(Arc::clone(&topic), some)], &connection.limit, now) {
-                Ok(()) => owed -= some,
-                Err(Limited { deficit: Deficit::Wait(time), .. }) => {
-                    tokio::time::sleep(time.max(SHORTEST_WAIT)).await;
-                }
-                Err(limited) => {
-                    self.metrics().rate_limited(limited.scope, events.len() as u64);
-                    return Err(limited.into());
-                }
-            }
-        }
-        self.check_open()?;
-        let events = events.into_iter().map(|event| (topic.as_ref(), event));
-        let moment = Moment { at: taken_at, ts: self.clock().now() };
-        let mut prepared = PublishBatch::none();
-        publish::build(&mut prepared, events, &self.ctx.ids, moment)?;
-        Ok(prepared)
-    }
-
-    /// As [`Bus::prepare`], for events of several topics.
-    pub fn prepare_mixed(
-        &self,
-        connection: &Connection,
-        events: Vec<(Topic, NewEvent)>,
-    ) -> Result<PublishBatch, Refusal> {
-        self.check_open()?;
-        let moment = self.moment();
-        let mut wanted: Vec<(Arc<TopicInUse>, u64)> = Vec::new();
-        let mut places = HashMap::new();
-        let mut placed = Vec::with_capacity(events.len());
-        for (topic, event) in events {
-            let place = *places.entry(topic).or_insert_with_key(|topic| {
-                wanted.push((self.topics.get(topic, moment.at), 0));
-                wanted.len() - 1
-            });
-            wanted[place].1 += 1;
-            placed.push((place, event));
-        }
-        let mut prepared = PublishBatch::none();
-        self.admit_and_build(&mut prepared, connection, &wanted, placed.into_iter(), moment)?;
-        Ok(prepared)
-    }
-
-    /// Each event comes with the place of its topic in `wanted`.
-    fn admit_and_build(
-        &self,
-        prepared: &mut PublishBatch,
-        connection: &Connection,
-        wanted: &[(Arc<TopicInUse>, u64)],
-        placed: impl Iterator<Item = (usize, NewEvent)>,
-        moment: Moment,
-    ) -> Result<(), Refusal> {
-        let GroupContext { ids, metrics, .. } = &self.ctx;
-        publish::admit(wanted, &connection.limit, moment.at).inspect_err(|limited| {
-            let events = wanted.iter().map(|(_, count)| count).sum();
-            metrics.rate_limited(limited.scope, events);
-        })?;
-        let events = placed.map(|(place, event)| (wanted[place].0.as_ref(), event));
-        publish::build(prepared, events, ids, moment)
-            .inspect_err(|_| publish::give_back(wanted, &connection.limit))
-    }
-
-    /// The limit of `topic`, for publishes.
+    /// Returns the publish rate limit of `topic`.
     #[must_use]
-    pub fn topic_limit(&self, topic: &Topic) -> Limit {
+    pub fn topic_limit(&self, topic: &Topic) -> RateLimit {
         self.topic_in_use(topic).limit.clone()
     }
 
-    /// Hands `prepared` to the committer, as soon as that has room.
-    pub async fn submit(&self, prepared: PublishBatch) -> Result<Submitted, Refusal> {
-        prepared.submit(&self.ctx.committer).await
-    }
-
-    /// Makes `connection` a member of `group` on `topic`; the group is made if it does not exist.
+    /// Adds `connection` to the members of `group` on `topic`. Creates the group if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// If the bus is shutting down, the options are invalid, or the group cannot be stored.
     pub async fn subscribe(
         &self,
         connection: &Connection,
@@ -247,24 +118,24 @@ impl Bus {
             let commands =
                 self.ctx.groups.get_or_start(topic, group, || self.start_group(topic, group))?;
             let member = MemberId(self.next_member.fetch_add(1, Ordering::Relaxed));
-            let usual = self.settings.subscription;
+            let defaults = self.settings.subscription;
             let (reply, joined) = oneshot::channel();
             let join = Command::Join {
                 member: Member::new(
                     member,
                     (Arc::clone(&connection.delivery_queue), connection.limit.clone()),
-                    options.max_in_flight.unwrap_or(usual.max_in_flight),
-                    options.ack_timeout.unwrap_or(usual.ack_timeout),
-                    options.max_attempts.unwrap_or(usual.max_attempts),
+                    options.max_in_flight.unwrap_or(defaults.max_in_flight),
+                    options.ack_timeout.unwrap_or(defaults.ack_timeout),
+                    options.max_attempts.unwrap_or(defaults.max_attempts),
                 ),
                 start: options.start.clone(),
                 reply,
             };
-            // A group that was just about to go is made anew.
+            // The group has just stopped: start it again.
             if commands.send(join).is_err() {
                 continue;
             }
-            // From here on: who gives up waiting leaves again.
+            // Created before the wait: dropping it leaves the group, also if this future is dropped.
             let (topic, group) = (topic.clone(), group.clone());
             let subscription = Subscription { topic, group, member, commands };
             match joined.await {
@@ -287,7 +158,7 @@ impl Bus {
         Ok(commands)
     }
 
-    /// How a group is that somebody subscribes to.
+    /// Returns the members and leases of a group, or `None` if no one subscribes to it here.
     pub async fn describe_group(&self, topic: &Topic, group: &Group) -> Option<Description> {
         let commands = self.ctx.groups.get(topic, group)?;
         let (reply, description) = oneshot::channel();
@@ -295,25 +166,27 @@ impl Bus {
         description.await.ok()
     }
 
-    /// What it counts.
     #[must_use]
     pub const fn metrics(&self) -> &Arc<Metrics> {
         &self.ctx.metrics
     }
 
-    /// What it counts, as Prometheus text 0.0.4. How far groups are behind is read for it.
+    /// Returns the metrics in the Prometheus text format 0.0.4. Reads the lag of all groups from the
+    /// engine.
     pub async fn metrics_text(&self) -> Result<String, Refusal> {
         metrics::text(&self.ctx.metrics, self.ctx.engine.as_ref()).await
     }
 
-    /// Refuses what is new and delivers nothing from now on. What is there can be finished.
+    /// Refuses publishes and subscriptions, and stops deliveries. Leased events can still be settled.
     pub fn refuse_new_work(&self) {
         self.ctx.is_closing.store(true, Ordering::SeqCst);
     }
 
-    /// Refuses what is new, stops the groups, stores what waits and closes the engine.
+    /// Stops the groups, commits everything that was submitted, and closes the engine. Idempotent.
     ///
-    /// Twice: nothing more happens.
+    /// # Errors
+    ///
+    /// If the engine cannot be closed properly.
     pub async fn close(&self) -> Result<(), Refusal> {
         self.refuse_new_work();
         let mut stopping = Vec::new();
@@ -324,10 +197,10 @@ impl Bus {
             }
         }
         for stopped in stopping {
-            // One that is gone has stopped, too.
+            // An error means that the group has stopped already.
             let _ = stopped.await;
         }
-        // What was handed over before is committed before this.
+        // Submissions are committed in order: when an empty one is, all earlier ones are.
         let nothing = Submission::of_state(vec![], Durability::Buffered);
         if let Ok(flushed) = self.ctx.committer.submit(nothing).await {
             let _ = flushed.await;
@@ -339,12 +212,12 @@ impl Bus {
         &self.ctx.engine
     }
 
-    fn moment(&self) -> Moment {
-        Moment { at: now(), ts: self.clock().now() }
-    }
-
     pub(crate) fn clock(&self) -> &dyn Clock {
         self.ctx.clock.as_ref()
+    }
+
+    pub(crate) fn ids(&self) -> &IdSource {
+        &self.ctx.ids
     }
 
     pub(crate) const fn committer(&self) -> &Committer {
@@ -369,15 +242,9 @@ impl Bus {
 
 impl Drop for Bus {
     fn drop(&mut self) {
-        self.committing.abort();
-        self.forgetting.abort();
-        self.sharing.iter().for_each(JoinHandle::abort);
-        // Groups hold the way to each other, and so to themselves: without this they never end.
+        self.tasks.iter().for_each(JoinHandle::abort);
+        // Every group holds the registry, and with it the sender of its own commands: without this
+        // groups never end.
         drop(self.ctx.groups.take_all());
     }
-}
-
-/// Through the runtime, so that a test can move the time.
-pub(crate) fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

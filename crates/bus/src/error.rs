@@ -1,4 +1,4 @@
-//! What the bus refuses, and why.
+//! The error type of the bus.
 
 use std::time::Duration;
 
@@ -6,28 +6,26 @@ use prombus_engine::{CommitError, ReadError};
 use prombus_proto::ErrorCode;
 use thiserror::Error;
 
-/// A refusal, as every wire says it.
+/// An error that is reported to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// The stable code.
     pub code: ErrorCode,
-    /// What is wrong, for people.
+    /// For people; not part of the contract.
     pub message: String,
-    /// When trying again can help, if that is known.
+    /// The earliest useful time for a retry, if it is known.
     pub retry_after: Option<Duration>,
 }
 
 impl Refusal {
-    /// A refusal with nothing known about a better time.
+    /// Returns a refusal without a retry time.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retry_after: None }
     }
 
-    /// The server is about to stop.
     #[must_use]
     pub fn shutting_down() -> Self {
-        Self::new(ErrorCode::ShuttingDown, "the server is about to stop")
+        Self::new(ErrorCode::ShuttingDown, "the server is shutting down")
     }
 }
 

@@ -25,4 +25,4 @@ pub use delivery_queue::{Delivery, DeliveryQueue};
 pub use leases::{MAX_WINDOW, MemberId};
 pub(crate) use members::Member;
 pub(crate) use registry::Groups;
-pub use subscription::{Answer, SubscribeOptions, Subscription};
+pub use subscription::{GroupReply, SubscribeOptions, Subscription};

@@ -1,10 +1,22 @@
-//! The core of the bus: publish, groups, leases, limits. No sockets, no JSON frames.
+//! The core of Prombus: publishing, consumer groups, rate limits. It knows no sockets and no frames.
 //!
-//! The way of a published event: `publish` limits, checks and builds it; `committer` gathers all
-//! that waits into one commit, answers everybody and tells the `feed` of the topic.
+//! A published event goes from a [`PublishBatch`] to the committer task, which stores it and notifies the
+//! feed of its topic. A delivered event goes from the feed to the task of a group, which leases it to a
+//! member and puts it into the [`DeliveryQueue`] of the member's connection.
 //!
-//! The way of a delivered event: `feed` gives it to the `group`, whose `leases` lend it to one of
-//! its members; it waits in that connection's `delivery_queue`.
+//! | module | |
+//! |---|---|
+//! | `bus` | [`Bus`], what gateways and HTTP use; starts and stops the tasks |
+//! | `publish` | admission by the rate limits, [`PublishBatch`], the committer task |
+//! | `topics` | topics in use: settings, retention, the feed of recent events, followers |
+//! | `groups` | consumer groups: members, leases, acknowledgements, dead letters, delivery queues |
+//! | `sharing` | several gateways on one store: which of them delivers a group |
+//! | `stored` | the keyed state: one file per kind of key and its versioned encoding |
+//! | `limits` | token buckets of connections and topics |
+//! | `inspect` | read-only views for operators: topics, groups, lag, latest event of a key |
+//! | `metrics` | counters and histograms, in the Prometheus text format |
+//! | `error` | [`Refusal`], the error that is reported to a client |
+//! | `time` | the monotonic clock |
 
 mod bus;
 mod error;
@@ -15,21 +27,22 @@ mod metrics;
 mod publish;
 mod sharing;
 mod stored;
+mod time;
 mod topics;
 
 pub use bus::{Bus, Connection};
 pub use error::Refusal;
 pub use groups::{
-    Acked, Answer, Delivery, DeliveryQueue, Description, MAX_WINDOW, MemberId, Nacked,
+    Acked, Delivery, DeliveryQueue, Description, GroupReply, MAX_WINDOW, MemberId, Nacked,
     SubscribeOptions, Subscription, dead_letter_topic,
 };
 pub use inspect::{GroupOverview, Lag, TopicOverview};
-pub use limits::{Deficit, Limit, Rate, Scope, Standing, TokenBucket};
+pub use limits::{Deficit, LimitScope, LimitStatus, Rate, RateLimit, TokenBucket};
 pub use metrics::{Metrics, OpenConnection, Traffic, Transport};
 pub use prombus_engine::{
     Bounds, Condition, Durability, Health, Position, ReadBudget, StoredEvent,
 };
-pub use publish::{PublishBatch, Submitted};
+pub use publish::{PendingCommit, PublishBatch};
 pub use stored::mark::DEFAULT_MARK_TTL;
 pub use stored::{DecodeError, cursor, topic_settings};
 pub use topics::{

@@ -3,6 +3,6 @@
 mod rate_limit;
 mod token_bucket;
 
-pub use rate_limit::{Limit, Scope, Standing};
+pub use rate_limit::{LimitScope, LimitStatus, RateLimit};
 pub(crate) use rate_limit::{Limited, SHORTEST_WAIT};
 pub use token_bucket::{Deficit, Rate, TokenBucket};

@@ -26,7 +26,7 @@ use prometheus::{
 };
 
 use self::admitted::Admitted;
-use crate::limits::Scope;
+use crate::limits::LimitScope;
 
 pub(crate) use self::commit_meter::CommitMeter;
 pub(crate) use self::group_series::{GroupSeries, InFlight};
@@ -211,10 +211,10 @@ impl Metrics {
         CommitMeter::new(&self.publish_to_commit, &self.commit_batch, &self.sync)
     }
 
-    pub(crate) fn rate_limited(&self, scope: Scope, events: u64) {
+    pub(crate) fn rate_limited(&self, scope: LimitScope, events: u64) {
         match scope {
-            Scope::Connection => self.limited_connections.inc_by(events),
-            Scope::Topic => self.limited_topics.inc_by(events),
+            LimitScope::Connection => self.limited_connections.inc_by(events),
+            LimitScope::Topic => self.limited_topics.inc_by(events),
         }
     }
 

@@ -1,10 +1,11 @@
 //! The publish path: a batch is admitted and encoded, then committed in order by one task.
 
+mod admission;
 mod batch;
 mod committer;
 mod publish_times;
 
-pub(crate) use batch::{Moment, admit, build, give_back};
-pub use batch::{PublishBatch, Submitted};
-pub(crate) use committer::{Answer, Committer, Stored, Submission};
+pub use batch::PublishBatch;
+pub use committer::PendingCommit;
+pub(crate) use committer::{CommitReceipt, CommitResult, Committer, Submission};
 pub(crate) use publish_times::PublishTimes;

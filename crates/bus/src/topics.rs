@@ -9,7 +9,7 @@ pub(crate) mod retention;
 mod settings;
 mod start;
 
-pub(crate) use configure::recall_again_and_again;
+pub(crate) use configure::keep_settings_current;
 pub use feed::FeedEvent;
 pub use follow::Follower;
 pub(crate) use registry::{TopicInUse, Topics};

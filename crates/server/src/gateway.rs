@@ -1,20 +1,19 @@
 //! The WebSocket gateway.
 //!
-//! | idea | file |
+//! | module | |
 //! |---|---|
-//! | requests become WebSockets | `upgrade` |
-//! | one connection, from its first frame to its goodbye | `session` |
-//! | what its client has here | `client` |
-//! | the operations of the protocol, one file each | `command` |
-//! | answers, in the order of the frames | `answers` |
-//! | its messages, as they come | `socket`, found by `messages` in frames that are found by `incoming` |
-//! | frames that wait to be written | `outgoing`, `wire` |
-//! | why a connection is closed | [`close_code`] |
+//! | `upgrade` | turns an HTTP request into a WebSocket |
+//! | `session` | one connection: reads frames, writes answers and deliveries |
+//! | `deadlines` | the timeouts of a session |
+//! | `client` | the state of one client, and the dispatch of its frames; one file per operation |
+//! | `answers` | pending answers, in frame order |
+//! | `socket` | a WebSocket over a stream: `messages` and `incoming` read it, `wire` and `outgoing` write it |
+//! | [`close_code`] | the reasons for closing a connection |
 
 mod answers;
 mod client;
 pub mod close_code;
-mod command;
+mod deadlines;
 mod incoming;
 mod messages;
 mod outgoing;
@@ -36,31 +35,28 @@ use crate::config;
 
 use session::Session;
 
-/// What all connections share.
+/// State shared by all connections.
 pub struct Gateway {
-    /// Where events go and come from.
     pub bus: Arc<Bus>,
-    /// Who may do what.
     pub authenticator: Authenticator,
-    /// Which web pages may connect.
+    /// The origins whose web pages may connect.
     pub origins: AllowedOrigins,
-    /// For what expires.
+    /// Decides when tokens expire.
     pub clock: Arc<dyn Clock>,
-    /// Sizes and times.
     pub settings: config::GatewayConfig,
 }
 
-/// Serves a stream that has become a WebSocket, to its end. `read_ahead` is what was read of it
-/// already.
+/// Serves an upgraded stream until the connection ends. `read_ahead` is what the HTTP server has
+/// already read past the request.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
     read_ahead: Bytes,
     gateway: Arc<Gateway>,
     stopping: watch::Receiver<bool>,
 ) {
-    let session = Session::over(stream, &read_ahead, gateway, stopping);
-    // Even an empty one may hold on to the whole buffer that the request was read into.
+    let session = Session::new(stream, &read_ahead, gateway, stopping);
+    // Even an empty slice keeps the whole buffer of the request alive.
     drop(read_ahead);
     let end = Box::pin(session.run()).await;
-    tracing::debug!(?end, "a connection ended");
+    tracing::debug!(?end, "connection ended");
 }

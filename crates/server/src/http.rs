@@ -40,8 +40,8 @@ use prombus_proto::Timestamp;
 use prombus_proto::limits::MAX_BATCH_BYTES;
 use tokio::sync::{Semaphore, watch};
 
+use crate::accept::NewConnection;
 use crate::gateway::Gateway;
-use crate::listening::Arrival;
 
 pub(crate) use port::HttpPort;
 
@@ -64,7 +64,7 @@ const MAX_NDJSON_BYTES_IN_MEMORY: usize = 4 * MAX_BATCH_BYTES;
 struct Peer {
     /// Holds the token bucket that all requests of the connection share.
     connection: Connection,
-    arrival: Arrival,
+    accepted: NewConnection,
     /// Counts the connection in the metrics until it is dropped.
     _open: OpenConnection,
 }

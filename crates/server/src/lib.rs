@@ -7,7 +7,7 @@
 //! - [`logging`]: log lines on stderr
 //! - [`server`]: starts and stops everything below
 //! - [`threads`]: the threads that serve connections
-//! - `listening`: accepts connections on both ports, with TLS and the connection limit
+//! - `accept`: accepts connections on both ports, with TLS and the connection limit
 //! - [`auth`]: who may publish and subscribe to what: static tokens, JWT, scopes, origins
 //! - [`gateway`]: the WebSocket protocol: one session per connection
 //! - [`http`]: the HTTP API: publish, replay, export, stream, topics, groups, health, metrics
@@ -16,11 +16,11 @@
 //!
 //! The command line, `cli/`, belongs to the binary: one module per subcommand.
 
+mod accept;
 pub mod auth;
 pub mod config;
 pub mod gateway;
 pub mod http;
-mod listening;
 pub mod logging;
 pub mod mongo_address;
 pub mod retention;

@@ -1,4 +1,4 @@
-//! The whole server: a bus, and what listens for it.
+//! Starts and stops the server: a bus, the WebSocket port and the HTTP port.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
+use crate::accept::Acceptor;
 use crate::auth::{
     AllowedOrigins, AuthSettings, AuthSetupError, Authenticator, InvalidOrigin, JwtSettings,
     ScopeList, TokenSettings,
@@ -27,52 +28,31 @@ use crate::auth::{
 use crate::config::{BucketConfig, Config, EngineConfig, TlsConfig};
 use crate::gateway::Gateway;
 use crate::http::{HttpPort, HttpState};
-use crate::listening::Listening;
 use crate::mongo_address::MongoAddress;
 use crate::threads::Threads;
 
-/// Why a server did not start.
+/// Why the server cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The store does not open.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// The database cannot be used.
     #[error("{address}: {source}")]
-    Mongo {
-        /// Where it is.
-        address: MongoAddress,
-        /// What is wrong.
-        source: MongoError,
-    },
-    /// What was set for a topic earlier cannot be read.
+    Mongo { address: MongoAddress, source: MongoError },
+    /// Stored topic settings cannot be read.
     #[error("{0}")]
     Settings(Refusal),
-    /// Tokens or keys cannot be used.
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
-    /// An origin is none.
     #[error("auth.allowed_origins: {0}")]
     Origin(#[from] InvalidOrigin),
-    /// The certificate or its key cannot be used.
+    /// The certificate or its key is unusable.
     #[error("{path}: {reason}")]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The address cannot be listened on.
+    Tls { path: PathBuf, reason: String },
     #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the operating system said.
-        source: io::Error,
-    },
+    Listen { address: SocketAddr, source: io::Error },
 }
 
-/// A server that runs.
+/// A running server.
 pub struct Server {
     ws: SocketAddr,
     http: SocketAddr,
@@ -81,18 +61,25 @@ pub struct Server {
     bus: Arc<Bus>,
     stopping: watch::Sender<bool>,
     ports: [JoinHandle<()>; 2],
-    /// Groups may run there until the bus is closed.
+    /// Stopped after the bus is closed: groups may run on them until then.
     threads: Arc<Threads>,
 }
 
 impl Server {
-    /// Opens the store that `config` names, and starts. Connections are served on the thread that asks, or
-    /// wherever its runtime sees fit.
+    /// Opens the configured store and starts the server. Connections are served by the current runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the store, the tokens, the certificate or an address is unusable.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
-        Self::start_on(Threads::only_this(), config).await
+        Self::start_on(Threads::current_only(), config).await
     }
 
-    /// The same with these threads for connections.
+    /// Like [`Server::start`], but serves connections on `threads`.
+    ///
+    /// # Errors
+    ///
+    /// The same as those of [`Server::start`].
     pub async fn start_on(threads: Threads, config: &Config) -> Result<Self, StartError> {
         let engine: Arc<dyn Engine> = match &config.server.engine {
             EngineConfig::Disk => {
@@ -100,15 +87,19 @@ impl Server {
             }
             EngineConfig::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
             EngineConfig::Mongo(address) => {
-                let wrong = |source| StartError::Mongo { address: address.clone(), source };
+                let failed = |source| StartError::Mongo { address: address.clone(), source };
                 let options = MongoOptions::at(address.reveal());
-                Arc::new(MongoEngine::open(&options).await.map_err(wrong)?)
+                Arc::new(MongoEngine::open(&options).await.map_err(failed)?)
             }
         };
         Self::start_over(engine, threads, config).await
     }
 
-    /// The same over an engine that is open.
+    /// Like [`Server::start_on`], over an open engine.
+    ///
+    /// # Errors
+    ///
+    /// The same as those of [`Server::start`].
     pub async fn start_over(
         engine: Arc<dyn Engine>,
         threads: Threads,
@@ -128,7 +119,7 @@ impl Server {
         let ids = Arc::new(IdSource::system());
         let bus =
             Arc::new(Bus::start(Arc::clone(&engine), bus_settings(config), clock.clone(), ids));
-        bus.recall_settings().await.map_err(StartError::Settings)?;
+        bus.load_topic_settings().await.map_err(StartError::Settings)?;
         let gateway = Arc::new(Gateway {
             bus: Arc::clone(&bus),
             authenticator,
@@ -137,7 +128,7 @@ impl Server {
             settings: config.gateway.clone(),
         });
         let (stopping, stop) = watch::channel(false);
-        let listening = Listening {
+        let acceptor = Acceptor {
             tls,
             room: Arc::new(Semaphore::new(config.gateway.max_connections)),
             gateway: Arc::clone(&gateway),
@@ -147,54 +138,56 @@ impl Server {
         let http_port = HttpPort::new(HttpState::new(Arc::clone(&gateway), is_local, stop));
         let threads = Arc::new(threads);
         let ports = [
-            tokio::spawn(listening.clone().serve(ws_listener, gateway, Arc::clone(&threads))),
-            tokio::spawn(listening.serve(http_listener, Arc::new(http_port), Arc::clone(&threads))),
+            tokio::spawn(acceptor.clone().serve(ws_listener, gateway, Arc::clone(&threads))),
+            tokio::spawn(acceptor.serve(http_listener, Arc::new(http_port), Arc::clone(&threads))),
         ];
         Ok(Self { ws, http, is_encrypted, engine, bus, stopping, ports, threads })
     }
 
-    /// Where the gateway listens.
+    /// Returns the address of the WebSocket port.
     #[must_use]
     pub const fn ws(&self) -> SocketAddr {
         self.ws
     }
 
-    /// The gateway's address as clients write it.
+    /// Returns the URL of the WebSocket port.
     #[must_use]
     pub fn ws_url(&self) -> String {
         format!("{}://{}/", if self.is_encrypted { "wss" } else { "ws" }, self.ws)
     }
 
-    /// Where HTTP listens.
+    /// Returns the address of the HTTP port.
     #[must_use]
     pub const fn http(&self) -> SocketAddr {
         self.http
     }
 
-    /// The address of HTTP as clients write it, without a path.
+    /// Returns the URL of the HTTP port, without a path.
     #[must_use]
     pub fn http_url(&self) -> String {
         format!("{}://{}", if self.is_encrypted { "https" } else { "http" }, self.http)
     }
 
-    /// The store underneath.
     #[must_use]
     pub const fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
     }
 
-    /// The bus over it.
     #[must_use]
     pub const fn bus(&self) -> &Arc<Bus> {
         &self.bus
     }
 
-    /// Stops: new work is refused, clients may finish what they have, everything is stored.
+    /// Shuts down: refuses new work, lets clients settle their leases, and closes the bus.
+    ///
+    /// # Errors
+    ///
+    /// If the engine cannot be closed properly.
     pub async fn stop(self) -> Result<(), Refusal> {
         self.bus.refuse_new_work();
         self.stopping.send_replace(true);
         for port in self.ports {
-            // One that failed has no connections left.
+            // A port that panicked has no connections left.
             let _ = port.await;
         }
         let closed = self.bus.close().await;
@@ -204,19 +197,19 @@ impl Server {
 }
 
 async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let wrong = |source| StartError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(wrong)?;
-    // Which port it is, if any would do.
-    let address = listener.local_addr().map_err(wrong)?;
+    let failed = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    // The actual port, if the configured one is 0.
+    let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
 }
 
-/// Every connection is an open file, and the usual limit is low for no good reason.
+/// Raises the soft limit of open files to the hard limit: every connection is an open file.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     if let Err(error) = raised {
-        tracing::debug!("the limit of open files stays at {:?}: {error}", limit.current);
+        tracing::debug!("cannot raise the limit of open files above {:?}: {error}", limit.current);
     }
 }
 
@@ -224,7 +217,6 @@ fn rate(bucket: BucketConfig) -> Rate {
     Rate { capacity: bucket.capacity.into(), refill_per_sec: bucket.refill_per_sec.into() }
 }
 
-/// The bus that `config` describes.
 pub(crate) fn bus_settings(config: &Config) -> Settings {
     let limits = &config.limits;
     let topics = config.topics.iter().map(|(topic, own)| {
@@ -267,15 +259,15 @@ fn auth_settings(config: &Config) -> AuthSettings {
 }
 
 fn tls_acceptor(tls: &TlsConfig) -> Result<TlsAcceptor, StartError> {
-    let wrong = |path: &Path, reason: String| StartError::Tls { path: path.to_owned(), reason };
+    let unusable = |path: &Path, reason: String| StartError::Tls { path: path.to_owned(), reason };
     let certificates = CertificateDer::pem_file_iter(&tls.cert_file)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| wrong(&tls.cert_file, error.to_string()))?;
+        .map_err(|error| unusable(&tls.cert_file, error.to_string()))?;
     let key = PrivateKeyDer::from_pem_file(&tls.key_file)
-        .map_err(|error| wrong(&tls.key_file, error.to_string()))?;
+        .map_err(|error| unusable(&tls.key_file, error.to_string()))?;
     let config = ServerConfig::builder()
         .with_no_client_auth()
         .with_single_cert(certificates, key)
-        .map_err(|error| wrong(&tls.cert_file, error.to_string()))?;
+        .map_err(|error| unusable(&tls.cert_file, error.to_string()))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

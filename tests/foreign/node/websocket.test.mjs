@@ -43,7 +43,7 @@ test("a frame of 1 MiB passes, one that is larger closes with 1009", withBus(asy
   assert.equal((await bus.ok(frame(room))).seq, 1);
   bus.send(frame(room + 1));
   const { code, reason } = await within(bus.closed, "the close");
-  assert.deepEqual([code, reason], [1009, "a frame above the limit"]);
+  assert.deepEqual([code, reason], [1009, "frame exceeds the size limit"]);
   const refusal = await bus.answers.next("why");
   assert.deepEqual([refusal.op, refusal.code], ["ERR", "payload_too_large"]);
 }));

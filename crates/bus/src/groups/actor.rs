@@ -19,10 +19,11 @@ use crate::groups::Groups;
 use crate::groups::dead_letter::dead_letter_topic;
 use crate::groups::leases::{Failed, Fate, Leases};
 use crate::metrics::{GroupSeries, InFlight, Metrics};
-use crate::publish::{Answer, Committer};
+use crate::publish::{CommitResult, Committer};
 use crate::sharing::GroupLeases;
 use crate::stored::cursor::Cursor;
 use crate::stored::group_lease::GroupLease;
+pub(super) use crate::time::now;
 use crate::topics::TopicInUse;
 
 /// What a group needs of the bus.
@@ -83,7 +84,7 @@ const COMMANDS_AT_ONCE: usize = 256;
 
 enum Event {
     Command(Option<Command>),
-    Stored(Answer),
+    Stored(CommitResult),
     Other,
 }
 
@@ -162,7 +163,7 @@ impl Actor {
             group_leases.wait_no_more(&self.topic.topic, &self.group);
         }
         drop(self.growth);
-        self.topic.feed.forget_if_alone();
+        self.topic.feed.clear_if_abandoned();
     }
 
     async fn next_event(&mut self) -> Event {
@@ -261,9 +262,4 @@ impl Work {
             self.pending.dying.push(dying);
         }
     }
-}
-
-/// Through the runtime, so that a test can move the time.
-pub(super) fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

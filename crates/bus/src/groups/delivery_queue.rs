@@ -1,139 +1,131 @@
-//! What waits to be sent to one connection: bounded in bytes, filled by groups, emptied by the
-//! connection.
+//! The deliveries that wait to be sent to one connection. Bounded in bytes; filled by groups, drained
+//! by the connection.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use prombus_proto::{Group, Topic};
 use tokio::sync::Notify;
 
 use crate::groups::leases::MemberId;
 use crate::metrics::GroupSeries;
+use crate::time::now;
 use crate::topics::FeedEvent;
 
-/// An event for one subscription.
+/// An event on lease to one subscription.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Whose it is.
     pub member: MemberId,
-    /// The subscription's topic.
     pub topic: Topic,
-    /// The subscription's group.
     pub group: Group,
-    /// The event.
     pub event: FeedEvent,
-    /// Which delivery of this event to this group it is, from 1.
+    /// Counts the deliveries of this event to this group, from 1.
     pub attempt: u32,
-    /// When the lease ends.
+    /// The end of the lease.
     pub deadline: Instant,
     pub(crate) series: Arc<GroupSeries>,
 }
 
-/// What waits to be sent to one connection.
+/// The delivery queue of one connection.
 #[derive(Debug)]
 pub struct DeliveryQueue {
-    waiting: Mutex<Waiting>,
+    queued: Mutex<Queued>,
+    /// Bytes.
     limit: usize,
     filled: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Queued {
     deliveries: VecDeque<Delivery>,
     bytes: usize,
-    /// Room that groups have set aside for what they are about to put in.
+    /// Bytes reserved by groups that are about to put deliveries in.
     reserved: usize,
-    /// Groups that found no room, to be told when there is some.
+    /// Groups that found no room, notified once half of the limit is free.
     blocked: Vec<Arc<Notify>>,
 }
 
 impl DeliveryQueue {
-    /// An empty one that takes about `limit` bytes: as many events as fit, and one if none does.
+    /// Returns an empty queue for `limit` bytes. An event that is larger than that fits if it is alone.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { waiting: Mutex::default(), limit, filled: Notify::new() }
+        Self { queued: Mutex::default(), limit, filled: Notify::new() }
     }
 
-    /// Waits until something was put in.
+    /// Waits until a delivery is put in.
     pub async fn filled(&self) {
         self.filled.notified().await;
     }
 
-    /// Whether nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.waiting().deliveries.is_empty()
+        self.queued.lock().deliveries.is_empty()
     }
 
-    /// Takes deliveries, oldest first, until they have `bytes` together. They count as delivered.
+    /// Moves deliveries to `out`, oldest first, until they have `bytes` in total. They count as delivered.
     pub fn take(&self, bytes: usize, out: &mut Vec<Delivery>) {
         let before = out.len();
-        let mut waiting = self.waiting();
-        let mut taken = 0;
-        while taken < bytes
-            && let Some(delivery) = waiting.deliveries.pop_front()
+        let mut queued = self.queued.lock();
+        let mut moved = 0;
+        while moved < bytes
+            && let Some(delivery) = queued.deliveries.pop_front()
         {
-            taken += delivery.event.json_bytes();
+            moved += delivery.event.json_bytes();
             out.push(delivery);
         }
-        waiting.bytes -= taken;
-        self.tell_blocked(&mut waiting);
-        drop(waiting);
+        queued.bytes -= moved;
+        self.notify_blocked(&mut queued);
+        drop(queued);
         if out.len() > before {
-            // Through the runtime, so that a test can move the time.
-            let now = tokio::time::Instant::now().into_std();
-            GroupSeries::delivered(&out[before..], now);
+            GroupSeries::delivered(&out[before..], now());
         }
     }
 
-    /// Sets the room that is left aside, and answers how many bytes that is: the groups that fill
-    /// one delivery_queue must not all count on the same room. [`DeliveryQueue::put`] gives it back. Where there
-    /// is none, `blocked` is told when there is.
+    /// Reserves all free room for one group, so that no two groups fill the same room, and returns its
+    /// bytes. [`DeliveryQueue::put`] ends the reservation. If there is no room, `blocked` is notified
+    /// when there is.
     pub(crate) fn reserve(&self, blocked: &Arc<Notify>) -> usize {
-        let mut waiting = self.waiting();
-        let room = self.limit.saturating_sub(waiting.bytes + waiting.reserved);
-        waiting.reserved += room;
-        if room == 0 && !waiting.blocked.iter().any(|known| Arc::ptr_eq(known, blocked)) {
-            waiting.blocked.push(Arc::clone(blocked));
+        let mut queued = self.queued.lock();
+        let room = self.limit.saturating_sub(queued.bytes + queued.reserved);
+        queued.reserved += room;
+        if room == 0 && !queued.blocked.iter().any(|known| Arc::ptr_eq(known, blocked)) {
+            queued.blocked.push(Arc::clone(blocked));
         }
         room
     }
 
-    /// Puts in what fits in the room that was `reserved`, which is no longer.
+    /// Puts in `deliveries`, which fit in the room that was `reserved`, and ends the reservation.
     pub(crate) fn put(&self, reserved: usize, deliveries: impl Iterator<Item = Delivery>) {
-        let mut waiting = self.waiting();
-        let before = waiting.deliveries.len();
-        waiting.reserved -= reserved;
+        let mut queued = self.queued.lock();
+        let before = queued.deliveries.len();
+        queued.reserved -= reserved;
         for delivery in deliveries {
-            waiting.bytes += delivery.event.json_bytes();
-            waiting.deliveries.push_back(delivery);
+            queued.bytes += delivery.event.json_bytes();
+            queued.deliveries.push_back(delivery);
         }
-        self.tell_blocked(&mut waiting);
-        if waiting.deliveries.len() > before {
+        self.notify_blocked(&mut queued);
+        if queued.deliveries.len() > before {
             self.filled.notify_one();
         }
     }
 
-    /// Takes out what is `wanted` back: it has not left.
+    /// Removes the deliveries that match `wanted` and are not sent yet.
     pub(crate) fn take_back(&self, wanted: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
-        let mut waiting = self.waiting();
+        let mut queued = self.queued.lock();
         let (back, stay) =
-            std::mem::take(&mut waiting.deliveries).into_iter().partition::<Vec<_>, _>(wanted);
-        waiting.deliveries = stay.into();
-        waiting.bytes -= back.iter().map(|delivery| delivery.event.json_bytes()).sum::<usize>();
-        self.tell_blocked(&mut waiting);
+            std::mem::take(&mut queued.deliveries).into_iter().partition::<Vec<_>, _>(wanted);
+        queued.deliveries = stay.into();
+        queued.bytes -= back.iter().map(|delivery| delivery.event.json_bytes()).sum::<usize>();
+        self.notify_blocked(&mut queued);
         back
     }
 
-    fn tell_blocked(&self, waiting: &mut Waiting) {
-        if waiting.bytes + waiting.reserved < self.limit.div_ceil(2) {
-            waiting.blocked.drain(..).for_each(|group| group.notify_one());
+    fn notify_blocked(&self, queued: &mut Queued) {
+        if queued.bytes + queued.reserved < self.limit.div_ceil(2) {
+            queued.blocked.drain(..).for_each(|group| group.notify_one());
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,13 +134,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn groups_do_not_count_on_the_same_room() {
+    async fn two_groups_never_reserve_the_same_room() {
         let delivery_queue = DeliveryQueue::new(1000);
         let (first, second) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         assert_eq!(delivery_queue.reserve(&first), 1000);
         assert_eq!(delivery_queue.reserve(&second), 0);
         delivery_queue.put(1000, std::iter::empty());
-        // Told at once, for there is room again.
+        // Notified immediately: all room is free again.
         second.notified().await;
         assert_eq!(delivery_queue.reserve(&second), 1000);
     }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use prombus_proto::{EventId, Group, Timestamp, Topic};
 
-use crate::bus::{Bus, Connection, now};
+use crate::bus::{Bus, Connection};
 use crate::error::Refusal;
-use crate::limits::Scope;
-use crate::publish::{Submission, Submitted};
+use crate::limits::LimitScope;
+use crate::publish::{PendingCommit, Submission};
 use crate::stored::mark::{Marks, are_marked};
+use crate::time::now;
 
 impl Bus {
     /// Those of `ids` that `group` on `topic` has marked, in order.
@@ -34,18 +35,18 @@ impl Bus {
         group: &Group,
         ids: &[EventId],
         ttl: Duration,
-    ) -> Result<Submitted, Refusal> {
+    ) -> Result<PendingCommit, Refusal> {
         self.check_open()?;
         let count = ids.len() as u64;
         connection.limit.try_consume(count, now()).map_err(|deficit| {
-            self.metrics().rate_limited(Scope::Connection, count);
-            Scope::Connection.refusal(deficit)
+            self.metrics().rate_limited(LimitScope::Connection, count);
+            LimitScope::Connection.refusal(deficit)
         })?;
         let mut marks = Marks::of(topic, group, self.marked_until(ttl));
         ids.iter().for_each(|id| marks.add(id));
         let durability = self.topic_in_use(topic).durability();
         let submission = Submission::of_state(marks.into_state(), durability);
-        Submitted::to(self.committer(), submission).await
+        PendingCommit::submit(self.committer(), submission).await
     }
 
     /// When a mark ends that is made now for `ttl`.

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::groups::leases::{LONGEST_TIME, MemberId};
 use crate::groups::{Delivery, DeliveryQueue};
 use crate::limits::Deficit;
-use crate::limits::Limit;
+use crate::limits::RateLimit;
 
 /// One subscription of one connection.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Member {
     pub(crate) id: MemberId,
     pub(crate) delivery_queue: Arc<DeliveryQueue>,
     /// The connection's limit, shared with its publishes.
-    pub(crate) limit: Limit,
+    pub(crate) limit: RateLimit,
     pub(crate) max_in_flight: u32,
     pub(crate) ack_timeout: Duration,
     pub(crate) max_attempts: u32,
@@ -50,7 +50,7 @@ pub(super) struct Members {
 impl Member {
     pub(crate) fn new(
         id: MemberId,
-        (delivery_queue, limit): (Arc<DeliveryQueue>, Limit),
+        (delivery_queue, limit): (Arc<DeliveryQueue>, RateLimit),
         max_in_flight: u32,
         ack_timeout: Duration,
         max_attempts: u32,

@@ -11,7 +11,7 @@ use prombus_proto::{EventId, Seq, Timestamp};
 use super::command::{Acked, Nacked, Reply};
 use crate::error::Refusal;
 use crate::groups::leases::{MemberId, Record};
-use crate::publish::Answer;
+use crate::publish::CommitResult;
 use crate::publish::PublishBatch;
 use crate::stored::mark::Marks;
 
@@ -67,7 +67,7 @@ pub(super) struct Ack {
 pub(super) struct Round {
     /// Which cursor it stores.
     pub(super) record: Record,
-    pub(super) answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
+    pub(super) answer: Pin<Box<dyn Future<Output = CommitResult> + Send>>,
     pub(super) ending: Vec<(Seq, Duration)>,
     pub(super) waiters: Vec<Waiter>,
     pub(super) dying: Vec<Dying>,
@@ -135,7 +135,7 @@ mod tests {
         pending.ending.push((Seq(1), Duration::ZERO));
         assert_eq!(pending.durability(Durability::Fsync), Durability::Fsync);
         assert_eq!(pending.durability(Durability::Buffered), Durability::Buffered);
-        pending.publish.append(PublishBatch::as_safe_as(Durability::Fsync));
+        pending.publish.append(PublishBatch::with_durability(Durability::Fsync));
         assert_eq!(pending.durability(Durability::Buffered), Durability::Fsync);
     }
 }

@@ -12,7 +12,7 @@ use super::round::{Dying, Pending, Round};
 use crate::error::Refusal;
 use crate::groups::dead_letter::DeadLetter;
 use crate::publish::PublishTimes;
-use crate::publish::{Answer, Committer, Stored, Submission};
+use crate::publish::{CommitReceipt, CommitResult, Committer, Submission};
 use crate::stored::cursor::Cursor;
 use crate::topics::TopicInUse;
 
@@ -69,14 +69,14 @@ impl Actor {
         }
         let mut cursor = work.leases.cursor();
         let record = work.leases.begin_record();
-        let mut taken = PublishTimes::of(now(), letters.len());
-        taken.append(pending.publish.taken);
+        let mut publish_times = PublishTimes::of(now(), letters.len());
+        publish_times.append(pending.publish.publish_times);
         let mut events = letters;
         events.append(&mut pending.publish.events);
         let mut state = pending.marks.into_state();
         cursor.epoch = self.held.map(|held| held.epoch);
         state.push(self.put(&cursor, self.held.map_or(Expect::Any, |held| held.expect())));
-        let submission = Submission { events, taken, state, durability };
+        let submission = Submission { events, publish_times, state, durability };
         let committer = self.ctx.committer.clone();
         self.round = Some(Round {
             record,
@@ -100,10 +100,10 @@ impl Actor {
         pending.waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
     }
 
-    pub(super) async fn finish_round(&mut self, answer: Answer) {
+    pub(super) async fn finish_round(&mut self, answer: CommitResult) {
         let Some(round) = self.round.take() else { return };
         match answer {
-            Ok(Stored { positions, version }) => {
+            Ok(CommitReceipt { positions, version }) => {
                 if let Some(held) = &mut self.held {
                     held.cursor = Some(version);
                 }
@@ -207,7 +207,7 @@ async fn dead_letters(
     Ok(letters)
 }
 
-pub(super) async fn submit(committer: Committer, submission: Submission) -> Answer {
+pub(super) async fn submit(committer: Committer, submission: Submission) -> CommitResult {
     let answer = committer.submit(submission).await?;
     answer.await.unwrap_or_else(|_| Err(Unavailable::Closed.into()))
 }

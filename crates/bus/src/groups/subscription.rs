@@ -26,7 +26,7 @@ pub struct SubscribeOptions {
 }
 
 /// An answer that comes when the group has done what was asked.
-pub type Answer<T> = oneshot::Receiver<Result<T, Refusal>>;
+pub type GroupReply<T> = oneshot::Receiver<Result<T, Refusal>>;
 
 /// One connection's part in a group. When it is dropped, what it has goes to others.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Subscription {
         ids: Vec<EventId>,
         mark_until: Option<Timestamp>,
         publish: Option<PublishBatch>,
-    ) -> Answer<Acked> {
+    ) -> GroupReply<Acked> {
         let member = self.member;
         self.ask(|reply| Command::Ack { member, ids, mark_until, publish, reply })
     }
@@ -76,35 +76,35 @@ impl Subscription {
         id: EventId,
         reason: Option<String>,
         rest: Option<Duration>,
-    ) -> Answer<Nacked> {
+    ) -> GroupReply<Nacked> {
         let (member, rest) = (self.member, rest.map(|rest| rest.min(LONGEST_TIME)));
         self.ask(|reply| Command::Nack { member, id, reason, rest, reply })
     }
 
     /// The lease of this id now ends so long from now, at least a second.
     #[must_use]
-    pub fn extend(&self, id: EventId, time: Duration) -> Answer<()> {
+    pub fn extend(&self, id: EventId, time: Duration) -> GroupReply<()> {
         let (member, time) = (self.member, time.clamp(SHORTEST_EXTENSION, LONGEST_TIME));
         self.ask(|reply| Command::Extend { member, id, time, reply })
     }
 
     /// Nothing more is delivered. What is out keeps its deadline.
     #[must_use]
-    pub fn pause(&self) -> Answer<()> {
+    pub fn pause(&self) -> GroupReply<()> {
         let member = self.member;
         self.ask(|reply| Command::SetPaused { member, paused: true, reply })
     }
 
     /// Delivery goes on.
     #[must_use]
-    pub fn resume(&self) -> Answer<()> {
+    pub fn resume(&self) -> GroupReply<()> {
         let member = self.member;
         self.ask(|reply| Command::SetPaused { member, paused: false, reply })
     }
 
     /// Ends it; what it has goes to others at once.
     #[must_use]
-    pub fn end(self) -> Answer<()> {
+    pub fn end(self) -> GroupReply<()> {
         let member = self.member;
         let why = "its consumer unsubscribed";
         self.ask(|reply| Command::Leave { member, why, reply: Some(reply) })
@@ -113,7 +113,7 @@ impl Subscription {
     fn ask<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<T, Refusal>>) -> Command,
-    ) -> Answer<T> {
+    ) -> GroupReply<T> {
         let (reply, answer) = oneshot::channel();
         // A group that has stopped drops the reply, which says as much.
         let _ = self.commands.send(command(reply));

@@ -1,26 +1,26 @@
-//! How far a group is behind its topic.
+//! The lag of a group.
 
 use prombus_engine::Bounds;
 use prombus_proto::Seq;
 
 use crate::stored::cursor::{Cursor, Progress};
 
-/// How far a group is behind.
+/// How far a group is behind its topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// How many events of the topic it has not done.
+    /// Events that are not acknowledged.
     pub events: u64,
-    /// How old the first of them is, in milliseconds.
+    /// The age of the oldest of them, in milliseconds.
     pub ms: u64,
 }
 
-/// How many events within `bounds` are not done, and the first of them.
+/// Returns the number of unacknowledged events within `bounds`, and the first of them.
 ///
-/// Events that the topic no longer keeps are nothing that can still be done.
+/// Events that retention removed do not count: they can no longer be delivered.
 pub(crate) fn open_events(cursor: &Cursor, bounds: &Bounds) -> (u64, Option<Seq>) {
-    let behind_floor = cursor.floor.next();
+    let after_floor = cursor.floor.next();
     let (mut open, mut first_open) = (0, None);
-    let mut seq = behind_floor;
+    let mut seq = after_floor;
     for progress in cursor.above() {
         if seq >= bounds.next {
             break;
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_what_is_behind_the_floor() {
+    fn counts_the_events_above_the_floor() {
         assert_eq!(open(&cursor(0, &[]), 1, 11), (10, Some(1)));
         assert_eq!(open(&cursor(7, &[]), 1, 11), (3, Some(8)));
         assert_eq!(open(&cursor(10, &[]), 1, 11), (0, None));
@@ -64,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_above_the_floor_is_done() {
+    fn skips_acknowledged_events_above_the_floor() {
         let above = [Progress::Tried(1), Progress::Done, Progress::Done, Progress::Tried(2)];
         assert_eq!(open(&cursor(2, &above), 1, 11), (6, Some(3)));
         assert_eq!(open(&cursor(2, &above), 1, 7), (2, Some(3)));
     }
 
     #[test]
-    fn what_the_topic_forgot_is_not_open() {
+    fn skips_events_that_retention_removed() {
         assert_eq!(open(&cursor(0, &[]), 8, 11), (3, Some(8)));
         assert_eq!(open(&cursor(0, &[]), 11, 11), (0, None));
         let above = [Progress::Tried(1), Progress::Done, Progress::Done, Progress::Tried(2)];

@@ -1,7 +1,7 @@
 //! The newest event of a key.
 //!
-//! Topics have no index on keys: this reads backwards from the end, so a key that is in use is
-//! found at once, and one that is not costs a reading of the whole topic.
+//! Topics have no index of keys, so this reads backwards from the end: a key in recent use is found
+//! quickly, and a missing one costs a scan of the whole topic.
 
 use prombus_engine::{ReadBudget, StoredEvent};
 use prombus_proto::{Key, Seq, Topic};
@@ -9,12 +9,16 @@ use prombus_proto::{Key, Seq, Topic};
 use crate::bus::Bus;
 use crate::error::Refusal;
 
-/// How far back the first look goes, and how far each.
+/// Events in the first step backwards. Each further step is twice as long.
 const FIRST_STEP: u64 = 256;
-const LONGEST_STEP: u64 = 16_384;
+const MAX_STEP: u64 = 16_384;
 
 impl Bus {
-    /// The last event of `topic` with `key`, in the topic's order.
+    /// Returns the event of `topic` with `key` and the highest `seq`.
+    ///
+    /// # Errors
+    ///
+    /// If the topic does not exist or cannot be read.
     pub async fn latest_by_key(
         &self,
         topic: &Topic,
@@ -28,7 +32,7 @@ impl Bus {
                 return Ok(Some(found));
             }
             end = start;
-            step = (step * 2).min(LONGEST_STEP);
+            step = (step * 2).min(MAX_STEP);
         }
         Ok(None)
     }
@@ -45,7 +49,7 @@ impl Bus {
         while from < end {
             let left = usize::try_from(end.0 - from.0).unwrap_or(usize::MAX);
             let page = self.engine().read(topic, from, ReadBudget::of_events(left)).await?;
-            // What is gone by now was forgotten meanwhile.
+            // Retention may have removed the rest in the meantime.
             let Some(last) = page.events.last() else { break };
             from = last.seq.next();
             let has_key = |event: &StoredEvent| event.key.as_ref() == Some(key) && event.seq < end;

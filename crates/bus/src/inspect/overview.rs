@@ -1,4 +1,4 @@
-//! What topics and groups there are, and how they are.
+//! Topics and groups, as operators see them.
 
 use prombus_engine::{Bounds, Engine, Health, ReadBudget, ReadError, StateEntry};
 use prombus_proto::{ErrorCode, Group, Seq, Timestamp, Topic};
@@ -10,34 +10,30 @@ use crate::stored::StatePages;
 use crate::stored::cursor::Cursor;
 use crate::topics::{TopicRules, TopicSettings};
 
-/// How a topic is.
+/// A snapshot of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopicOverview {
-    /// Its first and next event, and what they take.
     pub bounds: Bounds,
-    /// What holds for it.
+    /// The effective settings.
     pub rules: TopicRules,
-    /// What was set for it alone while the bus ran, now or earlier.
+    /// The settings that were changed at run time.
     pub own: TopicSettings,
 }
 
-/// How a group is.
+/// A snapshot of a group's progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupOverview {
-    /// Its name.
     pub group: Group,
-    /// What it has done.
     pub cursor: Cursor,
-    /// How far it is behind.
     pub lag: Lag,
-    /// How many subscriptions share it.
+    /// Subscriptions at this gateway.
     pub members: usize,
-    /// How many events are out.
+    /// Events on lease at this gateway.
     pub in_flight: usize,
 }
 
 impl Bus {
-    /// The topics that anything was ever published to, or that somebody configured; by name.
+    /// Returns the topics that were ever published to or have settings, sorted by name.
     pub async fn topics(&self) -> Result<Vec<Topic>, Refusal> {
         let mut topics = self.engine().topics().await?;
         topics.append(&mut self.topics_in_use().configured());
@@ -46,7 +42,6 @@ impl Bus {
         Ok(topics)
     }
 
-    /// How `topic` is.
     pub async fn topic(&self, topic: &Topic) -> Result<TopicOverview, Refusal> {
         let bounds = self.bounds(topic).await?;
         let rules = self.topics_in_use().rules(topic);
@@ -54,7 +49,11 @@ impl Bus {
         Ok(TopicOverview { bounds, rules, own })
     }
 
-    /// The ends of `topic`; a refusal if nothing was ever published to it and nobody configured it.
+    /// Returns the bounds of `topic`.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownTopic` if it was never published to and has no settings.
     pub async fn bounds(&self, topic: &Topic) -> Result<Bounds, Refusal> {
         let bounds = self.engine().bounds(topic).await?;
         if bounds.next == Seq::FIRST && !self.topics_in_use().is_configured(topic) {
@@ -64,7 +63,7 @@ impl Bus {
         Ok(bounds)
     }
 
-    /// The groups of `topic`, by name.
+    /// Returns the groups of `topic`, sorted by name.
     pub async fn groups_of(&self, topic: &Topic) -> Result<Vec<GroupOverview>, Refusal> {
         let bounds = self.bounds(topic).await?;
         let prefix = Cursor::prefix_of(topic);
@@ -77,14 +76,13 @@ impl Bus {
                 return Ok(groups);
             }
             for entry in page {
-                // Keys of another form belong to somebody else.
+                // Not the key of a cursor.
                 let Some((_, group)) = Cursor::names_at(&entry.key) else { continue };
                 groups.push(self.group_overview(topic, &bounds, group, &entry).await?);
             }
         }
     }
 
-    /// How `group` on `topic` is.
     pub async fn group(&self, topic: &Topic, group: &Group) -> Result<GroupOverview, Refusal> {
         let bounds = self.bounds(topic).await?;
         let key = Cursor::key(topic, group)
@@ -96,7 +94,6 @@ impl Bus {
         self.group_overview(topic, &bounds, group.clone(), &entry).await
     }
 
-    /// How the store is.
     #[must_use]
     pub fn health(&self) -> Health {
         self.engine().health()
@@ -128,12 +125,12 @@ impl Bus {
         })
     }
 
-    /// How long ago the event at `seq` happened.
+    /// Returns the age of the event at `seq`, in milliseconds.
     async fn age(&self, topic: &Topic, seq: Seq) -> Result<u64, Refusal> {
         let now = self.clock().now();
         match time_at(self.engine().as_ref(), topic, seq).await {
             Ok(ts) => Ok(ts.map_or(0, |ts| now.0.saturating_sub(ts.0))),
-            // Nobody can tell any more; the group itself passes over it.
+            // Its time is lost; the group skips it.
             Err(ReadError::Damaged(_)) => Ok(0),
             Err(error) => Err(error.into()),
         }

@@ -1,82 +1,84 @@
-//! The rate limits: one bucket per connection, one per topic.
+//! Rate limits of connections and topics.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use prombus_proto::ErrorCode;
 
 use crate::error::Refusal;
 use crate::limits::{Deficit, Rate, TokenBucket};
 
-/// A bucket that several share, or no limit at all.
+/// A shared token bucket, or no limit.
 #[derive(Clone, Debug)]
-pub struct Limit(Option<Arc<Mutex<TokenBucket>>>);
+pub struct RateLimit(Option<Arc<Mutex<TokenBucket>>>);
 
-/// How a limit stands at a moment.
+/// A snapshot of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// What it lets pass.
+pub struct LimitStatus {
     pub rate: Rate,
-    /// How many tokens can be taken at once.
+    /// Whole tokens in the bucket.
     pub available: u64,
 }
 
-/// Nobody is told to come again sooner.
+/// The shortest time after which a client is told to retry.
 pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// Whose limit it is, as a refusal names it.
+/// What a rate limit applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// One connection.
+pub enum LimitScope {
     Connection,
-    /// One topic.
     Topic,
 }
 
-impl Limit {
-    /// A limit of `rate`, or none.
+impl RateLimit {
+    /// Returns a limit of `rate`, or no limit if it is `None`.
     #[must_use]
     pub fn new(rate: Option<Rate>, now: Instant) -> Self {
         Self(rate.map(|rate| Arc::new(Mutex::new(TokenBucket::full(rate, now)))))
     }
 
-    /// Takes `count` tokens or says how far it is from that.
+    /// Takes `count` tokens, or none.
+    ///
+    /// # Errors
+    ///
+    /// The deficit, if there are fewer tokens.
     pub fn try_consume(&self, count: u64, now: Instant) -> Result<(), Deficit> {
         self.with(|bucket| bucket.try_consume(count, now)).unwrap_or(Ok(()))
     }
 
-    /// Puts back what was taken for nothing.
+    /// Returns `count` tokens that were not used.
     pub fn give_back(&self, count: u64) {
         self.with(|bucket| bucket.give_back(count));
     }
 
-    /// Whether nothing was taken that has not flowed in again.
+    /// Returns whether the bucket is full, which is always true without a limit.
     #[must_use]
     pub fn is_full(&self, now: Instant) -> bool {
         self.with(|bucket| bucket.is_full(now)).unwrap_or(true)
     }
 
-    /// From now on it lets pass what `rate` says. One that is off stays off.
+    /// Changes the rate. Has no effect without a limit.
     pub fn set_rate(&self, rate: Rate, now: Instant) {
         self.with(|bucket| bucket.set_rate(rate, now));
     }
 
-    /// How it stands; nothing where there is no limit.
+    /// Returns the current status, or `None` without a limit.
     #[must_use]
-    pub fn standing(&self, now: Instant) -> Option<Standing> {
-        self.with(|bucket| Standing { rate: bucket.rate(), available: bucket.available(now) })
+    pub fn status(&self, now: Instant) -> Option<LimitStatus> {
+        self.with(|bucket| LimitStatus { rate: bucket.rate(), available: bucket.available(now) })
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut TokenBucket) -> T) -> Option<T> {
         let bucket = self.0.as_ref()?;
-        Some(act(&mut bucket.lock().unwrap_or_else(PoisonError::into_inner)))
+        Some(act(&mut bucket.lock()))
     }
 }
 
-/// A publish that a limit stops: whose, and how far it is from passing.
+/// A publish that exceeds a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limited {
-    pub(crate) scope: Scope,
+    pub(crate) scope: LimitScope,
     pub(crate) deficit: Deficit,
 }
 
@@ -86,18 +88,18 @@ impl From<Limited> for Refusal {
     }
 }
 
-impl Scope {
+impl LimitScope {
     pub(crate) const fn limited(self, deficit: Deficit) -> Limited {
         Limited { scope: self, deficit }
     }
 
-    /// The refusal of a publish. Without a time to try again where no time helps: more was asked
-    /// for at once than the bucket ever holds.
+    /// Returns the refusal of a publish. It has no retry time if waiting does not help: the publish asks
+    /// for more tokens than the bucket ever holds.
     #[must_use]
     pub fn refusal(self, deficit: Deficit) -> Refusal {
         let message = match self {
-            Scope::Connection => "conn publish rate exceeded",
-            Scope::Topic => "topic publish rate exceeded",
+            LimitScope::Connection => "conn publish rate exceeded",
+            LimitScope::Topic => "topic publish rate exceeded",
         };
         let retry_after = match deficit {
             Deficit::Wait(time) => Some(time.max(SHORTEST_WAIT)),

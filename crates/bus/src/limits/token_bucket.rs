@@ -1,29 +1,29 @@
-//! A token bucket: so many at once, so many a second, exact.
+//! An exact token bucket.
 
 use std::time::{Duration, Instant};
 
-/// How many at once, and how many a second.
+/// The burst size and the sustained rate of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// What a full bucket holds.
+    /// Tokens in a full bucket.
     pub capacity: u64,
-    /// What flows in each second.
+    /// Tokens added per second.
     pub refill_per_sec: u64,
 }
 
-/// How far a bucket is from giving what was asked.
+/// How long it takes until a bucket holds the tokens that were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deficit {
-    /// It will have as many then, if nobody takes any meanwhile.
+    /// This long, if no one takes tokens in the meantime.
     Wait(Duration),
-    /// It never holds as many.
+    /// Forever: the bucket is too small, or is not refilled.
     Never,
 }
 
-/// Refilled continuously, never above its capacity. Time is handed in.
+/// A token bucket that is refilled continuously. The time is passed in.
 ///
-/// Counts in billionths of a token: what a nanosecond brings is then a whole number, and nothing
-/// is lost to rounding however often it is asked.
+/// Counts in billionths of a token, so a nanosecond adds a whole number of them and nothing is lost to
+/// rounding, however often the bucket is used.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     rate: Rate,
@@ -34,13 +34,17 @@ pub struct TokenBucket {
 const TOKEN: u128 = 1_000_000_000;
 
 impl TokenBucket {
-    /// A full bucket.
+    /// Returns a full bucket.
     #[must_use]
     pub fn full(rate: Rate, now: Instant) -> Self {
         Self { rate, level: u128::from(rate.capacity) * TOKEN, refilled_at: now }
     }
 
-    /// Takes `count` tokens, or none and says how long it would take.
+    /// Takes `count` tokens, or none.
+    ///
+    /// # Errors
+    ///
+    /// The deficit, if there are fewer tokens.
     pub fn try_consume(&mut self, count: u64, now: Instant) -> Result<(), Deficit> {
         match self.deficit(count, now) {
             None => {
@@ -51,7 +55,7 @@ impl TokenBucket {
         }
     }
 
-    /// How far it is from giving `count`; nothing if it can now.
+    /// Returns the deficit of `count` tokens, or `None` if the bucket holds them.
     pub fn deficit(&mut self, count: u64, now: Instant) -> Option<Deficit> {
         self.refill(now);
         let wanted = u128::from(count) * TOKEN;
@@ -65,43 +69,42 @@ impl TokenBucket {
         Some(Deficit::Wait(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))))
     }
 
-    /// Puts back tokens that were taken for nothing.
+    /// Returns tokens that were not used, up to the capacity.
     pub fn give_back(&mut self, count: u64) {
-        self.level = (self.level + u128::from(count) * TOKEN).min(self.most());
+        self.level = (self.level + u128::from(count) * TOKEN).min(self.capacity());
     }
 
-    /// What it lets pass.
     #[must_use]
     pub const fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// From `now` on it lets pass what `rate` says. What is in it stays, as far as it has room.
+    /// Changes the rate at `now`. The tokens in the bucket stay, up to the new capacity.
     pub fn set_rate(&mut self, rate: Rate, now: Instant) {
         self.refill(now);
         self.rate = rate;
-        self.level = self.level.min(self.most());
+        self.level = self.level.min(self.capacity());
     }
 
-    /// How many whole tokens it holds.
+    /// Returns the number of whole tokens.
     pub fn available(&mut self, now: Instant) -> u64 {
         self.refill(now);
         u64::try_from(self.level / TOKEN).unwrap_or(u64::MAX)
     }
 
-    /// Whether it is as if nobody ever took from it.
     pub fn is_full(&mut self, now: Instant) -> bool {
         self.refill(now);
-        self.level == self.most()
+        self.level == self.capacity()
     }
 
-    fn most(&self) -> u128 {
+    fn capacity(&self) -> u128 {
         u128::from(self.rate.capacity) * TOKEN
     }
 
     fn refill(&mut self, now: Instant) {
         let nanos = now.saturating_duration_since(self.refilled_at).as_nanos();
-        self.level = (self.level + nanos * u128::from(self.rate.refill_per_sec)).min(self.most());
+        self.level =
+            (self.level + nanos * u128::from(self.rate.refill_per_sec)).min(self.capacity());
         self.refilled_at = self.refilled_at.max(now);
     }
 }
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn says_how_long_to_wait_and_then_gives() {
+    fn reports_the_wait_and_then_grants() {
         let start = Instant::now();
         let mut bucket = TokenBucket::full(rate(200, 200), start);
         bucket.try_consume(200, start).unwrap();
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn never_holds_more_than_its_capacity() {
+    fn never_exceeds_its_capacity() {
         let start = Instant::now();
         let mut bucket = TokenBucket::full(rate(10, 1000), start);
         assert_eq!(bucket.try_consume(11, start), Err(Deficit::Never));
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_gives_nothing_twice() {
+    fn a_clock_that_steps_back_adds_no_tokens() {
         let start = Instant::now() + Duration::from_secs(10);
         let mut bucket = TokenBucket::full(rate(1, 1), start);
         bucket.try_consume(1, start).unwrap();
@@ -152,8 +155,7 @@ mod tests {
     }
 
     proptest! {
-        /// Ten seconds of steady asking admit the capacity and ten times the rate, whatever the
-        /// rhythm and the sizes.
+        /// Ten seconds of steady load admit the capacity plus ten times the rate, whatever the intervals.
         #[test]
         fn is_exact_over_ten_seconds(
             capacity in 2..5_000_u64,
@@ -164,9 +166,8 @@ mod tests {
             let mut bucket = TokenBucket::full(rate(capacity, refill_per_sec), start);
             let (mut admitted, mut elapsed, mut step) = (0_u64, 0, 0);
             let ten_seconds = 10_000_000_000;
-            // Asks so often that nothing ever spills over the rim: less than one token is left
-            // each time.
-            let longest = (capacity - 1) * 1_000_000_000 / refill_per_sec;
+            // Often enough that the bucket never overflows: each time less than one token is left.
+            let longest_step = (capacity - 1) * 1_000_000_000 / refill_per_sec;
             loop {
                 let now = start + Duration::from_nanos(elapsed);
                 while bucket.try_consume(1, now).is_ok() {
@@ -175,7 +176,7 @@ mod tests {
                 if elapsed == ten_seconds {
                     break;
                 }
-                elapsed = (elapsed + steps[step % steps.len()].min(longest)).min(ten_seconds);
+                elapsed = (elapsed + steps[step % steps.len()].min(longest_step)).min(ten_seconds);
                 step += 1;
                 if step > 200_000 {
                     elapsed = ten_seconds;

@@ -29,11 +29,11 @@ impl CommitMeter {
     /// with the first commit of it.
     pub(crate) fn committed<'a>(
         &mut self,
-        taken: impl Iterator<Item = &'a PublishTimes>,
+        publish_times: impl Iterator<Item = &'a PublishTimes>,
         write: Option<WriteStats>,
         now: Instant,
     ) {
-        for (at, count) in taken.flat_map(PublishTimes::runs) {
+        for (at, count) in publish_times.flat_map(PublishTimes::runs) {
             let seconds = now.saturating_duration_since(at).as_secs_f64();
             for _ in 0..count {
                 self.publish_to_commit.observe(seconds);

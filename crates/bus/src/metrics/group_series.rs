@@ -27,10 +27,11 @@ impl GroupSeries {
             series.delivered.inc_by(run.len() as u64);
             // What comes again says more about its consumers than about the bus.
             let live = run.iter().filter(|delivery| delivery.attempt == 1);
-            let mut taken = live.filter_map(|delivery| delivery.event.taken_at()).peekable();
-            if taken.peek().is_some() {
+            let mut published =
+                live.filter_map(|delivery| delivery.event.published_at()).peekable();
+            if published.peek().is_some() {
                 let times = series.publish_to_deliver.local();
-                for at in taken {
+                for at in published {
                     times.observe(now.saturating_duration_since(at).as_secs_f64());
                 }
                 times.flush();

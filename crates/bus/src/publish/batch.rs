@@ -1,204 +1,240 @@
-//! From what a publisher hands in to an event that can be committed: limit, check, build.
+//! The one way to publish: push events to a batch, submit the batch.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use prombus_engine::{Durability, Position};
+use prombus_engine::Durability;
 use prombus_proto::limits::MAX_EVENT_BYTES;
-use prombus_proto::{EncodedEvent, ErrorCode, EventId, IdSource, NewEvent, Timestamp, Topic};
-use tokio::sync::oneshot;
+use prombus_proto::{EncodedEvent, ErrorCode, EventId, NewEvent, Timestamp, Topic};
 
+use super::admission::{TopicCount, admit, admit_paced, give_back};
+use super::committer::{PendingCommit, Submission};
+use super::publish_times::PublishTimes;
+use crate::bus::{Bus, Connection};
 use crate::error::Refusal;
-use crate::limits::{Limit, Limited, Scope};
-use crate::publish::PublishTimes;
-use crate::publish::{Answer, Committer, Submission};
+use crate::time::now;
 use crate::topics::TopicInUse;
 
-/// Events that may be committed: limited, checked, encoded.
+/// Admitted and encoded events that are committed together.
+///
+/// Each push is all or none: if it is refused, the batch is unchanged.
 #[derive(Debug)]
 pub struct PublishBatch {
     pub(crate) events: Vec<EncodedEvent>,
+    /// The strongest durability that a topic of the batch asks for.
     pub(crate) durability: Durability,
-    pub(crate) taken: PublishTimes,
-    /// Counted along: it is asked for with every frame that joins.
+    pub(crate) publish_times: PublishTimes,
     bytes: usize,
-    /// When those are taken that join.
-    joining_at: Option<Moment>,
-    /// The topic of those that joined last: mostly that of the next ones, too.
-    topic: Option<Arc<TopicInUse>>,
+    /// Read by the first push and used by all: reading the clocks costs as much as the rest of a push.
+    now: Option<PushTime>,
+    /// The topic of the last push, which is usually the topic of the next one.
+    last_topic: Option<Arc<TopicInUse>>,
 }
 
-/// What time it is, by both clocks.
+/// The time of a push, by the monotonic clock and by the wall clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) at: Instant,
-    pub(crate) ts: Timestamp,
+struct PushTime {
+    instant: Instant,
+    ts: Timestamp,
 }
-
-/// Events, or other changes, on their way into the store.
-#[derive(Debug)]
-pub struct Submitted(oneshot::Receiver<Answer>);
 
 impl PublishBatch {
-    /// Nothing yet.
     #[must_use]
-    pub const fn none() -> Self {
+    pub const fn new() -> Self {
         Self {
             events: Vec::new(),
             durability: Durability::Buffered,
-            taken: PublishTimes::none(),
+            publish_times: PublishTimes::new(),
             bytes: 0,
-            joining_at: None,
-            topic: None,
+            now: None,
+            last_topic: None,
         }
     }
 
-    /// When those are taken that join: all of them together, for the clocks cost as much as the rest.
-    pub(crate) fn joining_at(&mut self, now: impl FnOnce() -> Moment) -> Moment {
-        *self.joining_at.get_or_insert_with(now)
+    #[cfg(test)]
+    pub(crate) fn with_durability(durability: Durability) -> Self {
+        Self { durability, ..Self::new() }
     }
 
-    /// The topic of those that join. It is given back by [`PublishBatch::joined`]: a clone for each of them would
-    /// be counted where the committer counts, too.
-    pub(crate) fn joining_topic(
+    /// Admits, encodes and adds `events` for `topic`.
+    ///
+    /// # Errors
+    ///
+    /// If the bus is shutting down, a rate limit is exceeded, or an event is too large. No tokens are
+    /// taken then.
+    pub fn push(
         &mut self,
+        bus: &Bus,
+        connection: &Connection,
         topic: &Topic,
-        find: impl FnOnce() -> Arc<TopicInUse>,
-    ) -> Arc<TopicInUse> {
-        self.topic.take().filter(|last| last.topic == *topic).unwrap_or_else(find)
+        events: impl ExactSizeIterator<Item = NewEvent>,
+    ) -> Result<(), Refusal> {
+        bus.check_open()?;
+        let time = self.time(bus);
+        // Moved out and back instead of cloned: the committer updates the same reference count.
+        let last_topic = self.last_topic.take().filter(|last| last.topic == *topic);
+        let topic = last_topic.unwrap_or_else(|| bus.topics_in_use().get(topic, time.instant));
+        let counts = [(topic, events.len() as u64)];
+        let pushed =
+            self.admit_and_append(bus, connection, &counts, events.map(|event| (0, event)), time);
+        let [(topic, _)] = counts;
+        self.last_topic = Some(topic);
+        pushed
     }
 
-    pub(crate) fn joined(&mut self, topic: Arc<TopicInUse>) {
-        self.topic = Some(topic);
+    /// Like [`PublishBatch::push`], for events of several topics.
+    ///
+    /// # Errors
+    ///
+    /// The same as those of [`PublishBatch::push`].
+    pub fn push_mixed(
+        &mut self,
+        bus: &Bus,
+        connection: &Connection,
+        events: Vec<(Topic, NewEvent)>,
+    ) -> Result<(), Refusal> {
+        bus.check_open()?;
+        let time = self.time(bus);
+        let mut counts: Vec<TopicCount> = Vec::new();
+        let mut indices = HashMap::new();
+        let mut indexed = Vec::with_capacity(events.len());
+        for (topic, event) in events {
+            let index = *indices.entry(topic).or_insert_with_key(|topic| {
+                counts.push((bus.topics_in_use().get(topic, time.instant), 0));
+                counts.len() - 1
+            });
+            counts[index].1 += 1;
+            indexed.push((index, event));
+        }
+        self.admit_and_append(bus, connection, &counts, indexed.into_iter(), time)
     }
 
-    /// The name of a topic, for the next event. The committer drops it while others are built, so that all of
-    /// one name would wait for each other's counts: those that are committed together mostly have one of
-    /// their own.
-    fn name_of(&self, topic: &TopicInUse) -> Topic {
+    /// Like [`PublishBatch::push`], but waits for tokens instead of being refused, so the number of
+    /// events may exceed the capacity of a limit.
+    ///
+    /// # Errors
+    ///
+    /// If the bus is shutting down, a limit never refills, or an event is too large. Tokens that were
+    /// taken are not returned.
+    pub async fn push_paced(
+        &mut self,
+        bus: &Bus,
+        connection: &Connection,
+        topic: &Topic,
+        events: Vec<NewEvent>,
+    ) -> Result<(), Refusal> {
+        let instant = now();
+        let topic = bus.topic_in_use(topic);
+        admit_paced(bus, connection, &topic, events.len() as u64).await?;
+        let time = PushTime { instant, ts: bus.clock().now() };
+        self.append_admitted(bus, events.into_iter().map(|event| (topic.as_ref(), event)), time)
+    }
+
+    /// Hands the batch to the committer, which may have to make room for it first.
+    ///
+    /// # Errors
+    ///
+    /// If the committer has stopped.
+    pub async fn submit(self, bus: &Bus) -> Result<PendingCommit, Refusal> {
+        let PublishBatch { events, durability, publish_times, .. } = self;
+        let submission = Submission { events, publish_times, state: Vec::new(), durability };
+        PendingCommit::submit(bus.committer(), submission).await
+    }
+
+    /// Moves the events of `other` to the end of this batch.
+    pub fn append(&mut self, mut other: PublishBatch) {
+        self.events.append(&mut other.events);
+        self.durability = self.durability.max(other.durability);
+        self.publish_times.append(other.publish_times);
+        self.bytes += other.bytes;
+    }
+
+    /// Returns the ids of the events, in order.
+    pub fn ids(&self) -> impl Iterator<Item = &EventId> {
+        self.events.iter().map(EncodedEvent::id)
+    }
+
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Returns an upper bound of the events' JSON bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn time(&mut self, bus: &Bus) -> PushTime {
+        *self.now.get_or_insert_with(|| PushTime { instant: now(), ts: bus.clock().now() })
+    }
+
+    /// Each event comes with the index of its topic in `counts`.
+    fn admit_and_append(
+        &mut self,
+        bus: &Bus,
+        connection: &Connection,
+        counts: &[TopicCount],
+        events: impl Iterator<Item = (usize, NewEvent)>,
+        time: PushTime,
+    ) -> Result<(), Refusal> {
+        admit(counts, &connection.limit, time.instant).inspect_err(|limited| {
+            let events = counts.iter().map(|(_, count)| count).sum();
+            bus.metrics().rate_limited(limited.scope, events);
+        })?;
+        let events = events.map(|(index, event)| (counts[index].0.as_ref(), event));
+        self.append_admitted(bus, events, time)
+            .inspect_err(|_| give_back(counts, &connection.limit))
+    }
+
+    fn append_admitted<'a>(
+        &mut self,
+        bus: &Bus,
+        events: impl Iterator<Item = (&'a TopicInUse, NewEvent)>,
+        time: PushTime,
+    ) -> Result<(), Refusal> {
+        let (before, mut bytes, mut durability) = (self.events.len(), self.bytes, self.durability);
+        for (topic, event) in events {
+            let new_id = || bus.ids().next_id_at(time.ts);
+            let event = event.complete(self.topic_name(topic), new_id, time.ts).into_encoded();
+            let event_bytes = event.max_json_bytes();
+            if event_bytes > MAX_EVENT_BYTES {
+                self.events.truncate(before);
+                let message =
+                    format!("the event has {event_bytes} bytes; the limit is {MAX_EVENT_BYTES}");
+                return Err(Refusal::new(ErrorCode::PayloadTooLarge, message));
+            }
+            bytes += event_bytes;
+            durability = durability.max(topic.durability());
+            self.events.push(event);
+        }
+        self.bytes = bytes;
+        self.durability = durability;
+        self.publish_times.append(PublishTimes::of(time.instant, self.events.len() - before));
+        Ok(())
+    }
+
+    /// Returns the name of `topic` for the next event.
+    ///
+    /// The committer drops names while connections build events. If all shared one reference count,
+    /// they would contend for its cache line, so a batch has its own copy of the name of its first topic.
+    fn topic_name(&self, topic: &TopicInUse) -> Topic {
         match self.events.last() {
             None => topic.topic.unshared(),
             Some(last) if *last.topic() == topic.topic => last.topic().clone(),
             Some(_) => topic.topic.clone(),
         }
     }
-
-    #[cfg(test)]
-    pub(crate) fn as_safe_as(durability: Durability) -> Self {
-        Self { durability, ..Self::none() }
-    }
-
-    /// Takes the events of `other` behind its own: they are committed together.
-    pub fn append(&mut self, mut other: PublishBatch) {
-        self.events.append(&mut other.events);
-        self.durability = self.durability.max(other.durability);
-        self.taken.append(other.taken);
-        self.bytes += other.bytes;
-    }
-
-    /// The events' ids, in order.
-    pub fn ids(&self) -> impl Iterator<Item = &EventId> {
-        self.events.iter().map(EncodedEvent::id)
-    }
-
-    /// How many events there are.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.events.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.events.is_empty()
-    }
-
-    /// About how many bytes they have.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(crate) async fn submit(self, committer: &Committer) -> Result<Submitted, Refusal> {
-        let PublishBatch { events, durability, taken, .. } = self;
-        Submitted::to(committer, Submission { events, taken, state: Vec::new(), durability }).await
-    }
 }
 
 impl Default for PublishBatch {
     fn default() -> Self {
-        Self::none()
+        Self::new()
     }
-}
-
-impl Submitted {
-    pub(crate) async fn to(committer: &Committer, submission: Submission) -> Result<Self, Refusal> {
-        Ok(Self(committer.submit(submission).await?))
-    }
-
-    /// Where the events are, once they are stored.
-    pub async fn stored(&mut self) -> Result<Vec<Position>, Refusal> {
-        match (&mut self.0).await {
-            Ok(answer) => Ok(answer?.positions),
-            Err(_) => Err(Refusal::shutting_down()),
-        }
-    }
-}
-
-/// Takes the tokens for so many events of each topic. All or none: whoever is refused and waits as
-/// long as it is told finds what it had.
-pub(crate) fn admit(
-    wanted: &[(Arc<TopicInUse>, u64)],
-    connection: &Limit,
-    now: Instant,
-) -> Result<(), Limited> {
-    let all = wanted.iter().map(|(_, count)| count).sum();
-    connection.try_consume(all, now).map_err(|deficit| Scope::Connection.limited(deficit))?;
-    for (place, (topic, count)) in wanted.iter().enumerate() {
-        if let Err(deficit) = topic.limit.try_consume(*count, now) {
-            give_back(&wanted[..place], connection);
-            connection.give_back(wanted[place..].iter().map(|(_, count)| count).sum());
-            return Err(Scope::Topic.limited(deficit));
-        }
-    }
-    Ok(())
-}
-
-/// Gives back what was taken for events that are refused after all.
-pub(crate) fn give_back(taken: &[(Arc<TopicInUse>, u64)], connection: &Limit) {
-    for (topic, count) in taken {
-        topic.limit.give_back(*count);
-        connection.give_back(*count);
-    }
-}
-
-/// Builds events that were admitted behind those of `prepared`, and checks what comes of them. If one
-/// is refused, none joins.
-pub(crate) fn build<'a>(
-    prepared: &mut PublishBatch,
-    events: impl Iterator<Item = (&'a TopicInUse, NewEvent)>,
-    ids: &IdSource,
-    moment: Moment,
-) -> Result<(), Refusal> {
-    let (before, mut bytes, mut durability) =
-        (prepared.events.len(), prepared.bytes, prepared.durability);
-    for (topic, event) in events {
-        let new_id = || ids.next_id_at(moment.ts);
-        let name = prepared.name_of(topic);
-        let event = event.complete(name, new_id, moment.ts).into_encoded();
-        let event_bytes = event.max_json_bytes();
-        if event_bytes > MAX_EVENT_BYTES {
-            prepared.events.truncate(before);
-            let message =
-                format!("an event of {event_bytes} bytes; the limit is {MAX_EVENT_BYTES}");
-            return Err(Refusal::new(ErrorCode::PayloadTooLarge, message));
-        }
-        bytes += event_bytes;
-        durability = durability.max(topic.durability());
-        prepared.events.push(event);
-    }
-    prepared.bytes = bytes;
-    prepared.durability = durability;
-    prepared.taken.append(PublishTimes::of(moment.at, prepared.events.len() - before));
-    Ok(())
 }

@@ -1,17 +1,16 @@
-//! The one task that commits what is handed to it, in that order, and answers everybody.
+//! The task that commits submissions in order, and completes them.
 //!
-//! An engine that gathers commits by itself gets each as soon as it is there, and is never without one
-//! while any waits. For any other, all that waits is gathered into one batch while the last is under way.
+//! An engine that merges concurrent commits itself gets every submission at once. For any other
+//! engine, the submissions that arrive during a commit are merged into the next one.
 
-mod gathered;
-mod runs;
+mod merged;
+mod topic_runs;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
 
 use prombus_engine::{
     CommitError, Committed, Durability, Engine, Position, StateOp, Unavailable, Version,
@@ -21,56 +20,59 @@ use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_BATCH_EVENTS};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use self::gathered::Gathered;
+use self::merged::MergedSubmissions;
+use super::publish_times::PublishTimes;
+use crate::error::Refusal;
 use crate::metrics::CommitMeter;
-use crate::publish::PublishTimes;
 use crate::topics::Topics;
 
-/// What is to be committed together.
+/// Events and state changes that are committed atomically.
 #[derive(Debug)]
 pub(crate) struct Submission {
     pub(crate) events: Vec<EncodedEvent>,
-    /// When each of the events was taken.
-    pub(crate) taken: PublishTimes,
+    pub(crate) publish_times: PublishTimes,
     pub(crate) state: Vec<StateOp>,
     pub(crate) durability: Durability,
 }
 
-/// What became of a submission.
-pub(crate) type Answer = Result<Stored, CommitError>;
+pub(crate) type CommitResult = Result<CommitReceipt, CommitError>;
 
-/// A submission that is stored.
+/// The result of a submission that is stored.
 #[derive(Debug)]
-pub(crate) struct Stored {
-    /// Where each of its events is.
+pub(crate) struct CommitReceipt {
+    /// The positions of its events, in order.
     pub(crate) positions: Vec<Position>,
-    /// The version of all that it put into the state.
+    /// The version of its state changes.
     pub(crate) version: Version,
 }
 
-/// The way to the committer.
+/// A submission that is not committed yet.
+#[derive(Debug)]
+pub struct PendingCommit(oneshot::Receiver<CommitResult>);
+
+/// A handle to the committer task.
 #[derive(Clone, Debug)]
 pub(crate) struct Committer {
-    queue: mpsc::UnboundedSender<Waiting>,
-    /// Bytes that may wait, all connections together.
+    queue: mpsc::UnboundedSender<QueuedSubmission>,
+    /// Bounds the bytes in the queue, for all connections together.
     room: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedSubmission {
     submission: Submission,
     bytes: usize,
-    answer: oneshot::Sender<Answer>,
+    reply: oneshot::Sender<CommitResult>,
     _room: OwnedSemaphorePermit,
 }
 
-/// How much may wait to be committed.
-const WAITING_BYTES: usize = 64 << 20;
-/// How much is gathered into one batch, so that one answer does not wait for the whole queue.
-const GATHERED_BYTES: usize = 4 << 20;
-const GATHERED_EVENTS: usize = 20_000;
-const _: () = assert!(GATHERED_BYTES < MAX_BATCH_BYTES && GATHERED_EVENTS < MAX_BATCH_EVENTS);
-const _: () = assert!(WAITING_BYTES > MAX_BATCH_BYTES);
+/// The bytes that may wait in the queue.
+const MAX_QUEUED_BYTES: usize = 64 << 20;
+/// The limits of one merged batch, so that a submission does not wait for the whole queue.
+const MAX_MERGED_BYTES: usize = 4 << 20;
+const MAX_MERGED_EVENTS: usize = 20_000;
+const _: () = assert!(MAX_MERGED_BYTES < MAX_BATCH_BYTES && MAX_MERGED_EVENTS < MAX_BATCH_EVENTS);
+const _: () = assert!(MAX_QUEUED_BYTES > MAX_BATCH_BYTES);
 
 impl Committer {
     pub(crate) fn start(
@@ -78,30 +80,52 @@ impl Committer {
         topics: Arc<Topics>,
         meter: CommitMeter,
     ) -> (Self, JoinHandle<()>) {
-        let (queue, waiting) = mpsc::unbounded_channel();
-        let task = tokio::spawn(run(engine, topics, meter, waiting));
-        (Self { queue, room: Arc::new(Semaphore::new(WAITING_BYTES)) }, task)
+        let (queue, queued) = mpsc::unbounded_channel();
+        let task = tokio::spawn(run(engine, topics, meter, queued));
+        (Self { queue, room: Arc::new(Semaphore::new(MAX_QUEUED_BYTES)) }, task)
     }
 
-    /// Hands `submission` over, as soon as there is room for it. The answer comes by itself.
+    /// Queues `submission` as soon as there is room. The receiver gets its result.
     pub(crate) async fn submit(
         &self,
         submission: Submission,
-    ) -> Result<oneshot::Receiver<Answer>, CommitError> {
+    ) -> Result<oneshot::Receiver<CommitResult>, CommitError> {
         let bytes = submission.bytes();
-        let permits = u32::try_from(bytes.min(WAITING_BYTES)).unwrap_or(u32::MAX);
+        let permits = u32::try_from(bytes.min(MAX_QUEUED_BYTES)).unwrap_or(u32::MAX);
         let closed = || CommitError::from(Unavailable::Closed);
         let room = Arc::clone(&self.room).acquire_many_owned(permits).await;
-        let (answer, receiver) = oneshot::channel();
-        let waiting = Waiting { submission, bytes, answer, _room: room.map_err(|_| closed())? };
-        self.queue.send(waiting).map_err(|_| closed())?;
+        let (reply, receiver) = oneshot::channel();
+        let room = room.map_err(|_| closed())?;
+        let queued = QueuedSubmission { submission, bytes, reply, _room: room };
+        self.queue.send(queued).map_err(|_| closed())?;
         Ok(receiver)
+    }
+}
+
+impl PendingCommit {
+    pub(crate) async fn submit(
+        committer: &Committer,
+        submission: Submission,
+    ) -> Result<Self, Refusal> {
+        Ok(Self(committer.submit(submission).await?))
+    }
+
+    /// Waits for the commit, and returns the positions of its events.
+    ///
+    /// # Errors
+    ///
+    /// If the engine refused the commit, or the bus was closed before.
+    pub async fn stored(&mut self) -> Result<Vec<Position>, Refusal> {
+        match (&mut self.0).await {
+            Ok(result) => Ok(result?.positions),
+            Err(_) => Err(Refusal::shutting_down()),
+        }
     }
 }
 
 impl Submission {
     pub(crate) const fn of_state(state: Vec<StateOp>, durability: Durability) -> Self {
-        Self { events: Vec::new(), taken: PublishTimes::none(), state, durability }
+        Self { events: Vec::new(), publish_times: PublishTimes::new(), state, durability }
     }
 
     fn bytes(&self) -> usize {
@@ -115,73 +139,73 @@ async fn run(
     engine: Arc<dyn Engine>,
     topics: Arc<Topics>,
     mut meter: CommitMeter,
-    mut queue: mpsc::UnboundedReceiver<Waiting>,
+    mut queue: mpsc::UnboundedReceiver<QueuedSubmission>,
 ) {
     let engine = engine.as_ref();
-    let engine_gathers = engine.capabilities().gathers_commits;
-    let most_under_way = if engine_gathers { usize::MAX } else { 1 };
-    // In the order they were begun, which is the order they are settled in.
-    let mut under_way: VecDeque<UnderWay<'_>> = VecDeque::new();
-    let mut too_much = None;
-    let mut is_over = false;
-    while !is_over || !under_way.is_empty() {
-        let next = poll_fn(|context| {
-            if let Some(first) = under_way.front_mut()
+    let engine_merges = engine.capabilities().gathers_commits;
+    let max_in_flight = if engine_merges { usize::MAX } else { 1 };
+    // Commits complete in the order in which they were started.
+    let mut in_flight: VecDeque<InFlightCommit<'_>> = VecDeque::new();
+    let mut left_over = None;
+    let mut is_closed = false;
+    while !is_closed || !in_flight.is_empty() {
+        let step = poll_fn(|context| {
+            if let Some(first) = in_flight.front_mut()
                 && let Poll::Ready(outcome) = first.poll_outcome(context)
             {
-                return Poll::Ready(Next::Settle(outcome));
+                return Poll::Ready(Step::Complete(outcome));
             }
-            if is_over || under_way.len() >= most_under_way {
+            if is_closed || in_flight.len() >= max_in_flight {
                 return Poll::Pending;
             }
-            let waiting = match too_much.take() {
+            let queued = match left_over.take() {
                 Some(left_over) => Some(left_over),
                 None => ready!(queue.poll_recv(context)),
             };
-            Poll::Ready(waiting.map_or(Next::Finish, Next::Begin))
+            Poll::Ready(queued.map_or(Step::Close, Step::Start))
         });
-        match next.await {
-            Next::Settle(outcome) => {
-                let first = under_way.pop_front().expect("it has an outcome");
-                first.gathered.settle(outcome, engine, &topics, &mut meter).await;
+        match step.await {
+            Step::Complete(outcome) => {
+                let first = in_flight.pop_front().expect("it has an outcome");
+                first.submissions.complete(outcome, engine, &topics, &mut meter).await;
             }
-            Next::Begin(first) => {
-                let mut waiting = vec![first];
-                if !engine_gathers {
-                    too_much = gather(&mut queue, &mut waiting);
+            Step::Start(first) => {
+                let mut queued = vec![first];
+                if !engine_merges {
+                    left_over = merge_queued(&mut queue, &mut queued);
                 }
-                let (batch, gathered) = Gathered::batch_of(waiting, &topics);
+                let (batch, submissions) = MergedSubmissions::merge(queued, &topics);
                 let commit = engine.commit(batch);
-                let mut begun = UnderWay { commit, outcome: None, gathered };
-                poll_fn(|context| begun.hand_over(context)).await;
-                under_way.push_back(begun);
+                let mut started = InFlightCommit { commit, outcome: None, submissions };
+                poll_fn(|context| started.start(context)).await;
+                in_flight.push_back(started);
             }
-            Next::Finish => is_over = true,
+            Step::Close => is_closed = true,
         }
     }
 }
 
-/// What the committer does next.
-enum Next {
-    /// The oldest commit that is under way has come to its end.
-    Settle(Result<Committed, CommitError>),
-    Begin(Waiting),
-    /// Nothing will come any more.
-    Finish,
+/// The next step of the committer.
+enum Step {
+    /// The oldest commit in flight has an outcome.
+    Complete(Result<Committed, CommitError>),
+    Start(QueuedSubmission),
+    /// The queue is closed and empty.
+    Close,
 }
 
-/// A commit that the engine has.
-struct UnderWay<'a> {
+/// A commit that was handed to the engine.
+struct InFlightCommit<'a> {
     commit: Pin<Box<dyn Future<Output = Result<Committed, CommitError>> + Send + 'a>>,
-    /// Where the engine answered at once.
+    /// Set if the engine completed the commit at the first poll.
     outcome: Option<Result<Committed, CommitError>>,
-    gathered: Gathered,
+    submissions: MergedSubmissions,
 }
 
-impl UnderWay<'_> {
-    /// The engine takes it when it is first asked for the outcome. That is now, so that it gets commits
-    /// in their order.
-    fn hand_over(&mut self, context: &mut Context<'_>) -> Poll<()> {
+impl InFlightCommit<'_> {
+    /// Polls the commit for the first time, which hands it to the engine: engines take commits in the
+    /// order of their first polls.
+    fn start(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Poll::Ready(outcome) = self.commit.as_mut().poll(context) {
             self.outcome = Some(outcome);
         }
@@ -196,25 +220,20 @@ impl UnderWay<'_> {
     }
 }
 
-/// Adds all that waits by now. Answers what does not fit any more.
-fn gather(
-    queue: &mut mpsc::UnboundedReceiver<Waiting>,
-    gathered: &mut Vec<Waiting>,
-) -> Option<Waiting> {
-    let size = |waiting: &Waiting| (waiting.bytes, waiting.submission.events.len());
-    let (mut bytes, mut events) = gathered.first().map_or((0, 0), size);
+/// Moves queued submissions to `merged` up to the limits, and returns the first that does not fit.
+fn merge_queued(
+    queue: &mut mpsc::UnboundedReceiver<QueuedSubmission>,
+    merged: &mut Vec<QueuedSubmission>,
+) -> Option<QueuedSubmission> {
+    let size = |queued: &QueuedSubmission| (queued.bytes, queued.submission.events.len());
+    let (mut bytes, mut events) = merged.first().map_or((0, 0), size);
     while let Ok(next) = queue.try_recv() {
         bytes += next.bytes;
         events += next.submission.events.len();
-        if bytes > GATHERED_BYTES || events > GATHERED_EVENTS {
+        if bytes > MAX_MERGED_BYTES || events > MAX_MERGED_EVENTS {
             return Some(next);
         }
-        gathered.push(next);
+        merged.push(next);
     }
     None
-}
-
-/// Through the runtime, so that a test can move the time.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

@@ -1,29 +1,29 @@
-//! When the bus took the events of a publish.
+//! When events were handed to the bus.
 
 use std::iter;
 use std::time::Instant;
 
-/// When events were taken, in their order. Those of one frame were taken together.
+/// The publish time of each event of a batch, run-length encoded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PublishTimes {
     earlier: Vec<Run>,
-    /// Apart from the others, so that a single frame allocates nothing.
+    /// Separate from the others, so that a batch with one publish time allocates nothing.
     last: Option<Run>,
 }
 
-/// So many events in a row.
+/// A publish time, and the number of consecutive events that share it.
 type Run = (Instant, usize);
 
 impl PublishTimes {
-    pub(crate) const fn none() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { earlier: Vec::new(), last: None }
     }
 
-    pub(crate) const fn of(taken_at: Instant, events: usize) -> Self {
-        Self { earlier: Vec::new(), last: Some((taken_at, events)) }
+    pub(crate) const fn of(published_at: Instant, events: usize) -> Self {
+        Self { earlier: Vec::new(), last: Some((published_at, events)) }
     }
 
-    /// Takes the moments of `other` behind its own.
+    /// Moves the times of `other` to the end.
     pub(crate) fn append(&mut self, mut other: PublishTimes) {
         if self.last.is_none() {
             *self = other;
@@ -43,9 +43,10 @@ impl PublishTimes {
         self.earlier.iter().copied().chain(self.last)
     }
 
-    /// The moment of each of so many events, as far as they are known.
+    /// Returns the publish times of `events` events: `None` for those past the end.
     pub(crate) fn each(&self, events: usize) -> impl Iterator<Item = Option<Instant>> {
-        let known = self.runs().flat_map(|(taken_at, run)| iter::repeat_n(Some(taken_at), run));
+        let known =
+            self.runs().flat_map(|(published_at, run)| iter::repeat_n(Some(published_at), run));
         known.chain(iter::repeat(None)).take(events)
     }
 }
@@ -57,13 +58,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_event_keeps_its_moment_in_whatever_parts_they_come() {
+    fn appending_keeps_the_time_of_every_event() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut late = PublishTimes::of(at(2), 1);
         late.append(PublishTimes::of(at(3), 3));
-        late.append(PublishTimes::none());
-        let mut all = PublishTimes::none();
+        late.append(PublishTimes::new());
+        let mut all = PublishTimes::new();
         all.append(PublishTimes::of(at(1), 2));
         all.append(late);
         let each: Vec<_> = all.each(7).collect();
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_one_moment_are_one_run() {
+    fn equal_times_are_one_run() {
         let at = Instant::now();
         let mut all = PublishTimes::of(at, 1);
         all.append(PublishTimes::of(at, 2));

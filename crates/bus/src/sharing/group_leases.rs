@@ -10,11 +10,11 @@ use tokio::time::MissedTickBehavior;
 
 use super::heartbeat::{GatewayId, Heartbeat};
 use super::peer_heartbeats::PeerHeartbeats;
-use crate::bus::now;
 use crate::groups::Command;
 use crate::groups::Groups;
 use crate::stored::group_lease::GroupLease;
 use crate::stored::heartbeat::StoredHeartbeat;
+use crate::time::now;
 
 /// What groups need to share a store with other gateways.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use prombus_engine::{Batch, CommitError, Durability, Engine, Expect, StateOp};
 use prombus_proto::{Clock, IdSource};
 use serde::{Deserialize, Serialize};
 
-use crate::bus::now;
 use crate::stored::heartbeat::StoredHeartbeat;
+use crate::time::now;
 
 /// One life of one gateway.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
-//! What can be set for a topic while the bus runs: stored, in effect at once, and again after a
-//! restart.
+//! Topic settings that are changed at run time. They are stored, take effect immediately, and survive
+//! a restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,21 +8,24 @@ use prombus_engine::{CommitError, Durability, Engine, Expect, StateOp, Unavailab
 use prombus_proto::{ErrorCode, Topic};
 use tokio::time::MissedTickBehavior;
 
-use crate::bus::{Bus, now};
+use crate::bus::Bus;
 use crate::error::Refusal;
 use crate::publish::Submission;
-use crate::stored::StatePages;
-use crate::stored::topic_settings;
-use crate::topics::TopicSettings;
-use crate::topics::Topics;
+use crate::stored::{StatePages, topic_settings};
+use crate::time::now;
+use crate::topics::{TopicSettings, Topics};
 
 impl Bus {
-    /// Sets what is different for `topic`, in place of all that was set before. What `own` leaves
-    /// out is as configured.
+    /// Replaces the run-time settings of `topic`. Those that `own` leaves out fall back to the
+    /// configuration.
+    ///
+    /// # Errors
+    ///
+    /// If the bus is shutting down, or the settings cannot be stored.
     pub async fn configure_topic(&self, topic: &Topic, own: TopicSettings) -> Result<(), Refusal> {
         self.check_open()?;
-        // Two at once are stored and applied in the same order.
-        let _turn = self.topics_in_use().configuring().await;
+        // Concurrent changes are applied in the order in which they are stored.
+        let _lock = self.topics_in_use().lock_settings().await;
         let key = topic_settings::key(topic)
             .map_err(|error| Refusal::new(ErrorCode::BadTopic, error.to_string()))?;
         let put = StateOp::Put {
@@ -36,38 +39,47 @@ impl Bus {
         stored.await.unwrap_or_else(|_| Err(Unavailable::Closed.into()))?;
         let revision = self.clock().now().0;
         let rule = self.topics_in_use().set_own(topic, own, revision, now());
-        // At once and not at the next round: that may be under way with the rule before.
+        // Not left to the next retention pass: one may be running with the previous rule.
         match self.engine().retain(topic, &rule).await {
             Ok(_) | Err(CommitError::StaleRule { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Takes up what was set in an earlier life. Before anybody publishes.
-    pub async fn recall_settings(&self) -> Result<(), Refusal> {
-        recall_settings(self.engine().as_ref(), self.topics_in_use()).await
+    /// Loads the stored settings of all topics. Call it before anything is published.
+    ///
+    /// # Errors
+    ///
+    /// If the settings cannot be read.
+    pub async fn load_topic_settings(&self) -> Result<(), Refusal> {
+        load_topic_settings(self.engine().as_ref(), self.topics_in_use()).await
     }
 }
 
-/// How often is looked for what was set by another gateway.
-const RECALLED_EVERY: Duration = Duration::from_secs(5);
+/// How often settings of other gateways are loaded.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Takes up what other gateways set, for ever.
-pub(crate) async fn recall_again_and_again(engine: Arc<dyn Engine>, topics: Arc<Topics>) {
-    let mut ticks = tokio::time::interval(RECALLED_EVERY);
+/// Loads the settings that other gateways store, periodically.
+pub(crate) async fn keep_settings_current(engine: Arc<dyn Engine>, topics: Arc<Topics>) {
+    let mut ticks = tokio::time::interval(RELOAD_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Err(refusal) = recall_settings(engine.as_ref(), &topics).await {
-            tracing::debug!("cannot see what other gateways set: {refusal}");
+        if let Err(refusal) = load_topic_settings(engine.as_ref(), &topics).await {
+            tracing::debug!(
+                "cannot load the topic settings: {refusal}; retrying in {RELOAD_INTERVAL:?}"
+            );
         }
     }
 }
 
-/// Takes up all that was ever set for a topic.
-pub(crate) async fn recall_settings(engine: &dyn Engine, topics: &Topics) -> Result<(), Refusal> {
-    // What is read before somebody here sets something must not be taken up after it.
-    let _turn = topics.configuring().await;
+/// Loads the stored settings of all topics.
+pub(crate) async fn load_topic_settings(
+    engine: &dyn Engine,
+    topics: &Topics,
+) -> Result<(), Refusal> {
+    // Settings that are read before a change of this gateway must not be applied after it.
+    let _lock = topics.lock_settings().await;
     let mut pages = StatePages::new(engine, topic_settings::prefix());
     loop {
         let page = pages.next().await?;
@@ -78,7 +90,7 @@ pub(crate) async fn recall_settings(engine: &dyn Engine, topics: &Topics) -> Res
             let read = topic_settings::read(&entry)
                 .map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))?;
             if let Some((topic, own)) = read {
-                topics.recall_own(&topic, own, now());
+                topics.load_own(&topic, own, now());
             }
         }
     }

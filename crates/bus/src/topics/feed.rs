@@ -1,49 +1,49 @@
-//! A topic's events for those who follow it: the recent ones from memory, older ones from the
-//! engine, told apart by `seq` alone, so that nothing is missed or doubled between the two.
+//! The events of a topic for its followers: recent ones from memory, older ones from the engine.
+//!
+//! Both are addressed by `seq`, so no event is missed or repeated between the two.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use prombus_engine::{Engine, ReadBudget, ReadError, StoredEvent};
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 
-/// An event on its way to a follower.
+/// An event as a follower gets it.
 #[derive(Clone, Debug)]
 pub struct FeedEvent {
-    /// Its place.
     pub seq: Seq,
-    /// Its identity.
     pub id: EventId,
-    /// Its time.
     pub ts: Timestamp,
     body: Body,
 }
 
 #[derive(Clone, Debug)]
 enum Body {
+    /// Read back from the engine: the JSON.
     Stored(bytes::Bytes),
-    /// From this process: its JSON but for the `seq`, and when the bus took it.
+    /// Published by this process: the JSON without the `seq`, and the publish time.
     Recent(EncodedEvent, Option<Instant>),
 }
 
-/// The way to follow one topic.
+/// The feed of one topic.
 #[derive(Debug)]
 pub(crate) struct Feed {
     recent: Mutex<Recent>,
-    /// The last event there is, for those who wait.
+    /// The last known event, which wakes followers.
     last: watch::Sender<Seq>,
 }
 
-/// The newest events, without gaps.
+/// The newest events of a topic, with consecutive `seq`s.
 #[derive(Debug, Default)]
 struct Recent {
     events: VecDeque<FeedEvent>,
     bytes: usize,
 }
 
-/// How much of a topic is kept in memory while somebody follows it.
+/// The bytes of recent events that a topic with followers keeps in memory.
 const RECENT_BYTES: usize = 4 << 20;
 
 impl Feed {
@@ -51,7 +51,7 @@ impl Feed {
         Self { recent: Mutex::default(), last: watch::Sender::new(Seq::ZERO) }
     }
 
-    /// Wakes whoever waits when there is something new, from here.
+    /// Returns a receiver that is notified of new events of this process. It counts as a follower.
     pub(crate) fn watch(&self) -> watch::Receiver<Seq> {
         self.last.subscribe()
     }
@@ -60,20 +60,20 @@ impl Feed {
         self.last.receiver_count() > 0
     }
 
-    /// Takes events that were just committed, in order.
+    /// Adds events that were just committed, in order, and wakes followers.
     pub(crate) fn append(
         &self,
         events: impl Iterator<Item = (Seq, EncodedEvent, Option<Instant>)>,
     ) {
         let mut last = None;
         {
-            let mut recent = self.recent();
-            for (seq, encoded, taken_at) in events {
+            let mut recent = self.recent.lock();
+            for (seq, encoded, published_at) in events {
                 recent.push(FeedEvent {
                     seq,
                     id: encoded.id().clone(),
                     ts: encoded.ts(),
-                    body: Body::Recent(encoded, taken_at),
+                    body: Body::Recent(encoded, published_at),
                 });
                 last = Some(seq);
             }
@@ -83,7 +83,7 @@ impl Feed {
         }
     }
 
-    /// Something new is there. What is known to be there already wakes nobody.
+    /// Wakes followers if `last` is newer than the last known event.
     pub(crate) fn wake(&self, last: Seq) {
         self.last.send_if_modified(|known| {
             let is_new = last > *known;
@@ -92,12 +92,12 @@ impl Feed {
         });
     }
 
-    /// Waits until nobody follows any more.
+    /// Waits until there are no followers.
     pub(crate) async fn abandoned(&self) {
         self.last.closed().await;
     }
 
-    /// Events of `topic` from `from` on, as [`Engine::read`] gives them.
+    /// Returns events of `topic` starting at `from`, like [`Engine::read`].
     pub(crate) async fn read(
         &self,
         engine: &Arc<dyn Engine>,
@@ -105,21 +105,17 @@ impl Feed {
         from: Seq,
         budget: ReadBudget,
     ) -> Result<Vec<FeedEvent>, ReadError> {
-        if let Some(events) = self.recent().read(from, budget) {
+        if let Some(events) = self.recent.lock().read(from, budget) {
             return Ok(events);
         }
         let page = engine.read(topic, from, budget).await?;
         Ok(page.events.into_iter().map(FeedEvent::from).collect())
     }
 
-    fn recent(&self) -> MutexGuard<'_, Recent> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Forgets the recent events when nobody follows any more.
-    pub(crate) fn forget_if_alone(&self) {
+    /// Drops the recent events if there are no followers.
+    pub(crate) fn clear_if_abandoned(&self) {
         if !self.has_followers() {
-            *self.recent() = Recent::default();
+            *self.recent.lock() = Recent::default();
         }
     }
 }
@@ -128,7 +124,7 @@ impl Recent {
     fn push(&mut self, event: FeedEvent) {
         let follows = self.events.back().is_none_or(|last| last.seq.next() == event.seq);
         if !follows {
-            // Somebody else wrote in between; what is here has a gap, the engine has not.
+            // Another gateway published in between: only the engine has the events without a gap.
             *self = Self::default();
         }
         self.bytes += event.json_bytes();
@@ -139,7 +135,7 @@ impl Recent {
         }
     }
 
-    /// Nothing where the engine has to be asked.
+    /// Returns `None` if the events have to be read from the engine.
     fn read(&self, from: Seq, budget: ReadBudget) -> Option<Vec<FeedEvent>> {
         let first = self.events.front()?.seq;
         let start = usize::try_from(from.0.checked_sub(first.0)?).ok()?;
@@ -157,7 +153,7 @@ impl Recent {
 }
 
 impl FeedEvent {
-    /// About how many bytes its JSON has; never fewer.
+    /// Returns an upper bound of the bytes of its JSON.
     #[must_use]
     pub fn json_bytes(&self) -> usize {
         match &self.body {
@@ -166,15 +162,15 @@ impl FeedEvent {
         }
     }
 
-    /// When the bus took it; not known of what was read back from the store.
-    pub(crate) const fn taken_at(&self) -> Option<Instant> {
+    /// Returns when it was published, or `None` if it was read back from the engine.
+    pub(crate) const fn published_at(&self) -> Option<Instant> {
         match &self.body {
             Body::Stored(_) => None,
-            Body::Recent(_, taken_at) => *taken_at,
+            Body::Recent(_, published_at) => *published_at,
         }
     }
 
-    /// Appends its JSON: the bytes that were made when it was committed.
+    /// Appends its JSON, byte for byte as it was committed.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match &self.body {
             Body::Stored(json) => out.extend_from_slice(json),

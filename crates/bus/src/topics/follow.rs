@@ -1,4 +1,4 @@
-//! A topic's events for whoever reads along, without a group.
+//! Reading a topic without a group.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::topics::FeedEvent;
 use crate::topics::StartAt;
 use crate::topics::TopicInUse;
 
-/// One who reads a topic along, from a place on and for as long as it likes.
+/// Reads a topic from a position on, and waits for new events at its end.
 pub struct Follower {
     engine: Arc<dyn Engine>,
     topic: Arc<TopicInUse>,
@@ -21,13 +21,14 @@ pub struct Follower {
 }
 
 impl Bus {
-    /// Where `start` is on `topic`: the first event there, which may not exist yet.
+    /// Returns the `seq` of the first event at `start`, which may not exist yet.
     pub async fn locate(&self, topic: &Topic, start: &StartAt) -> Result<Seq, Refusal> {
         self.bounds(topic).await?;
         start.first(self.engine().as_ref(), topic).await
     }
 
-    /// Events of `topic` from `from` on, in order, at least one if there is one.
+    /// Returns events of `topic` starting at `from`, in order: at least one if there is one, whatever the
+    /// budget.
     pub async fn read(
         &self,
         topic: &Topic,
@@ -37,11 +38,11 @@ impl Bus {
         Ok(self.engine().read(topic, from, budget).await?.events)
     }
 
-    /// Reads `topic` along from `start` on.
+    /// Follows `topic` from `start` on.
     pub async fn follow(&self, topic: &Topic, start: &StartAt) -> Result<Follower, Refusal> {
         self.bounds(topic).await?;
         let in_use = self.topic_in_use(topic);
-        // Before the place is looked up: what comes in between wakes.
+        // Before the lookup, so that events published in between wake the follower.
         let growth = in_use.watch(self.engine());
         let next = start.first(self.engine().as_ref(), topic).await?;
         Ok(Follower { engine: Arc::clone(self.engine()), topic: in_use, growth, next })
@@ -49,7 +50,7 @@ impl Bus {
 }
 
 impl Follower {
-    /// The events that come next, in order; waits until there is one.
+    /// Returns the next events, in order. Waits until there is one.
     pub async fn page(&mut self, budget: ReadBudget) -> Result<Vec<FeedEvent>, Refusal> {
         loop {
             self.growth.mark_unchanged();
@@ -59,7 +60,7 @@ impl Follower {
                 self.next = last.seq.next();
                 return Ok(events);
             }
-            // An error would mean that the feed is gone, and we hold it.
+            // The sender cannot be dropped: we hold the feed.
             let _ = self.growth.changed().await;
         }
     }
@@ -67,8 +68,8 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        // A receiver that belongs to nobody takes the place of ours, which is given up first.
+        // Drop our receiver before the check by replacing it with an unconnected one.
         self.growth = watch::Sender::new(Seq::ZERO).subscribe();
-        self.topic.feed.forget_if_alone();
+        self.topic.feed.clear_if_abandoned();
     }
 }

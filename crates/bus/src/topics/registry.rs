@@ -1,29 +1,30 @@
-//! What is known of each topic while it is in use: its rules, its limit, its followers.
+//! The topics in use: their settings, rate limits and feeds.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use parking_lot::{Mutex, RwLock};
 use prombus_engine::{Durability, Engine, Retention};
 use prombus_proto::{Seq, Topic};
 use tokio::sync::watch;
 
-use crate::limits::Limit;
+use crate::limits::RateLimit;
 use crate::metrics::{Metrics, TopicSeries};
 use crate::topics::feed::Feed;
 use crate::topics::remote_appends;
 use crate::topics::{Settings, TopicRules, TopicSettings};
 
-/// One topic in use.
+/// A topic that is published to, followed, or consumed.
 #[derive(Debug)]
 pub(crate) struct TopicInUse {
     pub(crate) topic: Topic,
     is_buffered: AtomicBool,
-    pub(crate) limit: Limit,
+    pub(crate) limit: RateLimit,
     pub(crate) feed: Arc<Feed>,
-    /// Whether somebody tells the feed what other gateways wrote.
-    pub(crate) is_told: Mutex<bool>,
+    /// Whether a task wakes the feed for events of other gateways (`remote_appends`).
+    pub(crate) watches_remote_appends: Mutex<bool>,
     metrics: Arc<Metrics>,
     series: OnceLock<TopicSeries>,
 }
@@ -33,17 +34,17 @@ pub(crate) struct Topics {
     settings: Arc<Settings>,
     metrics: Arc<Metrics>,
     known: RwLock<Known>,
-    configuring: tokio::sync::Mutex<()>,
+    settings_lock: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
 struct Known {
     in_use: HashMap<Topic, Arc<TopicInUse>>,
-    /// At this many, those that nobody needs are dropped.
+    /// At this number of topics, unused ones are removed.
     sweep_at: usize,
-    /// What was set while the bus ran, now or in an earlier life.
+    /// Settings that were changed at run time, by this process or an earlier one.
     own: HashMap<Topic, TopicSettings>,
-    /// Which of several rules for one topic is the newest.
+    /// The revision of the retention rules; the highest supersedes the others.
     revision: u64,
 }
 
@@ -54,16 +55,16 @@ impl TopicInUse {
         Self {
             topic: topic.clone(),
             is_buffered: AtomicBool::new(rules.durability == Durability::Buffered),
-            limit: Limit::new(rules.rate, now),
+            limit: RateLimit::new(rules.rate, now),
             feed: Arc::new(Feed::new()),
-            is_told: Mutex::new(false),
+            watches_remote_appends: Mutex::new(false),
             metrics,
             series: OnceLock::new(),
         }
     }
 
-    /// Its series, which it has from its first event on: not every name that somebody asks for is
-    /// worth one.
+    /// Returns its metrics. They are registered with its first event: a topic that is only read, or does
+    /// not exist, has none.
     pub(crate) fn series(&self) -> &TopicSeries {
         self.series.get_or_init(|| self.metrics.topic(&self.topic))
     }
@@ -76,11 +77,11 @@ impl TopicInUse {
         }
     }
 
-    /// Wakes whoever waits when there is something new, also where another gateway wrote it.
+    /// Returns a receiver that is notified of new events, including those of other gateways.
     pub(crate) fn watch(self: &Arc<Self>, engine: &Arc<dyn Engine>) -> watch::Receiver<Seq> {
         let growth = self.feed.watch();
         if engine.capabilities().several_gateways {
-            remote_appends::tell(engine, self);
+            remote_appends::watch(engine, self);
         }
         growth
     }
@@ -94,35 +95,35 @@ impl TopicInUse {
 }
 
 impl Topics {
-    /// `revision` has to be larger than that of any earlier life.
+    /// `revision` has to be higher than that of any earlier process.
     pub(crate) fn new(settings: Arc<Settings>, revision: u64, metrics: Arc<Metrics>) -> Self {
         let known =
             Known { in_use: HashMap::new(), sweep_at: FIRST_SWEEP, own: HashMap::new(), revision };
-        let configuring = tokio::sync::Mutex::new(());
-        Self { settings, metrics, known: RwLock::new(known), configuring }
+        let settings_lock = tokio::sync::Mutex::new(());
+        Self { settings, metrics, known: RwLock::new(known), settings_lock }
     }
 
-    /// The turn of whoever changes what was set.
-    pub(crate) async fn configuring(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.configuring.lock().await
+    /// Locks out other changes of the settings.
+    pub(crate) async fn lock_settings(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.settings_lock.lock().await
     }
 
     pub(crate) fn get(&self, topic: &Topic, now: Instant) -> Arc<TopicInUse> {
-        if let Some(topic) = self.read().in_use.get(topic) {
+        if let Some(topic) = self.known.read().in_use.get(topic) {
             return Arc::clone(topic);
         }
-        let mut known = self.write();
+        let mut known = self.known.write();
         known.sweep(now);
         let rules = self.rules_in(&known, topic);
-        let made = known.in_use.entry(topic.clone());
-        let made = made.or_insert_with(|| {
+        let entry = known.in_use.entry(topic.clone());
+        let topic = entry.or_insert_with(|| {
             Arc::new(TopicInUse::new(topic, &rules, Arc::clone(&self.metrics), now))
         });
-        Arc::clone(made)
+        Arc::clone(topic)
     }
 
-    /// From now on `own` holds for `topic`, in use or not. Answers what it has to keep, by a rule
-    /// that is newer than all before, of `revision` or more.
+    /// Sets the run-time settings of `topic`, and returns its retention rule, whose revision is higher
+    /// than all before and at least `revision`.
     pub(crate) fn set_own(
         &self,
         topic: &Topic,
@@ -130,7 +131,7 @@ impl Topics {
         revision: u64,
         now: Instant,
     ) -> Retention {
-        let mut known = self.write();
+        let mut known = self.known.write();
         known.own.insert(topic.clone(), own);
         known.revision = (known.revision + 1).max(revision);
         let rules = self.rules_in(&known, topic);
@@ -140,40 +141,40 @@ impl Topics {
         known.retention(&rules)
     }
 
-    /// Takes up what was set for `topic` earlier, or by another gateway.
-    pub(crate) fn recall_own(&self, topic: &Topic, own: TopicSettings, now: Instant) {
+    /// Sets the run-time settings of `topic` that were stored by an earlier process or another gateway.
+    pub(crate) fn load_own(&self, topic: &Topic, own: TopicSettings, now: Instant) {
         if self.own(topic) != Some(own) {
             self.set_own(topic, own, 0, now);
         }
     }
 
-    /// From now on all rules are of `revision`, if they are not newer already.
-    pub(crate) fn renew(&self, revision: u64) {
-        let mut known = self.write();
+    /// Raises the revision of all rules to `revision`.
+    pub(crate) fn raise_revision(&self, revision: u64) {
+        let mut known = self.known.write();
         known.revision = known.revision.max(revision);
     }
 
-    /// What was set for `topic` while the bus ran, if anything was.
+    /// Returns the run-time settings of `topic`, if it has any.
     pub(crate) fn own(&self, topic: &Topic) -> Option<TopicSettings> {
-        self.read().own.get(topic).copied()
+        self.known.read().own.get(topic).copied()
     }
 
     pub(crate) fn rules(&self, topic: &Topic) -> TopicRules {
-        self.rules_in(&self.read(), topic)
+        self.rules_in(&self.known.read(), topic)
     }
 
-    /// The topics that somebody configured, in a file or while the bus ran.
+    /// Returns the topics with settings, from the configuration or set at run time.
     pub(crate) fn configured(&self) -> Vec<Topic> {
-        self.configured_in(&self.read()).cloned().collect()
+        self.configured_in(&self.known.read()).cloned().collect()
     }
 
     pub(crate) fn is_configured(&self, topic: &Topic) -> bool {
-        self.settings.topics.contains_key(topic) || self.read().own.contains_key(topic)
+        self.settings.topics.contains_key(topic) || self.known.read().own.contains_key(topic)
     }
 
-    /// What each topic that may forget has to keep.
+    /// Returns the retention rules of all topics that have one.
     pub(crate) fn retentions(&self) -> Vec<(Topic, Retention)> {
-        let known = self.read();
+        let known = self.known.read();
         self.configured_in(&known)
             .map(|topic| (topic.clone(), known.retention(&self.rules_in(&known, topic))))
             .filter(|(_, rule)| rule.max_age_ms.is_some() || rule.max_bytes.is_some())
@@ -189,14 +190,6 @@ impl Topics {
         let own = known.own.get(topic).copied().unwrap_or_default();
         self.settings.rules(topic, &own)
     }
-
-    fn read(&self) -> RwLockReadGuard<'_, Known> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Known> {
-        self.known.write().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Known {
@@ -208,7 +201,7 @@ impl Known {
         }
     }
 
-    /// Forgets topics that are as if they had never been used, now and then.
+    /// Removes topics that no one uses and whose bucket is full, when there are many topics.
     fn sweep(&mut self, now: Instant) {
         if self.in_use.len() < self.sweep_at {
             return;

@@ -1,7 +1,6 @@
-//! What other gateways wrote, for those who follow a topic here.
+//! Notifies the followers of a topic about events that other gateways append.
 
 use std::sync::{Arc, Weak};
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prombus_engine::Engine;
@@ -10,25 +9,21 @@ use tokio::sync::watch;
 
 use crate::topics::TopicInUse;
 
-/// How long a feed gets to hear of what was written here, before it is told by the engine: then it
-/// has the events in memory, and nobody has to read them back.
+/// The delay before followers hear of an append from the engine. Events of this process reach the feed
+/// within it, and do not have to be read back.
 const HEAD_START: Duration = Duration::from_millis(2);
 
-/// Tells the feed of `topic` what the engine tells, for as long as somebody follows it.
-pub(crate) fn tell(engine: &Arc<dyn Engine>, topic: &Arc<TopicInUse>) {
-    let mut is_told = is_told(topic);
-    if !*is_told {
-        *is_told = true;
+/// Wakes the feed of `topic` when the engine reports new events, for as long as it has followers.
+pub(crate) fn watch(engine: &Arc<dyn Engine>, topic: &Arc<TopicInUse>) {
+    let mut is_watched = topic.watches_remote_appends.lock();
+    if !*is_watched {
+        *is_watched = true;
         tokio::spawn(run(engine.watch(&topic.topic), Arc::downgrade(topic)));
     }
 }
 
-fn is_told(topic: &TopicInUse) -> MutexGuard<'_, bool> {
-    topic.is_told.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 async fn run(mut growth: watch::Receiver<Seq>, topic: Weak<TopicInUse>) {
-    // What is there when it begins, followers find by themselves.
+    // Followers read the events that exist already.
     loop {
         let Some(topic) = topic.upgrade() else { return };
         tokio::select! {
@@ -41,10 +36,10 @@ async fn run(mut growth: watch::Receiver<Seq>, topic: Weak<TopicInUse>) {
                 topic.feed.wake(*growth.borrow_and_update());
             }
             () = topic.feed.abandoned() => {
-                let mut is_told = is_told(&topic);
-                // Somebody may have come just now, and relies on this.
+                let mut is_watched = topic.watches_remote_appends.lock();
+                // A new follower may have seen the flag and rely on this task.
                 if !topic.feed.has_followers() {
-                    *is_told = false;
+                    *is_watched = false;
                     return;
                 }
             }

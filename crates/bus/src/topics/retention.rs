@@ -1,4 +1,4 @@
-//! Forgets what topics no longer have to keep, now and then.
+//! The task that applies the retention rules of all topics, periodically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,10 @@ use prombus_engine::{CommitError, Engine, Retention};
 use prombus_proto::{Clock, Topic};
 
 use crate::topics::Topics;
-use crate::topics::configure::recall_settings;
+use crate::topics::configure::load_topic_settings;
 
-/// How often topics are looked at.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// Applies the rules of `topics` for ever.
 pub(crate) async fn run(engine: Arc<dyn Engine>, topics: Arc<Topics>, clock: Arc<dyn Clock>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     let is_alone = !engine.capabilities().several_gateways;
@@ -27,25 +25,31 @@ pub(crate) async fn run(engine: Arc<dyn Engine>, topics: Arc<Topics>, clock: Arc
     }
 }
 
-/// Makes the rules those of now, so that they count as newer than what another gateway applied
-/// earlier. They have to be: what that one was told is read first.
+/// Gives the rules a new revision, so that they supersede the rules that other gateways applied.
+/// Loads the settings that those gateways stored first. Returns whether that succeeded.
 async fn renew_rules(engine: &dyn Engine, topics: &Topics, clock: &dyn Clock) -> bool {
     let revision = clock.now().0;
-    if let Err(refusal) = recall_settings(engine, topics).await {
-        tracing::warn!("no retention: {refusal}");
+    if let Err(refusal) = load_topic_settings(engine, topics).await {
+        tracing::warn!(
+            "cannot load the topic settings: {refusal}; no retention until the next pass"
+        );
         return false;
     }
-    topics.renew(revision);
+    topics.raise_revision(revision);
     true
 }
 
 async fn apply(engine: &dyn Engine, topic: &Topic, rule: &Retention) {
     match engine.retain(topic, rule).await {
         Ok(bounds) => tracing::trace!(%topic, first = %bounds.first, "retention applied"),
-        // Somebody set a newer one meanwhile.
+        // The settings have changed in the meantime.
         Err(CommitError::StaleRule { .. }) => {}
-        // The engine is about to close; there is nothing to say about topics any more.
-        Err(CommitError::Unavailable(reason)) => tracing::debug!(%topic, "no retention: {reason}"),
-        Err(error) => tracing::warn!(%topic, "cannot apply the retention rule: {error}"),
+        // The engine is closing: no fault of the topic.
+        Err(CommitError::Unavailable(reason)) => {
+            tracing::debug!(%topic, "retention not applied: {reason}")
+        }
+        Err(error) => {
+            tracing::warn!(%topic, "cannot apply the retention rule: {error}; retrying in {INTERVAL:?}")
+        }
     }
 }

@@ -1,25 +1,25 @@
-//! Where reading a topic begins.
+//! Where reading a topic starts.
 
 use prombus_engine::Engine;
 use prombus_proto::{ErrorCode, EventId, Seq, Timestamp, Topic};
 
 use crate::error::Refusal;
 
-/// Where a new group, a replay or a follower begins.
+/// Where a new group, a replay or a follower starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartAt {
-    /// With what is published from now on.
+    /// At the first event published from now on.
     Latest,
-    /// With the oldest event kept.
+    /// At the oldest retained event.
     Earliest,
-    /// With the first event of this time or later.
+    /// At the first event of this time or later.
     Time(Timestamp),
-    /// Behind the event of this id.
+    /// After the event with this id.
     AfterId(EventId),
 }
 
 impl StartAt {
-    /// The first event there, which may be one that does not exist yet.
+    /// Returns the `seq` of the first event, which may not exist yet.
     pub(crate) async fn first(&self, engine: &dyn Engine, topic: &Topic) -> Result<Seq, Refusal> {
         match self {
             StartAt::Latest => Ok(engine.bounds(topic).await?.next),

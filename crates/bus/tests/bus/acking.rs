@@ -18,7 +18,7 @@ fn unknown() -> EventId {
 }
 
 fn invoice(harness: &Harness, topic: &str) -> PublishBatch {
-    harness.bus.prepare(&harness.bus.connect(), &named(topic), vec![event("\"invoice\"")]).unwrap()
+    harness.batch(&harness.bus.connect(), &named(topic), vec![event("\"invoice\"")]).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +107,7 @@ async fn each_gets_the_places_of_its_own_events() {
         .into_iter()
         .zip([2, 0, 1, 3])
         .map(|(id, count)| {
-            let mut publish = PublishBatch::none();
+            let mut publish = PublishBatch::new();
             (0..count).for_each(|_| publish.append(invoice(&harness, "invoices")));
             consumer.subscription.ack(vec![id], None, Some(publish))
         })
@@ -168,7 +168,7 @@ async fn many_that_publish_much_are_not_refused_for_each_other() {
         .into_iter()
         .map(|id| {
             let large = vec![large_event(1_000_000)];
-            let large = harness.bus.prepare(&consumer.connection, &named("invoices"), large);
+            let large = harness.batch(&consumer.connection, &named("invoices"), large);
             consumer.subscription.ack(vec![id], None, Some(large.unwrap()))
         })
         .collect();

@@ -14,14 +14,14 @@ use crate::harness::{
 async fn a_closed_bus_refuses_what_is_new() {
     let harness = Harness::new();
     let connection = harness.bus.connect();
-    let before = harness.bus.prepare(&connection, &orders(), vec![event("1")]).unwrap();
+    let before = harness.batch(&connection, &orders(), vec![event("1")]).unwrap();
     harness.bus.close().await.unwrap();
     harness.bus.close().await.unwrap();
-    let refusal = harness.bus.prepare(&connection, &orders(), vec![event("1")]).unwrap_err();
+    let refusal = harness.batch(&connection, &orders(), vec![event("1")]).unwrap_err();
     assert_eq!(refusal.code, ErrorCode::ShuttingDown);
     let refusal = harness.try_subscribe(&orders(), at_most(1)).await.err().unwrap();
     assert_eq!(refusal.code, ErrorCode::ShuttingDown);
-    let late = harness.bus.submit(before).await.unwrap().stored().await;
+    let late = before.submit(&harness.bus).await.unwrap().stored().await;
     assert_eq!(late.unwrap_err().code, ErrorCode::ShuttingDown);
 }
 
@@ -38,8 +38,8 @@ async fn what_was_handed_over_is_stored() {
     let acked = consumer.subscription.ack(ids(&delivered[..5]), None, None);
     let mut submitted = Vec::new();
     for _ in 0..50 {
-        let prepared = harness.bus.prepare(&consumer.connection, &orders(), vec![event("1")]);
-        submitted.push(harness.bus.submit(prepared.unwrap()).await.unwrap());
+        let batch = harness.batch(&consumer.connection, &orders(), vec![event("1")]);
+        submitted.push(batch.unwrap().submit(&harness.bus).await.unwrap());
     }
     harness.bus.close().await.unwrap();
     assert!(acked.await.unwrap().unwrap().stale.is_empty());

@@ -77,7 +77,7 @@ async fn it_holds_again_after_a_restart() {
     harness.bus.configure_topic(&orders(), own()).await.unwrap();
     harness.bus.close().await.unwrap();
     let harness = harness.stop()(disk(folder.path()));
-    harness.bus.recall_settings().await.unwrap();
+    harness.bus.load_topic_settings().await.unwrap();
     let overview = harness.bus.topic(&orders()).await.unwrap();
     assert_eq!(overview.own, own());
     assert!(passes(&harness, 3).await && !passes(&harness, 3).await);
@@ -100,7 +100,7 @@ async fn settings_of_a_newer_program_are_refused_by_name() {
     };
     engine.commit(batch).await.unwrap();
     let harness = Harness::over(engine, unlimited());
-    let refusal = harness.bus.recall_settings().await.unwrap_err();
+    let refusal = harness.bus.load_topic_settings().await.unwrap_err();
     assert!(
         refusal.message.contains("the settings of orders cannot be read: format version 9 "),
         "{refusal}"

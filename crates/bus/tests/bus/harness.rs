@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use prombus_bus::cursor::Cursor;
 use prombus_bus::{
-    Acked, Bus, Connection, Delivery, Refusal, Settings, StartAt, SubscribeOptions, Subscription,
-    SubscriptionDefaults,
+    Acked, Bus, Connection, Delivery, PublishBatch, Refusal, Settings, StartAt, SubscribeOptions,
+    Subscription, SubscriptionDefaults,
 };
 use prombus_engine::{
     DiskEngine, DiskOptions, Engine, MemoryEngine, Position, ReadBudget, StoredEvent,
@@ -150,14 +150,25 @@ impl Harness {
         |engine| Self::go_on(engine, settings, ids)
     }
 
+    pub(crate) fn batch(
+        &self,
+        connection: &Connection,
+        topic: &Topic,
+        events: Vec<NewEvent>,
+    ) -> Result<PublishBatch, Refusal> {
+        let mut batch = PublishBatch::new();
+        batch.push(&self.bus, connection, topic, events.into_iter())?;
+        Ok(batch)
+    }
+
     pub(crate) async fn try_publish(
         &self,
         connection: &Connection,
         topic: &Topic,
         events: Vec<NewEvent>,
     ) -> Result<Vec<Position>, Refusal> {
-        let prepared = self.bus.prepare(connection, topic, events)?;
-        self.bus.submit(prepared).await?.stored().await
+        let batch = self.batch(connection, topic, events)?;
+        batch.submit(&self.bus).await?.stored().await
     }
 
     /// Publishes `count` small events and answers their ids.
@@ -165,9 +176,9 @@ impl Harness {
         let mut ids = Vec::new();
         for chunk in (0..count).collect::<Vec<_>>().chunks(1000) {
             let events = chunk.iter().map(|number| event(&number.to_string())).collect();
-            let prepared = self.bus.prepare(&self.bus.connect(), topic, events).unwrap();
-            ids.extend(prepared.ids().cloned());
-            self.bus.submit(prepared).await.unwrap().stored().await.unwrap();
+            let batch = self.batch(&self.bus.connect(), topic, events).unwrap();
+            ids.extend(batch.ids().cloned());
+            batch.submit(&self.bus).await.unwrap().stored().await.unwrap();
         }
         ids
     }

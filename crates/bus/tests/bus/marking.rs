@@ -18,7 +18,7 @@ fn id(text: &str) -> EventId {
 }
 
 fn invoice(harness: &Harness) -> PublishBatch {
-    harness.bus.prepare(&harness.bus.connect(), &named("invoices"), vec![event("1")]).unwrap()
+    harness.batch(&harness.bus.connect(), &named("invoices"), vec![event("1")]).unwrap()
 }
 
 async fn mark(harness: &Harness, group: &Group, ids: &[EventId], ttl: Duration) {

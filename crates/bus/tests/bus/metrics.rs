@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use prombus_bus::{Rate, Settings, StartAt, SubscribeOptions, TopicSettings, Transport};
+use prombus_bus::{
+    PublishBatch, Rate, Settings, StartAt, SubscribeOptions, TopicSettings, Transport,
+};
 use prombus_engine::{Durability, Faults, FaultyEngine};
 use prombus_proto::{EventId, Group, NewEvent};
 
@@ -93,10 +95,9 @@ async fn what_a_group_does_is_counted_and_its_gauges_go_back_to_zero() {
 async fn times_are_those_that_passed() {
     let harness = Harness::new();
     let consumer = harness.consumer(attempts(5)).await;
-    let prepared =
-        harness.bus.prepare(&harness.bus.connect(), &orders(), vec![event("1")]).unwrap();
+    let batch = harness.batch(&harness.bus.connect(), &orders(), vec![event("1")]).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    harness.bus.submit(prepared).await.unwrap().stored().await.unwrap();
+    batch.submit(&harness.bus).await.unwrap().stored().await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let delivery = consumer.next().await;
     tokio::time::sleep(Duration::from_secs(4)).await;
@@ -115,9 +116,10 @@ async fn events_published_with_an_acknowledgement_count_like_all_others() {
     harness.publish(&orders(), 1).await;
     let delivery = consumer.next().await;
     let more = vec![(orders(), event("2")), (named("payments"), event("3"))];
-    let prepared = harness.bus.prepare_mixed(&consumer.connection, more).unwrap();
+    let mut batch = PublishBatch::new();
+    batch.push_mixed(&harness.bus, &consumer.connection, more).unwrap();
     let id = vec![delivery.event.id.clone()];
-    consumer.subscription.ack(id, None, Some(prepared)).await.unwrap().unwrap();
+    consumer.subscription.ack(id, None, Some(batch)).await.unwrap().unwrap();
     let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_published_total", &ORDERS), 2.0);
     assert_eq!(metrics.value("prombus_events_published_total", &[("topic", "payments")]), 1.0);

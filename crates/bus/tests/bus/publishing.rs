@@ -1,6 +1,7 @@
 //! From a publisher's events to their places in the topic.
 
 use std::collections::{HashMap, HashSet};
+use std::iter;
 use std::sync::Arc;
 
 use prombus_bus::{StartAt, TopicSettings};
@@ -44,21 +45,19 @@ async fn the_bus_adds_what_the_publisher_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_that_join_others_are_refused_without_them() {
+async fn a_refused_push_leaves_the_batch_unchanged() {
     let harness = Harness::new();
     let (bus, connection) = (&harness.bus, harness.bus.connect());
-    let mut prepared = bus.prepare(&connection, &orders(), vec![event("1")]).unwrap();
-    let joining = vec![event("2"), large_event(MAX_EVENT_BYTES)].into_iter();
-    let before = prepared.bytes();
-    let refusal = bus.prepare_more(&mut prepared, &connection, &orders(), joining).unwrap_err();
+    let mut batch = harness.batch(&connection, &orders(), vec![event("1")]).unwrap();
+    let more = vec![event("2"), large_event(MAX_EVENT_BYTES)].into_iter();
+    let before = batch.bytes();
+    let refusal = batch.push(bus, &connection, &orders(), more).unwrap_err();
     assert_eq!(refusal.code, ErrorCode::PayloadTooLarge);
-    assert_eq!((prepared.len(), prepared.bytes()), (1, before));
-    let joining = vec![event("3")].into_iter();
-    bus.prepare_more(&mut prepared, &connection, &named("payments"), joining).unwrap();
-    let joining = vec![event("4")].into_iter();
-    bus.prepare_more(&mut prepared, &connection, &orders(), joining).unwrap();
-    let positions = bus.submit(prepared).await.unwrap().stored().await.unwrap();
-    assert_eq!(positions.iter().map(|place| place.seq.0).collect::<Vec<_>>(), [1, 1, 2]);
+    assert_eq!((batch.len(), batch.bytes()), (1, before));
+    batch.push(bus, &connection, &named("payments"), iter::once(event("3"))).unwrap();
+    batch.push(bus, &connection, &orders(), iter::once(event("4"))).unwrap();
+    let positions = batch.submit(bus).await.unwrap().stored().await.unwrap();
+    assert_eq!(positions.iter().map(|position| position.seq.0).collect::<Vec<_>>(), [1, 1, 2]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,11 +100,11 @@ async fn a_batch_larger_than_a_commit_is_refused_and_others_are_not() {
 async fn only_what_is_too_large_is_refused(harness: &Harness) {
     let connection = harness.bus.connect();
     let too_much = (0..3).map(|_| large_event(12 << 20)).collect();
-    let too_much = harness.bus.prepare(&connection, &orders(), too_much).unwrap();
-    let small = || harness.bus.prepare(&connection, &orders(), vec![event("1")]).unwrap();
-    let mut before = harness.bus.submit(small()).await.unwrap();
-    let mut too_much = harness.bus.submit(too_much).await.unwrap();
-    let mut after = harness.bus.submit(small()).await.unwrap();
+    let too_much = harness.batch(&connection, &orders(), too_much).unwrap();
+    let small = || harness.batch(&connection, &orders(), vec![event("1")]).unwrap();
+    let mut before = small().submit(&harness.bus).await.unwrap();
+    let mut too_much = too_much.submit(&harness.bus).await.unwrap();
+    let mut after = small().submit(&harness.bus).await.unwrap();
     assert_eq!(too_much.stored().await.unwrap_err().code, ErrorCode::PayloadTooLarge);
     assert_eq!(before.stored().await.unwrap()[0].seq, Seq(1));
     assert_eq!(after.stored().await.unwrap()[0].seq, Seq(2));
@@ -132,8 +131,8 @@ async fn each_gets_its_own_places(harness: &Harness) {
     let mut submitted = Vec::new();
     for (topic, count) in [("orders", 2), ("payments", 1), ("orders", 3)] {
         let events = (0..count).map(|_| event("1")).collect();
-        let prepared = harness.bus.prepare(&connection, &named(topic), events).unwrap();
-        submitted.push(harness.bus.submit(prepared).await.unwrap());
+        let batch = harness.batch(&connection, &named(topic), events).unwrap();
+        submitted.push(batch.submit(&harness.bus).await.unwrap());
     }
     let mut answers = Vec::new();
     for submitted in &mut submitted {
@@ -155,8 +154,8 @@ async fn a_commit_is_as_durable_as_the_most_careful_topic_in_it() {
         let mut submitted = Vec::new();
         for topic in topics {
             let connection = harness.bus.connect();
-            let prepared = harness.bus.prepare(&connection, &named(topic), vec![event("1")]);
-            submitted.push(harness.bus.submit(prepared.unwrap()).await.unwrap());
+            let batch = harness.batch(&connection, &named(topic), vec![event("1")]);
+            submitted.push(batch.unwrap().submit(&harness.bus).await.unwrap());
         }
         for submitted in &mut submitted {
             submitted.stored().await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use prombus_bus::{Rate, Refusal, Settings, StartAt, TopicSettings};
+use prombus_bus::{PublishBatch, Rate, Refusal, Settings, StartAt, TopicSettings};
 use prombus_proto::ErrorCode;
 use tokio::time::{Instant, advance};
 
@@ -166,23 +166,25 @@ async fn a_delivery_that_is_taken_back_gives_its_token_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_its_turn_waits_for_its_tokens_and_takes_no_more_than_others() {
+async fn a_paced_push_waits_for_tokens_and_takes_no_more_than_its_share() {
     let harness = Harness::with(usual());
     let (patient, start) = (harness.bus.connect(), Instant::now());
-    let prepared = harness.bus.prepare_in_turn(&patient, &orders(), some(1000)).await.unwrap();
-    assert_eq!(prepared.len(), 1000);
-    // 200 at once, and 800 at 200 a second.
+    let mut batch = PublishBatch::new();
+    batch.push_paced(&harness.bus, &patient, &orders(), some(1000)).await.unwrap();
+    assert_eq!(batch.len(), 1000);
+    // 200 immediately, and 800 at 200 per second.
     assert_eq!(start.elapsed().as_secs(), 4);
-    // What it waited for itself is not missing to others.
+    // It has not taken the tokens of others.
     let others = harness.bus.connect();
     harness.try_publish(&others, &orders(), some(200)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_its_turn_ends_with_the_bus() {
+async fn a_paced_push_ends_when_the_bus_closes() {
     let harness = Harness::with(usual());
     let (connection, topic) = (harness.bus.connect(), orders());
-    let waiting = harness.bus.prepare_in_turn(&connection, &topic, some(100_000));
+    let mut batch = PublishBatch::new();
+    let waiting = batch.push_paced(&harness.bus, &connection, &topic, some(100_000));
     let closing = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         harness.bus.refuse_new_work();

@@ -136,7 +136,7 @@ async fn one_that_was_replaced_changes_nothing_any_more() {
     // Late, and of no effect, whatever it is.
     let publish = {
         let connection = one.harness.bus.connect();
-        one.harness.bus.prepare(&connection, &named("shipped"), vec![event("1")]).unwrap()
+        one.harness.batch(&connection, &named("shipped"), vec![event("1")]).unwrap()
     };
     let id = delivered[2].event.id.clone();
     let refusal =

@@ -88,7 +88,7 @@ async fn what_is_published_with_an_acknowledgement_is_refused_with_it() {
     let delivered = consumer.arrived().await;
     let invoice = || {
         let events = vec![event("1")];
-        harness.bus.prepare(&consumer.connection, &named("invoices"), events).unwrap()
+        harness.batch(&consumer.connection, &named("invoices"), events).unwrap()
     };
     faults.fail_commits_before(1);
     let acked = consumer.subscription.ack(ids(&delivered), None, Some(invoice()));

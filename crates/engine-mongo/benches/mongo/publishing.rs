@@ -5,7 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prombus_bus::{Bus, Settings, Submitted, SubscriptionDefaults, TopicSettings};
+use prombus_bus::{
+    Bus, PendingCommit, PublishBatch, Settings, SubscriptionDefaults, TopicSettings,
+};
 use prombus_proto::{SystemClock, Topic};
 use tokio::task::JoinSet;
 
@@ -36,16 +38,18 @@ pub(crate) async fn rate(url: &str, load: Load) -> f64 {
         let bus = bus.clone();
         running.spawn(async move {
             let (connection, topic) = (bus.connect(), load.topic_of(writer));
-            let mut on_their_way: VecDeque<Submitted> = VecDeque::new();
+            let mut in_flight: VecDeque<PendingCommit> = VecDeque::new();
             let mut count = 0;
             loop {
                 let goes_on = began.elapsed() < EACH;
-                if goes_on && on_their_way.len() < load.window {
-                    let prepared = bus.prepare(&connection, &topic, load.new_events()).unwrap();
-                    on_their_way.push_back(bus.submit(prepared).await.unwrap());
+                if goes_on && in_flight.len() < load.window {
+                    let mut batch = PublishBatch::new();
+                    let events = load.new_events().into_iter();
+                    batch.push(&bus, &connection, &topic, events).unwrap();
+                    in_flight.push_back(batch.submit(&bus).await.unwrap());
                     continue;
                 }
-                let Some(mut first) = on_their_way.pop_front() else { return count };
+                let Some(mut first) = in_flight.pop_front() else { return count };
                 count += first.stored().await.unwrap().len();
             }
         });

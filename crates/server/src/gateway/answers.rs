@@ -1,6 +1,6 @@
-//! The answers of one connection, in the order of the frames they answer.
+//! The pending answers of one connection, in the order of the frames they answer.
 //!
-//! Frames that came together are asked together and wait here as one.
+//! Frames that were submitted as one batch are answered by one [`PendingAnswer`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,260 +8,261 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use prombus_bus::{Acked, Answer, Nacked, Refusal, Submitted};
+use prombus_bus::{Acked, GroupReply, Nacked, PendingCommit, Position, Refusal};
+use prombus_proto::EventId;
 use prombus_proto::frame::{Corr, answer};
-use prombus_proto::{ErrorCode, EventId};
 
 use super::outgoing::Outgoing;
 
-/// The answers that are still due, oldest first.
+/// A queue of pending answers, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    due: VecDeque<(Due, usize)>,
-    /// How many frames they answer.
+    /// Each with the bytes of the frames it answers.
+    pending: VecDeque<(PendingAnswer, usize)>,
+    /// Frames answered by `pending`.
     frames: usize,
-    /// How many bytes those frames have.
+    /// Bytes of all frames that were received and are not answered.
     frame_bytes: usize,
-    /// How many of these belong to what is due next.
-    owed_bytes: usize,
-    /// How many frames were ever answered.
+    /// The part of `frame_bytes` that belongs to the next pending answer.
+    unassigned_bytes: usize,
+    /// Frames answered since the connection was opened.
     answered: u64,
 }
 
 /// Answers that become ready together.
 #[derive(Debug)]
-pub(super) enum Due {
-    /// Ready as it is: the JSON of the answer.
+pub(super) enum PendingAnswer {
+    /// The JSON of an answer that is ready.
     Ready(Vec<u8>),
     Published {
-        submitted: Submitted,
+        commit: PendingCommit,
         frames: Vec<PublishedFrame>,
     },
     Acked {
-        answer: Answer<Acked>,
+        reply: GroupReply<Acked>,
         frames: Vec<AckedFrame>,
     },
     AckedAndPublished {
-        answer: Answer<Acked>,
+        reply: GroupReply<Acked>,
         corr: Option<Corr>,
         ids: Vec<EventId>,
     },
     Marked {
-        submitted: Submitted,
+        commit: PendingCommit,
         corr: Option<Corr>,
     },
-    /// Looked up when all before it is answered: it tells of what those did.
+    /// The lookup starts when all earlier frames are answered, so it sees their effects.
     Seen {
-        looking: Looking,
+        lookup: MarkLookup,
         corr: Option<Corr>,
     },
     Nacked {
-        answer: Answer<Nacked>,
+        reply: GroupReply<Nacked>,
         corr: Option<Corr>,
     },
     Done {
-        answer: Answer<()>,
+        reply: GroupReply<()>,
         corr: Option<Corr>,
     },
 }
 
-/// Marks being looked up.
-pub(super) struct Looking(Pin<Box<dyn Future<Output = Result<Vec<EventId>, Refusal>> + Send>>);
+/// A lookup of marks.
+pub(super) struct MarkLookup(Pin<Box<dyn Future<Output = Result<Vec<EventId>, Refusal>> + Send>>);
 
-/// A PUBLISH among others.
+/// One PUBLISH of a batch.
 #[derive(Debug)]
 pub(super) struct PublishedFrame {
     pub(super) corr: Option<Corr>,
     pub(super) ids: PublishedIds,
 }
 
-/// The events of a PUBLISH, and with that the form of its answer.
+/// The event ids of a PUBLISH. They decide the shape of its answer: one result, or a list.
 #[derive(Debug)]
 pub(super) enum PublishedIds {
     One(EventId),
     Many(Vec<EventId>),
 }
 
-/// An ACK among others, of so many ids.
+/// One ACK of a batch.
 #[derive(Debug)]
 pub(super) struct AckedFrame {
     pub(super) corr: Option<Corr>,
+    /// How many ids it acknowledges.
     pub(super) ids: usize,
 }
 
-impl Looking {
+impl MarkLookup {
     pub(super) fn new(
-        looking: impl Future<Output = Result<Vec<EventId>, Refusal>> + Send + 'static,
+        lookup: impl Future<Output = Result<Vec<EventId>, Refusal>> + Send + 'static,
     ) -> Self {
-        Self(Box::pin(looking))
+        Self(Box::pin(lookup))
     }
 }
 
-impl fmt::Debug for Looking {
+impl fmt::Debug for MarkLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Looking")
+        f.write_str("MarkLookup")
     }
 }
 
 impl Answers {
-    /// A frame of so many bytes will be answered.
-    pub(super) fn owe(&mut self, bytes: usize) {
+    /// Counts a frame of `bytes` that a later [`PendingAnswer`] answers.
+    pub(super) fn received(&mut self, bytes: usize) {
         self.frame_bytes += bytes;
-        self.owed_bytes += bytes;
+        self.unassigned_bytes += bytes;
     }
 
-    pub(super) fn push(&mut self, due: Due) {
-        self.frames += due.frames();
-        self.due.push_back((due, std::mem::take(&mut self.owed_bytes)));
+    pub(super) fn push(&mut self, answer: PendingAnswer) {
+        self.frames += answer.frames();
+        self.pending.push_back((answer, std::mem::take(&mut self.unassigned_bytes)));
     }
 
     pub(super) fn ok(&mut self, corr: Option<&Corr>) {
         let mut json = Vec::new();
         answer::write_ok(&mut json, corr);
-        self.push(Due::Ready(json));
+        self.push(PendingAnswer::Ready(json));
     }
 
     pub(super) fn refuse(&mut self, corr: Option<&Corr>, refusal: &Refusal) {
         let mut json = Vec::new();
         write_refusal(&mut json, corr, refusal);
-        self.push(Due::Ready(json));
+        self.push(PendingAnswer::Ready(json));
     }
 
-    /// How many frames wait for their answer.
+    /// Returns the number of frames with a pending answer.
     pub(super) const fn frames(&self) -> usize {
         self.frames
     }
 
-    /// How many bytes the frames have that wait for their answer.
+    /// Returns the bytes of all unanswered frames.
     pub(super) const fn frame_bytes(&self) -> usize {
         self.frame_bytes
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.due.is_empty()
+        self.pending.is_empty()
     }
 
-    /// How many frames will have been answered when all that is due now is.
-    pub(super) const fn last(&self) -> u64 {
+    /// Returns the value of [`Answers::answered`] once everything pending now is answered.
+    pub(super) const fn answered_with_pending(&self) -> u64 {
         self.answered + self.frames as u64
     }
 
+    /// Returns the number of frames answered since the connection was opened.
     pub(super) const fn answered(&self) -> u64 {
         self.answered
     }
 
-    /// Writes the oldest answers if they are ready.
+    /// Writes the oldest answer when it is ready. Stays pending when there is none.
     pub(super) fn poll_write(&mut self, context: &mut Context<'_>, out: &mut Outgoing) -> Poll<()> {
-        let Some((oldest, bytes)) = self.due.front_mut() else { return Poll::Pending };
+        let Some((oldest, bytes)) = self.pending.front_mut() else { return Poll::Pending };
         ready!(oldest.poll_write(context, out));
         let frames = oldest.frames();
         self.frame_bytes -= *bytes;
-        self.due.pop_front();
+        self.pending.pop_front();
         self.frames -= frames;
         self.answered += frames as u64;
         Poll::Ready(())
     }
 }
 
-impl Due {
+impl PendingAnswer {
     fn frames(&self) -> usize {
         match self {
-            Due::Published { frames, .. } => frames.len(),
-            Due::Acked { frames, .. } => frames.len(),
+            Self::Published { frames, .. } => frames.len(),
+            Self::Acked { frames, .. } => frames.len(),
             _ => 1,
         }
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>, out: &mut Outgoing) -> Poll<()> {
         match self {
-            Due::Ready(json) => out.text(|text| text.extend_from_slice(json)),
-            Due::Published { submitted, frames } => {
-                match ready!(pin!(submitted.stored()).poll(context)) {
-                    Ok(positions) => {
-                        let mut positions = positions.into_iter();
-                        for PublishedFrame { corr, ids } in frames {
-                            write_published(out, corr.as_ref(), ids, &mut positions);
-                        }
-                    }
-                    Err(refusal) => frames.iter().for_each(|frame| {
-                        out.text(|text| write_refusal(text, frame.corr.as_ref(), &refusal));
-                    }),
+            Self::Ready(json) => out.text(|text| text.extend_from_slice(json)),
+            Self::Published { commit, frames } => {
+                match ready!(pin!(commit.stored()).poll(context)) {
+                    Ok(positions) => write_published(out, frames, positions),
+                    Err(refusal) => refuse_all(out, frames.iter().map(|it| &it.corr), &refusal),
                 }
             }
-            Due::Acked { answer, frames } => match ready!(poll_answer(answer, context)) {
+            Self::Acked { reply, frames } => match ready!(poll_reply(reply, context)) {
                 Ok(acked) => write_acked(out, frames, &acked),
-                Err(refusal) => frames.iter().for_each(|frame| {
-                    out.text(|text| write_refusal(text, frame.corr.as_ref(), &refusal));
-                }),
+                Err(refusal) => refuse_all(out, frames.iter().map(|it| &it.corr), &refusal),
             },
-            Due::AckedAndPublished { answer, corr, ids } => {
-                let corr = corr.as_ref();
-                match ready!(poll_answer(answer, context)) {
-                    Ok(acked) => out.text(|text| {
-                        let places = ids.iter().zip(&acked.published);
-                        let results = places.map(|(id, place)| (id, place.seq, place.duplicate));
-                        answer::write_results(text, corr, results);
-                    }),
-                    Err(refusal) => out.text(|text| write_refusal(text, corr, &refusal)),
-                }
+            Self::AckedAndPublished { reply, corr, ids } => {
+                let outcome = ready!(poll_reply(reply, context));
+                write_outcome(out, corr.as_ref(), outcome, |text, corr, acked| {
+                    answer::write_results(text, corr, results(ids, acked.published));
+                });
             }
-            Due::Marked { submitted, corr } => {
-                let corr = corr.as_ref();
-                match ready!(pin!(submitted.stored()).poll(context)) {
-                    Ok(_) => out.text(|text| answer::write_ok(text, corr)),
-                    Err(refusal) => out.text(|text| write_refusal(text, corr, &refusal)),
-                }
+            Self::Marked { commit, corr } => {
+                let outcome = ready!(pin!(commit.stored()).poll(context));
+                write_outcome(out, corr.as_ref(), outcome, |text, corr, _| {
+                    answer::write_ok(text, corr);
+                });
             }
-            Due::Seen { looking, corr } => {
-                let corr = corr.as_ref();
-                match ready!(looking.0.as_mut().poll(context)) {
-                    Ok(seen) => out.text(|text| answer::write_seen(text, corr, &seen)),
-                    Err(refusal) => out.text(|text| write_refusal(text, corr, &refusal)),
-                }
+            Self::Seen { lookup, corr } => {
+                let outcome = ready!(lookup.0.as_mut().poll(context));
+                write_outcome(out, corr.as_ref(), outcome, |text, corr, seen| {
+                    answer::write_seen(text, corr, &seen);
+                });
             }
-            Due::Nacked { answer, corr } => {
-                let corr = corr.as_ref();
-                match ready!(poll_answer(answer, context)) {
-                    Ok(Nacked { stale: true }) => out.text(|text| answer::write_stale(text, corr)),
-                    Ok(_) => out.text(|text| answer::write_ok(text, corr)),
-                    Err(refusal) => out.text(|text| write_refusal(text, corr, &refusal)),
-                }
+            Self::Nacked { reply, corr } => {
+                let outcome = ready!(poll_reply(reply, context));
+                write_outcome(out, corr.as_ref(), outcome, |text, corr, Nacked { stale }| {
+                    write_ok_or_stale(text, corr, stale);
+                });
             }
-            Due::Done { answer, corr } => {
-                let corr = corr.as_ref();
-                match ready!(poll_answer(answer, context)) {
-                    Ok(()) => out.text(|text| answer::write_ok(text, corr)),
-                    Err(refusal) => out.text(|text| write_refusal(text, corr, &refusal)),
-                }
+            Self::Done { reply, corr } => {
+                let outcome = ready!(poll_reply(reply, context));
+                write_outcome(out, corr.as_ref(), outcome, |text, corr, ()| {
+                    answer::write_ok(text, corr);
+                });
             }
         }
         Poll::Ready(())
     }
 }
 
-/// A group that is gone has stopped together with the server.
-fn poll_answer<T>(answer: &mut Answer<T>, context: &mut Context<'_>) -> Poll<Result<T, Refusal>> {
-    let answer = ready!(pin!(answer).poll(context));
-    Poll::Ready(answer.unwrap_or_else(|_| Err(Refusal::shutting_down())))
+/// A group drops its replies only when the server shuts down.
+fn poll_reply<T>(reply: &mut GroupReply<T>, context: &mut Context<'_>) -> Poll<Result<T, Refusal>> {
+    let reply = ready!(pin!(reply).poll(context));
+    Poll::Ready(reply.unwrap_or_else(|_| Err(Refusal::shutting_down())))
 }
 
-fn write_published(
+fn write_outcome<T>(
     out: &mut Outgoing,
     corr: Option<&Corr>,
-    ids: &PublishedIds,
-    positions: &mut impl Iterator<Item = prombus_bus::Position>,
+    outcome: Result<T, Refusal>,
+    write: impl FnOnce(&mut Vec<u8>, Option<&Corr>, T),
 ) {
-    match ids {
-        PublishedIds::One(id) => {
-            let Some(place) = positions.next() else { return };
-            out.text(|text| answer::write_published(text, corr, id, place.seq, place.duplicate));
+    out.text(|text| match outcome {
+        Ok(value) => write(text, corr, value),
+        Err(refusal) => write_refusal(text, corr, &refusal),
+    });
+}
+
+/// `positions` are those of all events of `frames`, in order.
+fn write_published(out: &mut Outgoing, frames: &[PublishedFrame], positions: Vec<Position>) {
+    let mut positions = positions.into_iter();
+    for PublishedFrame { corr, ids } in frames {
+        let corr = corr.as_ref();
+        match ids {
+            PublishedIds::One(id) => {
+                let Some(Position { seq, duplicate }) = positions.next() else { return };
+                out.text(|text| answer::write_published(text, corr, id, seq, duplicate));
+            }
+            PublishedIds::Many(ids) => out.text(|text| {
+                answer::write_results(text, corr, results(ids, positions.by_ref()));
+            }),
         }
-        PublishedIds::Many(ids) => out.text(|text| {
-            let places = ids.iter().zip(positions);
-            let results = places.map(|(id, place)| (id, place.seq, place.duplicate));
-            answer::write_results(text, corr, results);
-        }),
     }
+}
+
+fn results(
+    ids: &[EventId],
+    positions: impl IntoIterator<Item = Position>,
+) -> impl Iterator<Item = (&EventId, prombus_proto::Seq, bool)> {
+    ids.iter().zip(positions).map(|(id, position)| (id, position.seq, position.duplicate))
 }
 
 fn write_acked(out: &mut Outgoing, frames: &[AckedFrame], acked: &Acked) {
@@ -270,25 +271,33 @@ fn write_acked(out: &mut Outgoing, frames: &[AckedFrame], acked: &Acked) {
     for AckedFrame { corr, ids } in frames {
         end += ids;
         let mut is_stale = false;
-        while stale.next_if(|place| *place < end).is_some() {
+        while stale.next_if(|index| *index < end).is_some() {
             is_stale = true;
         }
-        out.text(|text| match is_stale {
-            true => answer::write_stale(text, corr.as_ref()),
-            false => answer::write_ok(text, corr.as_ref()),
-        });
+        out.text(|text| write_ok_or_stale(text, corr.as_ref(), is_stale));
     }
 }
 
-pub(super) fn write_refusal(text: &mut Vec<u8>, corr: Option<&Corr>, refusal: &Refusal) {
-    // Up, so that who waits that long finds it done.
+fn write_ok_or_stale(text: &mut Vec<u8>, corr: Option<&Corr>, is_stale: bool) {
+    match is_stale {
+        true => answer::write_stale(text, corr),
+        false => answer::write_ok(text, corr),
+    }
+}
+
+fn refuse_all<'a>(
+    out: &mut Outgoing,
+    corrs: impl Iterator<Item = &'a Option<Corr>>,
+    refusal: &Refusal,
+) {
+    for corr in corrs {
+        out.text(|text| write_refusal(text, corr.as_ref(), refusal));
+    }
+}
+
+fn write_refusal(text: &mut Vec<u8>, corr: Option<&Corr>, refusal: &Refusal) {
+    // Rounded up: a client that waits this long must not be too early.
     let retry_after_ms = refusal.retry_after.map(|time| time.as_nanos().div_ceil(1_000_000));
     let retry_after_ms = retry_after_ms.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX));
     answer::write_err(text, refusal.code, &refusal.message, corr, retry_after_ms);
-}
-
-/// A refusal for what this connection does not subscribe to.
-pub(super) fn not_subscribed() -> Refusal {
-    let message = "this connection does not subscribe to that topic and group";
-    Refusal::new(ErrorCode::NotSubscribed, message)
 }

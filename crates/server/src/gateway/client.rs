@@ -1,97 +1,63 @@
-//! What one client has at the gateway, whatever the stream it came by.
+//! The state of one client, and the dispatch of its frames.
+
+mod command;
+mod pending_batch;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use prombus_bus::{Connection, PublishBatch, Refusal, Subscription};
-use prombus_proto::frame::{AckMark, ClientFrame, ClientOp, Corr, FrameError, FrameLimits};
-use prombus_proto::{ErrorCode, EventId, Group, Timestamp, Topic};
+use prombus_bus::{Connection, Delivery, DeliveryQueue, Refusal, Subscription};
+use prombus_proto::frame::{ClientFrame, ClientOp, Corr, FrameError, FrameLimits, Mark, Subscribe};
+use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
+use self::pending_batch::PendingBatch;
 use super::Gateway;
-use super::answers::{AckedFrame, Answers, Due, PublishedFrame, not_subscribed};
+use super::answers::{Answers, PendingAnswer};
+use super::outgoing::Outgoing;
 use crate::auth::{Action, Grant};
+use crate::config;
 
-/// One client: who it is, what it subscribes to, what it waits for.
+/// One client: its rights, its subscriptions, its pending answers.
 pub(super) struct Client {
-    pub(super) gateway: Arc<Gateway>,
-    pub(super) connection: Connection,
-    pub(super) answers: Answers,
-    pub(super) subscriptions: HashMap<(Topic, Group), Subscribed>,
-    /// Nobody yet, where tokens are needed.
-    pub(super) grant: Option<Grant>,
-    /// Deliveries wait until this many frames are answered: nobody gets an event before the OK of
-    /// its SUBSCRIBE.
-    pub(super) deliver_after: u64,
-    pub(super) together: Together,
+    gateway: Arc<Gateway>,
+    connection: Connection,
+    answers: Answers,
+    subscriptions: HashMap<(Topic, Group), ActiveSubscription>,
+    /// `None` until the first AUTH, if the server requires tokens.
+    grant: Option<Grant>,
+    /// Deliveries wait until this many frames are answered, so that no event precedes the OK of its
+    /// SUBSCRIBE.
+    deliver_after: u64,
+    batch: PendingBatch,
 }
 
-/// A subscription, and whether its client paused it.
-pub(super) struct Subscribed {
-    pub(super) subscription: Subscription,
-    pub(super) is_paused: bool,
+struct ActiveSubscription {
+    subscription: Subscription,
+    /// Whether the client paused it. An expired token pauses subscriptions as well, but not here.
+    is_paused: bool,
 }
 
-/// Frames in a row that are asked together.
-#[derive(Debug, Default)]
-pub(super) enum Together {
-    #[default]
-    Nothing,
-    Publishing {
-        prepared: PublishBatch,
-        frames: Vec<PublishedFrame>,
-    },
-    Acking {
-        topic: Topic,
-        group: Group,
-        ids: Vec<EventId>,
-        /// How they are marked, if they are to be.
-        mark: Option<AckMark>,
-        frames: Vec<AckedFrame>,
-    },
-}
-
-/// How far a frame came without waiting.
-enum AtOnce {
+/// The result of dispatching a frame.
+enum Dispatched {
+    /// An answer is pending, or will be when the pending batch is submitted.
     Done,
     Refused(Option<Corr>, Refusal),
-    NotYet(ClientFrame),
+    /// The pending batch has to be submitted before this frame is dispatched.
+    SubmitFirst(ClientFrame),
+    Subscribe(Subscribe, Option<Corr>),
+    Mark(Mark, Option<Corr>),
 }
 
-/// How many bytes of events are held back to be submitted together.
-const TOGETHER_BYTES: usize = 1 << 20;
-/// How many ids are held back to be asked together.
-const TOGETHER_IDS: usize = 10_000;
-
-impl Together {
-    fn is_full(&self) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Publishing { prepared, .. } => prepared.bytes() > TOGETHER_BYTES,
-            Self::Acking { ids, .. } => ids.len() >= TOGETHER_IDS,
-        }
-    }
-
-    fn takes_publishes(&self) -> bool {
-        matches!(self, Self::Publishing { .. }) && !self.is_full()
-    }
-
-    /// Whether `op` can be asked together with what is held back. An ACK that can is of a subscription
-    /// that was looked up for the first of them.
-    fn is_joined_by(&self, op: &ClientOp) -> bool {
-        match (self, op) {
-            (Self::Publishing { .. }, ClientOp::Publish(_)) => true,
-            (Self::Acking { topic, group, mark, .. }, ClientOp::Ack(ack)) => {
-                ack.publish.is_none()
-                    && ack.topic == *topic
-                    && ack.group == *group
-                    && ack.mark == *mark
-            }
-            _ => false,
-        }
-    }
-}
+/// Reading stops while this many frames are unanswered.
+const MAX_UNANSWERED_FRAMES: usize = 10_000;
+/// Reading stops while unanswered frames have more bytes than this many frames of the maximum size:
+/// a pending request and its `corr` keep their frame in memory.
+const MAX_UNANSWERED_LARGE_FRAMES: usize = 4;
+/// The lower bound of that limit, for servers with a small maximum frame size.
+const MIN_UNANSWERED_BYTES: usize = 1 << 20;
 
 impl Client {
     pub(super) fn new(gateway: Arc<Gateway>) -> Self {
@@ -103,75 +69,95 @@ impl Client {
             subscriptions: HashMap::new(),
             grant,
             deliver_after: 0,
-            together: Together::Nothing,
+            batch: PendingBatch::None,
         }
     }
 
-    /// Does what a text frame says. What can wait for more of its kind is asked by
-    /// [`Client::ask_together`].
+    /// Serves one text frame. A frame that joined the pending batch takes effect with
+    /// [`Client::submit_batch`].
     pub(super) async fn serve(&mut self, text: &Utf8Bytes) {
-        self.answers.owe(text.len());
-        let (corr, refusal) = match self.serve_at_once(text) {
-            AtOnce::Done => return,
-            AtOnce::Refused(corr, refusal) => (corr, refusal),
-            AtOnce::NotYet(ClientFrame { corr, op }) => {
-                let corr_of_refusal = corr.clone();
-                match self.apply(op, corr).await {
+        self.answers.received(text.len());
+        let mut dispatched = self.parse_and_dispatch(text);
+        if let Dispatched::SubmitFirst(frame) = dispatched {
+            self.submit_batch().await;
+            dispatched = self.dispatch(frame);
+        }
+        let (corr, refusal) = match dispatched {
+            Dispatched::Done => return,
+            Dispatched::Refused(corr, refusal) => (corr, refusal),
+            Dispatched::Subscribe(subscribe, corr) => {
+                match self.subscribe(subscribe, corr.as_ref()).await {
                     Ok(()) => return,
-                    Err(refusal) => (corr_of_refusal, refusal),
+                    Err(refusal) => (corr, refusal),
                 }
             }
+            Dispatched::Mark(mark, mut corr) => match self.mark(&mark, &mut corr).await {
+                Ok(()) => return,
+                Err(refusal) => (corr, refusal),
+            },
+            Dispatched::SubmitFirst(_) => unreachable!("no batch is pending"),
         };
-        self.ask_together().await;
-        self.answers.refuse(corr.as_ref(), &refusal);
+        self.refuse_frame(corr.as_ref(), &refusal).await;
     }
 
-    /// Serves a PUBLISH that joins others. Most frames are one, and nothing has to be waited for: what
-    /// they ask for is not copied to where it would outlast that.
-    fn serve_at_once(&mut self, text: &Utf8Bytes) -> AtOnce {
-        let limits = FrameLimits { max_payload_bytes: self.gateway.settings.max_frame_bytes };
+    /// Most frames are a PUBLISH that joins the pending batch. It is served where it was parsed: moving
+    /// it into the future of [`Client::serve`] would copy it.
+    fn parse_and_dispatch(&mut self, text: &Utf8Bytes) -> Dispatched {
+        let limits = FrameLimits { max_payload_bytes: self.settings().max_frame_bytes };
         match ClientFrame::parse_text(text, text.as_ref(), &limits) {
-            Ok(ClientFrame { mut corr, op: ClientOp::Publish(publish) })
-                if self.together.takes_publishes() =>
-            {
-                match self.publish(publish, &mut corr) {
-                    Ok(()) => AtOnce::Done,
-                    Err(refusal) => AtOnce::Refused(corr, refusal),
-                }
+            Ok(frame) => self.dispatch(frame),
+            Err(FrameError { code, msg, corr }) => {
+                Dispatched::Refused(corr, Refusal::new(code, msg))
             }
-            Ok(frame) => AtOnce::NotYet(frame),
-            Err(FrameError { code, msg, corr }) => AtOnce::Refused(corr, Refusal::new(code, msg)),
         }
     }
 
-    async fn apply(&mut self, op: ClientOp, corr: Option<Corr>) -> Result<(), Refusal> {
-        if self.together.is_full() || !self.together.is_joined_by(&op) {
-            self.ask_together().await;
+    /// Runs the command of a frame. A command takes `corr` unless it is refused.
+    #[inline]
+    fn dispatch(&mut self, frame: ClientFrame) -> Dispatched {
+        if self.batch.must_precede(&frame.op) {
+            return Dispatched::SubmitFirst(frame);
         }
-        match op {
+        let ClientFrame { mut corr, op } = frame;
+        let served = match op {
+            ClientOp::Publish(publish) => self.publish(publish, &mut corr),
+            ClientOp::Ack(ack) => self.ack(ack, &mut corr),
+            ClientOp::Nack(nack) => self.nack(nack, &mut corr),
+            ClientOp::ModAck(modack) => self.modack(modack, &mut corr),
+            ClientOp::Seen(seen) => self.seen(seen, &mut corr),
+            ClientOp::Pause(membership) => self.pause(&membership, &mut corr),
+            ClientOp::Resume(membership) => self.resume(&membership, &mut corr),
+            ClientOp::Unsubscribe(membership) => self.unsubscribe(membership, &mut corr),
             ClientOp::Auth(auth) => self.authenticate(&auth, corr.as_ref()),
-            ClientOp::Publish(publish) => self.publish(publish, &mut { corr }),
-            ClientOp::Subscribe(subscribe) => self.subscribe(subscribe, corr.as_ref()).await,
-            ClientOp::Unsubscribe(which) => self.unsubscribe(which, corr),
-            ClientOp::Ack(ack) => self.ack(ack, corr),
-            ClientOp::Nack(nack) => self.nack(nack, corr),
-            ClientOp::ModAck(modack) => self.modack(modack, corr),
-            ClientOp::Pause(which) => self.pause(&which, corr),
-            ClientOp::Resume(which) => self.resume(&which, corr),
-            ClientOp::Seen(seen) => self.seen(seen, corr),
-            ClientOp::Mark(mark) => self.mark(&mark, corr).await,
+            ClientOp::Subscribe(subscribe) => return Dispatched::Subscribe(subscribe, corr),
+            ClientOp::Mark(mark) => return Dispatched::Mark(mark, corr),
+        };
+        match served {
+            Ok(()) => Dispatched::Done,
+            Err(refusal) => Dispatched::Refused(corr, refusal),
         }
     }
 
-    /// Asks what was held back to be asked together.
-    pub(super) async fn ask_together(&mut self) {
-        match std::mem::take(&mut self.together) {
-            Together::Nothing => {}
-            // The only frame was refused.
-            Together::Publishing { frames, .. } if frames.is_empty() => {}
-            Together::Publishing { prepared, frames } => {
-                match self.gateway.bus.submit(prepared).await {
-                    Ok(submitted) => self.answers.push(Due::Published { submitted, frames }),
+    /// Refuses a frame, after the frames before it.
+    pub(super) async fn refuse_frame(&mut self, corr: Option<&Corr>, refusal: &Refusal) {
+        self.submit_batch().await;
+        self.answers.refuse(corr, refusal);
+    }
+
+    /// Refuses a message that could not be read. No batch may be pending.
+    pub(super) fn refuse_unparsed(&mut self, refusal: &Refusal) {
+        self.answers.refuse(None, refusal);
+    }
+
+    /// Submits the pending batch.
+    pub(super) async fn submit_batch(&mut self) {
+        match std::mem::take(&mut self.batch) {
+            PendingBatch::None => {}
+            // Its only frame was refused.
+            PendingBatch::Publish { frames, .. } if frames.is_empty() => {}
+            PendingBatch::Publish { events, frames } => {
+                match events.submit(&self.gateway.bus).await {
+                    Ok(commit) => self.answers.push(PendingAnswer::Published { commit, frames }),
                     Err(refusal) => {
                         for frame in frames {
                             self.answers.refuse(frame.corr.as_ref(), &refusal);
@@ -179,12 +165,12 @@ impl Client {
                     }
                 }
             }
-            Together::Acking { topic, group, ids, mark, frames } => {
+            PendingBatch::Ack { topic, group, ids, mark, frames } => {
                 match self.subscriptions.get(&(topic, group)) {
-                    Some(known) => {
+                    Some(active) => {
                         let mark_until = mark.map(|mark| self.marked_until(mark));
-                        let answer = known.subscription.ack(ids, mark_until, None);
-                        self.answers.push(Due::Acked { answer, frames });
+                        let reply = active.subscription.ack(ids, mark_until, None);
+                        self.answers.push(PendingAnswer::Acked { reply, frames });
                     }
                     None => {
                         for frame in frames {
@@ -196,8 +182,8 @@ impl Client {
         }
     }
 
-    /// Whether the client may do this now.
-    pub(super) fn check(&self, action: Action<'_>) -> Result<(), Refusal> {
+    /// Checks that the client may perform `action` now.
+    fn check(&self, action: Action<'_>) -> Result<(), Refusal> {
         let Some(grant) = &self.grant else {
             let message = "authenticate first: send AUTH with a token";
             return Err(Refusal::new(ErrorCode::Unauthorized, message));
@@ -212,23 +198,83 @@ impl Client {
         })
     }
 
-    pub(super) fn subscribed(
+    fn active_subscription(
         &mut self,
         topic: &Topic,
         group: &Group,
-    ) -> Result<&mut Subscribed, Refusal> {
+    ) -> Result<&mut ActiveSubscription, Refusal> {
         self.check(Action::Subscribe(topic))?;
         let key = (topic.clone(), group.clone());
         self.subscriptions.get_mut(&key).ok_or_else(not_subscribed)
     }
 
-    /// How long the client's rights last, if they end.
+    pub(super) fn settings(&self) -> &config::GatewayConfig {
+        &self.gateway.settings
+    }
+
+    pub(super) const fn is_authenticated(&self) -> bool {
+        self.grant.is_some()
+    }
+
+    /// Returns how long the client's rights last, or `None` if they do not expire.
     pub(super) fn rights_last(&self) -> Option<Duration> {
         let end = self.grant.as_ref()?.ends_at()?;
         Some(Duration::from_millis(end.0.saturating_sub(self.now().0)))
     }
 
-    pub(super) fn now(&self) -> Timestamp {
+    pub(super) fn has_subscriptions(&self) -> bool {
+        !self.subscriptions.is_empty()
+    }
+
+    pub(super) fn end_subscriptions(&mut self) {
+        self.subscriptions.clear();
+    }
+
+    /// Stops deliveries until the next AUTH.
+    pub(super) fn stop_deliveries(&self) {
+        for active in self.subscriptions.values() {
+            // No one waits for the reply.
+            drop(active.subscription.pause());
+        }
+    }
+
+    /// Returns whether more frames may be read, given the unanswered ones.
+    pub(super) fn may_read(&self) -> bool {
+        let largest = MAX_UNANSWERED_LARGE_FRAMES * self.settings().max_frame_bytes;
+        self.answers.frames() < MAX_UNANSWERED_FRAMES
+            && self.answers.frame_bytes() < largest.max(MIN_UNANSWERED_BYTES)
+    }
+
+    pub(super) fn has_pending_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// Writes the oldest answer when it is ready. Stays pending when there is none.
+    pub(super) fn poll_answer(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Outgoing,
+    ) -> Poll<()> {
+        self.answers.poll_write(context, out)
+    }
+
+    pub(super) const fn delivery_queue(&self) -> &Arc<DeliveryQueue> {
+        &self.connection.delivery_queue
+    }
+
+    /// Takes about `bytes` of deliveries, unless the OK of a SUBSCRIBE has to be sent first.
+    pub(super) fn take_deliveries(&self, bytes: usize, out: &mut Vec<Delivery>) {
+        if self.answers.answered() >= self.deliver_after {
+            self.connection.delivery_queue.take(bytes, out);
+        }
+    }
+
+    fn now(&self) -> Timestamp {
         self.gateway.clock.now()
     }
+}
+
+fn not_subscribed() -> Refusal {
+    let message = "this connection does not subscribe to that topic and group";
+    Refusal::new(ErrorCode::NotSubscribed, message)
 }

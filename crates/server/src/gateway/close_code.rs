@@ -1,26 +1,26 @@
-//! Why the gateway closes a connection, as the close frame says it.
+//! The close codes that the gateway sends.
 
-/// A close code, and whether it makes sense to connect again.
+/// Why the gateway closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseCode {
-    /// The server is about to stop. Connect again: another one may be there already.
+    /// The server is shutting down. Clients should reconnect: another server may be up already.
     GoingAway,
-    /// The client broke the WebSocket protocol. Connecting again helps only a repaired client.
+    /// The client violated the WebSocket protocol. Reconnecting does not help.
     ProtocolError,
-    /// A text was not UTF-8. Connecting again helps only a repaired client.
+    /// A text message was not UTF-8. Reconnecting does not help.
     NotUtf8,
-    /// A frame was larger than the limit. Connect again, and send smaller ones.
+    /// A frame exceeded the size limit. Clients may reconnect and send smaller frames.
     FrameTooLarge,
-    /// The client did not read what was sent to it. Connect again, and read faster or ask for less.
+    /// The client did not read what was sent to it. Clients may reconnect and read faster, or ask
+    /// for less.
     SlowConsumer,
-    /// Nobody authenticated in time. Connect again with a token.
+    /// The client did not authenticate in time. Clients may reconnect with a token.
     NotAuthenticated,
-    /// No pong came. Connect again.
+    /// No pong arrived in time. Clients should reconnect.
     NoPong,
 }
 
 impl CloseCode {
-    /// Every code there is.
     pub const ALL: &'static [CloseCode] = &[
         CloseCode::GoingAway,
         CloseCode::ProtocolError,
@@ -31,7 +31,7 @@ impl CloseCode {
         CloseCode::NoPong,
     ];
 
-    /// The number on the wire. Where the WebSocket standard has one, it is that.
+    /// Returns the number on the wire: the one of RFC 6455 where it defines one.
     #[must_use]
     pub const fn number(self) -> u16 {
         match self {
@@ -45,16 +45,16 @@ impl CloseCode {
         }
     }
 
-    /// The reason on the wire.
+    /// Returns the reason on the wire.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
-            CloseCode::GoingAway => "the server is about to stop",
-            CloseCode::ProtocolError => "not the WebSocket protocol",
-            CloseCode::NotUtf8 => "a text that is not UTF-8",
-            CloseCode::FrameTooLarge => "a frame above the limit",
-            CloseCode::SlowConsumer => "what was sent was not read in time",
-            CloseCode::NoPong => "no pong came in time",
+            CloseCode::GoingAway => "the server is shutting down",
+            CloseCode::ProtocolError => "WebSocket protocol violation",
+            CloseCode::NotUtf8 => "text message is not UTF-8",
+            CloseCode::FrameTooLarge => "frame exceeds the size limit",
+            CloseCode::SlowConsumer => "slow consumer: sent data was not read in time",
+            CloseCode::NoPong => "no pong received in time",
             CloseCode::NotAuthenticated => "not authenticated in time",
         }
     }

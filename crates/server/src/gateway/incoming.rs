@@ -1,86 +1,90 @@
-//! What was read from one socket and is not served yet, as WebSocket frames.
+//! The read buffer of one connection, split into WebSocket frames.
 //!
-//! Nearly all that comes are texts of one frame each. They are found here, in what came together; all else is
-//! left to the library, whose state is more than a frame.
+//! Nearly all frames are unfragmented text messages. They are parsed here, without a copy; everything
+//! else goes to tungstenite, which keeps the state of fragmented messages.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Bytes that were read, and where in a message they are.
+/// Bytes that are read but not parsed yet.
 #[derive(Debug)]
 pub(super) struct Incoming {
     bytes: BytesMut,
-    /// The longest text that is found here.
-    longest: usize,
-    /// How much of the frame at the front is still to come that is not a text of its own.
+    /// Longer text frames go to tungstenite, which rejects them.
+    max_text_bytes: usize,
+    /// Bytes left of the other frame at the front, header included.
     left_of_other: usize,
-    /// Whether the message of the last such frame goes on in another.
-    is_within_message: bool,
+    /// Whether the last other frame started or continued a fragmented message.
+    in_fragmented_message: bool,
 }
 
-/// What is next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// A message of one frame that says it is text.
+    /// The payload of an unfragmented text frame, unmasked and not checked for UTF-8.
     Text(Bytes),
-    /// Some of another frame, to its end at most.
-    OfOther(Bytes),
+    /// Raw bytes of one other frame, possibly a part of it.
+    Other(Bytes),
 }
 
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 const FINAL_TEXT: u8 = FINAL | 1;
-/// What control frames have in their opcode, which may come within messages.
+/// The opcode bit of control frames, which may come between the fragments of a message.
 const CONTROL: u8 = 0x08;
 const MASK_BYTES: usize = 4;
 
-/// The begin of a frame.
-struct Head {
+/// A frame header.
+struct Header {
     first: u8,
     is_masked: bool,
-    /// Of the head, the mask included.
+    /// Length of the header, mask included.
     bytes: usize,
-    /// Of what follows.
+    /// Length of the payload.
     payload: usize,
 }
 
 impl Incoming {
-    /// Finds texts of up to `longest` bytes.
-    pub(super) fn new(longest: usize) -> Self {
-        Self { bytes: BytesMut::new(), longest, left_of_other: 0, is_within_message: false }
+    pub(super) fn new(max_text_bytes: usize) -> Self {
+        Self {
+            bytes: BytesMut::new(),
+            max_text_bytes,
+            left_of_other: 0,
+            in_fragmented_message: false,
+        }
     }
 
     pub(super) fn append(&mut self, read: &[u8]) {
         self.bytes.extend_from_slice(read);
     }
 
-    /// The next piece, if all of it has come.
+    /// Returns the next piece. A text frame is returned once it is complete.
     #[inline]
     pub(super) fn next(&mut self) -> Option<Piece> {
         if self.left_of_other == 0 {
-            let head = Head::of(&self.bytes)?;
-            let is_text = head.first == FINAL_TEXT && head.is_masked && !self.is_within_message;
-            if is_text && head.payload <= self.longest {
-                return self.text(&head);
+            let header = Header::parse(&self.bytes)?;
+            let is_text =
+                header.first == FINAL_TEXT && header.is_masked && !self.in_fragmented_message;
+            if is_text && header.payload <= self.max_text_bytes {
+                return self.text(&header);
             }
-            if head.first & CONTROL == 0 {
-                self.is_within_message = head.first & FINAL == 0;
+            if header.first & CONTROL == 0 {
+                self.in_fragmented_message = header.first & FINAL == 0;
             }
-            self.left_of_other = head.bytes.saturating_add(head.payload);
+            self.left_of_other = header.bytes.saturating_add(header.payload);
         }
-        let here = self.bytes.len().min(self.left_of_other);
-        if here == 0 {
+        let available = self.bytes.len().min(self.left_of_other);
+        if available == 0 {
             return None;
         }
-        self.left_of_other -= here;
-        Some(Piece::OfOther(self.take(here).freeze()))
+        self.left_of_other -= available;
+        Some(Piece::Other(self.take(available).freeze()))
     }
 
-    fn text(&mut self, head: &Head) -> Option<Piece> {
-        if self.bytes.len() < head.bytes + head.payload {
+    fn text(&mut self, header: &Header) -> Option<Piece> {
+        if self.bytes.len() < header.bytes + header.payload {
             return None;
         }
-        let mut text = self.take(head.bytes + head.payload);
-        text.advance(head.bytes - MASK_BYTES);
+        let mut text = self.take(header.bytes + header.payload);
+        text.advance(header.bytes - MASK_BYTES);
         let mask = text.get_u32_ne().to_ne_bytes();
         unmask(&mut text, mask);
         Some(Piece::Text(text.freeze()))
@@ -88,17 +92,17 @@ impl Incoming {
 
     fn take(&mut self, count: usize) -> BytesMut {
         if count == self.bytes.len() {
-            // Even an empty one would hold on to the whole buffer.
+            // Even an empty remainder would keep the whole buffer alive.
             return std::mem::take(&mut self.bytes);
         }
         self.bytes.split_to(count)
     }
 }
 
-impl Head {
-    /// The head of the frame that `bytes` begin with, if all of it is there.
+impl Header {
+    /// Parses the header at the start of `bytes`, or returns `None` if it is incomplete.
     #[inline]
-    fn of(bytes: &[u8]) -> Option<Self> {
+    fn parse(bytes: &[u8]) -> Option<Self> {
         let (&first, &second) = (bytes.first()?, bytes.get(1)?);
         let (end_of_length, payload) = match second & !MASKED {
             127 => (10, u64::from_be_bytes(*bytes.get(2..)?.first_chunk()?)),

@@ -1,7 +1,7 @@
-//! The messages that one peer sends, found in what was read. No I/O.
+//! Decodes the messages of one peer. No I/O.
 //!
-//! Texts of one frame are found by [`Incoming`]; the library gets the frames that are anything else: parts of
-//! messages, pings, goodbyes, and what is wrong.
+//! [`Incoming`] finds unfragmented text messages; tungstenite gets all other frames: fragments, control
+//! frames and malformed ones.
 
 use std::io::{self, Read, Write};
 
@@ -13,31 +13,30 @@ use super::outgoing::Outgoing;
 
 pub(super) struct Messages {
     incoming: Incoming,
-    library: WebSocketContext,
+    tungstenite: WebSocketContext,
 }
 
-/// The size of the library's buffer, which every connection has and few use for more than a pong.
-const LIBRARY_BYTES: usize = 256;
+/// tungstenite's read buffer. Every connection has one, and few use it for more than a pong.
+const READ_BUFFER_BYTES: usize = 256;
 
 impl Messages {
-    /// Messages of up to `longest` bytes.
-    pub(super) fn new(longest: usize) -> Self {
+    pub(super) fn new(max_message_bytes: usize) -> Self {
         let config = WebSocketConfig::default()
-            .read_buffer_size(LIBRARY_BYTES)
+            .read_buffer_size(READ_BUFFER_BYTES)
             .write_buffer_size(0)
-            .max_message_size(Some(longest))
-            .max_frame_size(Some(longest));
-        let library = WebSocketContext::new(Role::Server, Some(config));
-        Self { incoming: Incoming::new(longest), library }
+            .max_message_size(Some(max_message_bytes))
+            .max_frame_size(Some(max_message_bytes));
+        let tungstenite = WebSocketContext::new(Role::Server, Some(config));
+        Self { incoming: Incoming::new(max_message_bytes), tungstenite }
     }
 
     pub(super) fn append(&mut self, read: &[u8]) {
         self.incoming.append(read);
     }
 
-    /// The next message, if all of it has come. What the protocol says to it is written to `outgoing`.
+    /// Returns the next complete message. Pongs and close frames in reply to it are appended to `outgoing`.
     pub(super) fn next(&mut self, outgoing: &mut Outgoing) -> Option<Result<Message, Error>> {
-        if !self.library.can_read() {
+        if !self.tungstenite.can_read() {
             return Some(Err(Error::ConnectionClosed));
         }
         loop {
@@ -45,7 +44,7 @@ impl Messages {
                 Piece::Text(text) => {
                     return Some(Utf8Bytes::try_from(text).map(Message::Text).map_err(Error::from));
                 }
-                Piece::OfOther(piece) => match self.read_by_library(Some(&piece), outgoing) {
+                Piece::Other(piece) => match self.read_piece(Some(&piece), outgoing) {
                     Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
                     read => return Some(read),
                 },
@@ -53,34 +52,34 @@ impl Messages {
         }
     }
 
-    /// What it means that nothing will come any more.
-    pub(super) fn end(&mut self, outgoing: &mut Outgoing) -> Result<Message, Error> {
-        self.read_by_library(None, outgoing)
+    /// Returns the result of reading past the end of the stream.
+    pub(super) fn end_of_stream(&mut self, outgoing: &mut Outgoing) -> Result<Message, Error> {
+        self.read_piece(None, outgoing)
     }
 
-    /// What the library makes of a piece of a frame, or of the end.
-    fn read_by_library(
+    /// Feeds tungstenite a piece of a frame, or the end of the stream.
+    fn read_piece(
         &mut self,
         piece: Option<&[u8]>,
         outgoing: &mut Outgoing,
     ) -> Result<Message, Error> {
-        let mut stream = Pieces { piece, outgoing };
-        let message = self.library.read(&mut stream)?;
-        match self.library.flush(&mut stream) {
+        let mut stream = PieceStream { piece, outgoing };
+        let message = self.tungstenite.read(&mut stream)?;
+        match self.tungstenite.flush(&mut stream) {
             Ok(()) | Err(Error::ConnectionClosed) => Ok(message),
             Err(error) => Err(error),
         }
     }
 }
 
-/// A stream of one piece, behind which more would have to be waited for.
-struct Pieces<'a> {
-    /// Nothing at the end of the stream.
+/// A stream that yields one piece and then `WouldBlock`.
+struct PieceStream<'a> {
+    /// `None` at the end of the stream.
     piece: Option<&'a [u8]>,
     outgoing: &'a mut Outgoing,
 }
 
-impl Read for Pieces<'_> {
+impl Read for PieceStream<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match &mut self.piece {
             None => Ok(0),
@@ -90,9 +89,9 @@ impl Read for Pieces<'_> {
     }
 }
 
-impl Write for Pieces<'_> {
+impl Write for PieceStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.outgoing.frames(bytes);
+        self.outgoing.encoded(bytes);
         Ok(bytes.len())
     }
 
@@ -110,9 +109,9 @@ mod tests {
 
     use super::*;
 
-    const LONGEST: usize = 70_000;
+    const MAX_MESSAGE_BYTES: usize = 70_000;
 
-    /// A frame as a client sends it, or as it must not.
+    /// A client frame, valid or not.
     fn frame(first: u8, mask: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
         let masked = if mask.is_some() { 0x80 } else { 0 };
         let mut frame = vec![first];
@@ -133,8 +132,8 @@ mod tests {
         frame
     }
 
-    /// What a server says by the library alone: the messages, why there are no more, and what it answers.
-    fn by_library(sent: &[u8]) -> (Vec<Message>, String, Vec<u8>) {
+    /// Decodes `sent` with tungstenite alone: the messages, the final error, and the reply bytes.
+    fn by_tungstenite(sent: &[u8]) -> (Vec<Message>, String, Vec<u8>) {
         struct Peer(Cursor<Vec<u8>>, Vec<u8>);
         impl Read for Peer {
             fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
@@ -150,8 +149,8 @@ mod tests {
             }
         }
         let config = WebSocketConfig::default()
-            .max_message_size(Some(LONGEST))
-            .max_frame_size(Some(LONGEST));
+            .max_message_size(Some(MAX_MESSAGE_BYTES))
+            .max_frame_size(Some(MAX_MESSAGE_BYTES));
         let peer = Peer(Cursor::new(sent.to_vec()), Vec::new());
         let mut socket = WebSocket::from_raw_socket(peer, Role::Server, Some(config));
         let mut messages = Vec::new();
@@ -163,9 +162,9 @@ mod tests {
         }
     }
 
-    /// The same by ours, from what comes in pieces of `piece_bytes`.
+    /// Decodes `sent` with [`Messages`], in reads of `piece_bytes`.
     fn by_ours(sent: &[u8], piece_bytes: usize) -> (Vec<Message>, String, Vec<u8>) {
-        let (mut ours, mut outgoing) = (Messages::new(LONGEST), Outgoing::default());
+        let (mut ours, mut outgoing) = (Messages::new(MAX_MESSAGE_BYTES), Outgoing::default());
         let mut pieces = sent.chunks(piece_bytes);
         let mut messages = Vec::new();
         loop {
@@ -176,12 +175,12 @@ mod tests {
                         ours.append(piece);
                         continue;
                     }
-                    None => ours.end(&mut outgoing),
+                    None => ours.end_of_stream(&mut outgoing),
                 },
             };
             match read {
                 Ok(message) => messages.push(message),
-                Err(error) => return (messages, error.to_string(), outgoing.to_write().to_vec()),
+                Err(error) => return (messages, error.to_string(), outgoing.unwritten().to_vec()),
             }
         }
     }
@@ -192,18 +191,18 @@ mod tests {
         prop_oneof![
             8 => lengths.prop_flat_map(text),
             1 => prop::collection::vec(any::<u8>(), 0..300),
-            1 => (LONGEST - 2..LONGEST + 3).prop_map(|length| vec![b'x'; length]),
+            1 => (MAX_MESSAGE_BYTES - 2..MAX_MESSAGE_BYTES + 3).prop_map(|length| vec![b'x'; length]),
         ]
     }
 
     fn any_frame() -> impl Strategy<Value = Vec<u8>> {
         let first = prop_oneof![
-            30 => Just(0x81), // a text
-            5 => Just(0x01), // the first part of one
-            8 => prop::sample::select(vec![0x00, 0x80]), // more of it, its end
+            30 => Just(0x81), // text
+            5 => Just(0x01), // first fragment of a text
+            8 => prop::sample::select(vec![0x00, 0x80]), // continuation, last fragment
             3 => Just(0x82), // binary
             4 => prop::sample::select(vec![0x89, 0x8A]), // ping, pong
-            1 => Just(0x88), // goodbye
+            1 => Just(0x88), // close
             1 => any::<u8>(),
         ];
         let mask = prop_oneof![40 => any::<[u8; 4]>().prop_map(Some), 1 => Just(None)];
@@ -217,24 +216,24 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
-        /// Whatever a peer sends, and however it comes: we see what the library alone would.
+        /// For any frames in any reads, we decode what tungstenite alone would.
         #[test]
-        fn are_what_the_library_sees(
+        fn agrees_with_tungstenite(
             frames in prop::collection::vec(any_frame(), 1..12),
             piece_bytes in prop_oneof![1..9_usize, 10..5000_usize, Just(64 << 10)],
             cut in 0..40_usize,
         ) {
             let mut sent = frames.concat();
             sent.truncate(sent.len().saturating_sub(cut.saturating_sub(20)));
-            prop_assert_eq!(by_ours(&sent, piece_bytes), by_library(&sent));
+            prop_assert_eq!(by_ours(&sent, piece_bytes), by_tungstenite(&sent));
         }
     }
 
     #[test]
-    fn a_peer_gets_its_pong_at_once() {
-        let (mut ours, mut outgoing) = (Messages::new(LONGEST), Outgoing::default());
+    fn answers_a_ping_immediately() {
+        let (mut ours, mut outgoing) = (Messages::new(MAX_MESSAGE_BYTES), Outgoing::default());
         ours.append(&frame(0x89, Some([1, 2, 3, 4]), b"hello"));
         assert_eq!(ours.next(&mut outgoing).unwrap().unwrap(), Message::Ping("hello".into()));
-        assert_eq!(outgoing.to_write(), b"\x8A\x05hello");
+        assert_eq!(outgoing.unwritten(), b"\x8A\x05hello");
     }
 }

@@ -1,17 +1,18 @@
-//! What waits to be written to one socket, as WebSocket frames.
+//! The write buffer of one connection, as WebSocket frames.
 //!
-//! Frames are put together here rather than by the library: many leave in one write without a
-//! buffer for each, and a peer that does not read can still be told why it is closed.
+//! We encode frames ourselves instead of using tungstenite: many frames leave in one write without a
+//! buffer each, and a peer that does not read still gets a close frame after the frame that is
+//! partly written.
 
 use super::close_code::CloseCode;
 
-/// Frames that wait to be written.
+/// Encoded frames that are not written yet.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
-    /// How much of it was written.
+    /// Bytes written so far.
     written: usize,
-    /// Where a frame begins, at or before what was written.
+    /// The start of a frame, at or before `written`.
     frame_start: usize,
 }
 
@@ -19,14 +20,14 @@ const FINAL_TEXT: u8 = 0x81;
 const FINAL_CLOSE: u8 = 0x88;
 const FINAL_PING: u8 = 0x89;
 
-/// A buffer that grew larger than this is given back when it has been empty for a while.
-const KEPT_BYTES: usize = 16 << 10;
+/// [`Outgoing::shrink`] frees a larger buffer.
+const RETAINED_BYTES: usize = 16 << 10;
 
 impl Outgoing {
-    /// Adds a text frame with what `write` appends.
+    /// Appends a text frame whose payload `write` writes.
     pub(super) fn text(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
-        // Most frames have a head of four bytes; others are moved.
+        // Most frames have a four-byte header; the payload of others is moved.
         self.bytes.extend_from_slice(&[FINAL_TEXT, 126, 0, 0]);
         write(&mut self.bytes);
         let length = self.bytes.len() - start - 4;
@@ -49,14 +50,14 @@ impl Outgoing {
         self.bytes.extend_from_slice(&[FINAL_PING, 0]);
     }
 
-    /// Adds bytes that are whole frames already.
-    pub(super) fn frames(&mut self, frames: &[u8]) {
+    /// Appends encoded frames.
+    pub(super) fn encoded(&mut self, frames: &[u8]) {
         self.bytes.extend_from_slice(frames);
     }
 
-    /// Leaves out all that is not begun, and says goodbye instead.
-    pub(super) fn only_close(&mut self, code: CloseCode) {
-        self.step_to_written();
+    /// Drops all frames of which nothing is written, and appends a close frame.
+    pub(super) fn discard_and_close(&mut self, code: CloseCode) {
+        self.advance_frame_start();
         if self.frame_start < self.written {
             self.bytes.truncate(self.frame_end(self.frame_start));
         } else {
@@ -65,7 +66,7 @@ impl Outgoing {
         self.close(code);
     }
 
-    /// Says goodbye behind all that waits.
+    /// Appends a close frame.
     pub(super) fn close(&mut self, code: CloseCode) {
         let reason = code.reason().as_bytes();
         let length = u8::try_from(2 + reason.len()).expect("reasons are short");
@@ -74,43 +75,43 @@ impl Outgoing {
         self.bytes.extend_from_slice(reason);
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len() - self.written
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting() == 0
+        self.len() == 0
     }
 
-    pub(super) fn to_write(&self) -> &[u8] {
+    pub(super) fn unwritten(&self) -> &[u8] {
         &self.bytes[self.written..]
     }
 
-    pub(super) fn wrote(&mut self, count: usize) {
+    pub(super) fn advance(&mut self, count: usize) {
         self.written += count;
         if self.written == self.bytes.len() {
             self.bytes.clear();
             (self.written, self.frame_start) = (0, 0);
             return;
         }
-        self.step_to_written();
+        self.advance_frame_start();
         if self.frame_start > self.bytes.len() / 2 {
-            // What was written makes room for what comes.
+            // Reuse the space of the frames that are written.
             self.bytes.drain(..self.frame_start);
             self.written -= self.frame_start;
             self.frame_start = 0;
         }
     }
 
-    /// Gives back a large buffer if nothing waits in it.
+    /// Frees a large buffer if it is empty.
     pub(super) fn shrink(&mut self) {
-        if self.bytes.is_empty() && self.bytes.capacity() > KEPT_BYTES {
+        if self.bytes.is_empty() && self.bytes.capacity() > RETAINED_BYTES {
             self.bytes = Vec::new();
         }
     }
 
-    /// Moves `frame_start` to the frame that is written now.
-    fn step_to_written(&mut self) {
+    /// Moves `frame_start` to the frame that contains `written`.
+    fn advance_frame_start(&mut self) {
         while self.frame_start < self.written {
             let end = self.frame_end(self.frame_start);
             if end > self.written {
@@ -120,7 +121,7 @@ impl Outgoing {
         }
     }
 
-    /// Where the frame ends that begins at `start`.
+    /// Returns the end of the frame that starts at `start`.
     fn frame_end(&self, start: usize) -> usize {
         let frame = &self.bytes[start..];
         let big_endian = |bytes: &[u8]| {
@@ -147,8 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn heads_have_the_three_forms_of_the_standard() {
-        for (length, head) in [
+    fn encodes_all_three_header_forms() {
+        for (length, header) in [
             (0, vec![0x81, 0]),
             (125, vec![0x81, 125]),
             (126, vec![0x81, 126, 0, 126]),
@@ -156,45 +157,45 @@ mod tests {
             (65_536, vec![0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0]),
         ] {
             let outgoing = with(&[length]);
-            assert_eq!(outgoing.to_write()[..head.len()], head, "{length}");
-            assert_eq!(outgoing.waiting(), head.len() + length);
-            assert!(outgoing.to_write()[head.len()..].iter().all(|byte| *byte == b'x'));
+            assert_eq!(outgoing.unwritten()[..header.len()], header, "{length}");
+            assert_eq!(outgoing.len(), header.len() + length);
+            assert!(outgoing.unwritten()[header.len()..].iter().all(|byte| *byte == b'x'));
         }
     }
 
     #[test]
-    fn a_large_buffer_stays_until_it_is_to_shrink_and_nothing_waits() {
-        let mut outgoing = with(&[4 * KEPT_BYTES]);
+    fn shrink_frees_a_large_buffer_only_when_it_is_empty() {
+        let mut outgoing = with(&[4 * RETAINED_BYTES]);
         outgoing.shrink();
-        outgoing.wrote(outgoing.waiting());
-        assert!(outgoing.bytes.capacity() > KEPT_BYTES);
+        outgoing.advance(outgoing.len());
+        assert!(outgoing.bytes.capacity() > RETAINED_BYTES);
         outgoing.shrink();
         assert_eq!(outgoing.bytes.capacity(), 0);
     }
 
-    /// Whatever was written already, what leaves is whole frames and the goodbye.
+    /// The peer gets whole frames and then the close frame, wherever the last write ended.
     #[test]
-    fn a_goodbye_comes_behind_the_frame_that_is_begun() {
+    fn the_close_frame_follows_the_partly_written_frame() {
         let lengths = [3, 200, 0, 70_000, 10];
-        let whole = with(&lengths).to_write().to_vec();
+        let whole = with(&lengths).unwritten().to_vec();
         let mut frame_ends = vec![0];
         for length in 1..=lengths.len() {
-            frame_ends.push(with(&lengths[..length]).waiting());
+            frame_ends.push(with(&lengths[..length]).len());
         }
         for written in (0..whole.len()).step_by(7).chain(frame_ends.clone()) {
             let mut outgoing = with(&lengths);
-            let mut left = Vec::new();
+            let mut sent = Vec::new();
             for part in [written / 2, written - written / 2] {
-                left.extend_from_slice(&outgoing.to_write()[..part]);
-                outgoing.wrote(part);
+                sent.extend_from_slice(&outgoing.unwritten()[..part]);
+                outgoing.advance(part);
             }
-            outgoing.only_close(CloseCode::SlowConsumer);
-            left.extend_from_slice(outgoing.to_write());
-            let kept = *frame_ends.iter().find(|end| **end >= written).unwrap();
-            assert_eq!(left[..kept], whole[..kept], "{written}");
-            let mut goodbye = Outgoing::default();
-            goodbye.close(CloseCode::SlowConsumer);
-            assert_eq!(&left[kept..], goodbye.to_write(), "{written}");
+            outgoing.discard_and_close(CloseCode::SlowConsumer);
+            sent.extend_from_slice(outgoing.unwritten());
+            let whole_frames = *frame_ends.iter().find(|end| **end >= written).unwrap();
+            assert_eq!(sent[..whole_frames], whole[..whole_frames], "{written}");
+            let mut close = Outgoing::default();
+            close.close(CloseCode::SlowConsumer);
+            assert_eq!(&sent[whole_frames..], close.unwritten(), "{written}");
         }
     }
 }

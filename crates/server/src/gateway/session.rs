@@ -1,9 +1,8 @@
-//! One connection, from its first frame to its goodbye.
+//! One connection, from its first frame to the close frame.
 //!
-//! One task does it all: it writes what waits, reads what has come, and sends what groups deliver.
-//! A peer that does not read is slowed down in steps. Deliveries stop when its delivery_queue is full, for
-//! groups find no room; reading stops when too many answers wait; and when nothing was taken for
-//! too long, it is closed.
+//! One task does everything: it writes pending output, reads frames, and sends deliveries. A peer
+//! that does not read is slowed down in steps: its delivery queue fills up and groups stop delivering
+//! to it; then its frames are no longer read; finally the connection is closed as a slow consumer.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -25,67 +24,56 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use super::Gateway;
 use super::client::Client;
 use super::close_code::CloseCode;
+use super::deadlines::Deadlines;
 use super::messages::Messages;
 use super::socket::Socket;
 use super::wire::Wire;
 
-/// One connection.
 pub(super) struct Session<S> {
     socket: Socket<S>,
     client: Client,
-    /// Ready when the server is about to stop.
-    stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// When it is closed because of that.
-    closes_at: Option<Instant>,
+    deadlines: Deadlines,
     timer: Pin<Box<Sleep>>,
-    opened_at: Instant,
-    ping_at: Instant,
-    /// When a pong has to have come.
-    pong_by: Option<Instant>,
-    /// Since when the peer takes nothing of what waits.
-    stuck_since: Option<Instant>,
-    rights_end: Option<Instant>,
+    /// Completes when the server shuts down.
+    stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Reused between writes.
     deliveries: Vec<Delivery>,
-    /// Counted while it is there.
+    /// Counts the connection as open until it is dropped.
     _open: OpenConnection,
 }
 
-/// Why a session ends.
+/// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The peer closed it, or is gone.
+    /// The peer closed the connection or is unreachable.
     Gone,
-    /// We close it.
+    /// We close the connection.
     Closed(CloseCode),
 }
 
-/// Deliveries are added to what waits while that is less than this: enough to fill a write.
-const WRITE_BYTES: usize = 64 << 10;
-/// Reading stops while so many frames wait for their answers.
-const MOST_FRAMES: usize = 10_000;
-/// Reading stops, too, while frames wait for their answers that have as many bytes as so many of
-/// the largest: what a frame asks for, and its `corr`, hold on to it.
-const LARGEST_FRAMES: usize = 4;
-/// So many bytes may wait even where frames have to be small.
-const SMALL_FRAMES_BYTES: usize = 1 << 20;
-/// How many frames are served before what they ask for goes its way, answers are written, and others
-/// get their turn.
-const MOST_AT_ONCE: usize = 128;
-/// How long a client may finish what it has when the server stops.
-const FINISHING_TIME: Duration = Duration::from_millis(500);
-/// How long a peer has to take our goodbye.
-const GOODBYE_TIME: Duration = Duration::from_secs(5);
-
-enum Turn {
+/// Why a session woke up.
+enum Wakeup {
+    /// A message, or the end of the stream.
     Read(Option<Result<Message, Error>>),
-    Time,
+    /// A deadline passed, or deliveries arrived.
+    Look,
     Stopping,
     NoPong,
     Lost(io::Error),
 }
 
+/// Deliveries are added to the write buffer while it holds less than this.
+const WRITE_BYTES: usize = 64 << 10;
+/// The number of frames that are served before their batch is submitted, answers are written, and
+/// other connections get their turn.
+const MAX_BURST: usize = 128;
+/// How long a client may settle its leases when the server shuts down.
+const SETTLING_TIME: Duration = Duration::from_millis(500);
+/// How long a peer may take to accept the last answers and the close frame.
+const CLOSING_TIME: Duration = Duration::from_secs(5);
+
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
-    pub(super) fn over(
+    pub(super) fn new(
         stream: S,
         read_ahead: &[u8],
         gateway: Arc<Gateway>,
@@ -94,148 +82,124 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let metrics = gateway.bus.metrics();
         let traffic = metrics.traffic(Transport::Ws);
         traffic.received(read_ahead.len());
+        let open = metrics.connection(Transport::Ws);
         let mut messages = Messages::new(gateway.settings.max_frame_bytes);
         messages.append(read_ahead);
-        let now = Instant::now();
+        let client = Client::new(gateway);
         Self {
             socket: Socket::new(Wire::new(stream, traffic), messages),
+            deadlines: Deadlines::new(client.settings(), client.is_authenticated()),
+            client,
+            timer: Box::pin(sleep_until(Instant::now())),
             stopping: Box::pin(async move {
-                // An error says that the server is gone, which is the same.
+                // An error means that the server is gone, which is the same.
                 let _ = stopping.wait_for(|stop| *stop).await;
             }),
-            closes_at: None,
-            timer: Box::pin(sleep_until(now)),
-            opened_at: now,
-            ping_at: now + gateway.settings.ping_interval,
-            pong_by: None,
-            stuck_since: None,
-            rights_end: None,
             deliveries: Vec::new(),
-            _open: metrics.connection(Transport::Ws),
-            client: Client::new(gateway),
+            _open: open,
         }
     }
 
-    /// Runs to the end, and says goodbye.
+    /// Runs the session until it ends, and closes the connection.
     pub(super) async fn run(mut self) -> End {
-        let end = self.turns().await;
-        // What it had goes to others before the goodbye, which may take a while.
-        self.client.subscriptions.clear();
-        // Who does not take it in time is not waited for.
-        let _ = timeout(GOODBYE_TIME, self.say_goodbye(end)).await;
+        let end = self.serve().await;
+        // Before the close, which may take a while: other members get the leased events.
+        self.client.end_subscriptions();
+        let _ = timeout(CLOSING_TIME, self.close(end)).await;
         end
     }
 
-    async fn turns(&mut self) -> End {
+    async fn serve(&mut self) -> End {
         loop {
-            let settings = &self.client.gateway.settings;
             let now = Instant::now();
-            if let Some(code) = self.overdue(now) {
+            if let Some(code) = self.deadlines.expired(now) {
                 return End::Closed(code);
             }
-            if now >= self.ping_at {
-                self.ping_at = now + settings.ping_interval;
-                self.pong_by.get_or_insert(now + settings.pong_timeout);
+            if self.deadlines.take_ping(now, self.client.settings()) {
                 let outgoing = &mut self.socket.wire.outgoing;
-                // Not each time when it is empty: who gets much would have it made anew for every write.
+                // Only now, not whenever the buffer is empty: a busy connection would reallocate it for
+                // every write.
                 outgoing.shrink();
                 outgoing.ping();
             }
-            if self.rights_end.is_some_and(|end| now >= end) {
-                self.rights_end = None;
-                self.client.deliver_nothing();
+            if self.deadlines.take_rights_end(now) {
+                self.client.stop_deliveries();
             }
-            match self.turn().await {
-                Turn::Read(Some(Ok(message))) => {
-                    let begun = Instant::now();
-                    if let Err(end) = self.burst(message).await {
+            match self.next_wakeup().await {
+                Wakeup::Look => {}
+                Wakeup::Read(Some(Ok(message))) => {
+                    let started = Instant::now();
+                    if let Err(end) = self.serve_burst(message).await {
                         return end;
                     }
-                    // What the storage took is no fault of the peer's.
-                    self.pong_by = self.pong_by.map(|by| by + begun.elapsed());
+                    // The peer is not responsible for the time that storage takes.
+                    self.deadlines.extend_pong(started.elapsed());
                 }
-                Turn::Read(Some(Err(error))) => return self.read_failed(&error),
-                Turn::Read(None) => return End::Gone,
-                Turn::Lost(error) => {
-                    tracing::debug!("a connection is lost: {error}");
+                Wakeup::Read(Some(Err(error))) => return self.read_failed(&error),
+                Wakeup::Read(None) => return End::Gone,
+                Wakeup::Lost(error) => {
+                    tracing::debug!("connection lost: {error}");
                     return End::Gone;
                 }
-                Turn::Stopping => {
-                    // Those who still have events may finish them.
-                    let time = if self.client.subscriptions.is_empty() {
-                        Duration::ZERO
-                    } else {
-                        FINISHING_TIME
-                    };
-                    self.closes_at = Some(now + time);
-                    self.client.deliver_nothing();
-                }
-                Turn::NoPong => return End::Closed(CloseCode::NoPong),
-                Turn::Time => {}
+                Wakeup::Stopping => self.prepare_to_close(now),
+                Wakeup::NoPong => return End::Closed(CloseCode::NoPong),
             }
         }
     }
 
-    /// Writes until something has come, a time is over, or the server stops.
-    async fn turn(&mut self) -> Turn {
-        let delivery_queue = Arc::clone(&self.client.connection.delivery_queue);
-        let mut filled = std::pin::pin!(delivery_queue.filled());
+    /// Writes until there is something else to do.
+    async fn next_wakeup(&mut self) -> Wakeup {
+        let queue = Arc::clone(self.client.delivery_queue());
+        let mut filled = std::pin::pin!(queue.filled());
         poll_fn(|context| {
             if !self.may_read() {
-                // Who is not read cannot be heard: its time begins anew.
-                self.hear_again_within(self.client.gateway.settings.pong_timeout);
+                self.deadlines.restart_pong(self.client.settings().pong_timeout);
             }
             loop {
                 self.fill(context);
                 match self.drain(context) {
                     Poll::Ready(Ok(0)) | Poll::Pending => break,
                     Poll::Ready(Ok(_)) => {}
-                    Poll::Ready(Err(error)) => return Poll::Ready(Turn::Lost(error)),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Wakeup::Lost(error)),
                 }
             }
-            // Before reading: there may be always something to read.
-            if self.closes_at.is_none() && self.stopping.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Turn::Stopping);
+            // Before reading: a busy peer always has something to read.
+            if !self.deadlines.is_closing() && self.stopping.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Wakeup::Stopping);
             }
             if self.may_read() {
                 if let Poll::Ready(read) = self.socket.poll_message(context) {
-                    return Poll::Ready(Turn::Read(read));
+                    return Poll::Ready(Wakeup::Read(read));
                 }
-                // After reading: a pong that came in time is not late because we were.
-                if self.has_no_pong() && has_budget_remaining() {
-                    return Poll::Ready(Turn::NoPong);
+                // After reading: a pong that arrived in time must not count as late because we are.
+                if self.deadlines.pong_is_overdue() && has_budget_remaining() {
+                    return Poll::Ready(Wakeup::NoPong);
                 }
             }
-            // Not before: what was just written, or not, says how long to wait.
-            let wake_at = self.wake_at();
+            // After writing, which may have changed the deadlines.
+            let wake_at = self.deadlines.next(self.may_read());
             if self.timer.deadline() != wake_at {
                 self.timer.as_mut().reset(wake_at);
             }
-            if self.timer.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Turn::Time);
-            }
-            if filled.as_mut().poll(context).is_ready() {
-                // Taken up by the next turn.
-                return Poll::Ready(Turn::Time);
+            if self.timer.as_mut().poll(context).is_ready()
+                || filled.as_mut().poll(context).is_ready()
+            {
+                return Poll::Ready(Wakeup::Look);
             }
             Poll::Pending
         })
         .await
     }
 
-    /// Adds answers that are ready, and deliveries, to what waits to be written, as far as there is
-    /// room.
+    /// Adds answers that are ready, and deliveries, to the write buffer while it has room.
     fn fill(&mut self, context: &mut Context<'_>) {
-        let limit = self.client.gateway.settings.max_outbox_bytes;
+        let limit = self.client.settings().max_outbox_bytes;
         let outgoing = &mut self.socket.wire.outgoing;
-        while outgoing.waiting() < limit
-            && self.client.answers.poll_write(context, outgoing).is_ready()
-        {}
-        let may_deliver = self.client.answers.answered() >= self.client.deliver_after;
-        if !may_deliver || outgoing.waiting() >= WRITE_BYTES {
+        while outgoing.len() < limit && self.client.poll_answer(context, outgoing).is_ready() {}
+        if outgoing.len() >= WRITE_BYTES {
             return;
         }
-        self.client.connection.delivery_queue.take(WRITE_BYTES, &mut self.deliveries);
+        self.client.take_deliveries(WRITE_BYTES, &mut self.deliveries);
         let now = Instant::now().into_std();
         for delivery in self.deliveries.drain(..) {
             let left = delivery.deadline.saturating_duration_since(now).as_millis();
@@ -248,81 +212,81 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         }
     }
 
-    /// Writes what the peer takes. Answers how much that was.
+    /// Writes as much as the peer accepts, and returns the number of bytes.
     fn drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        match self.socket.wire.poll_drain(context) {
+        let drained = self.socket.wire.poll_drain(context);
+        match &drained {
             Poll::Ready(Ok(count)) => {
-                if count > 0 || self.socket.wire.outgoing.is_empty() {
-                    self.stuck_since = None;
+                if *count > 0 || self.socket.wire.outgoing.is_empty() {
+                    self.deadlines.drained();
                 }
-                Poll::Ready(Ok(count))
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Err(_)) => {}
             Poll::Pending => {
-                self.stuck_since.get_or_insert_with(Instant::now);
-                Poll::Pending
+                self.deadlines.stalled(self.client.settings().slow_consumer_timeout);
             }
         }
+        drained
     }
 
     fn may_read(&self) -> bool {
-        let limit = self.client.gateway.settings.max_outbox_bytes;
-        let answers = &self.client.answers;
-        let largest = self.client.gateway.settings.max_frame_bytes;
-        let most_bytes = (LARGEST_FRAMES * largest).max(SMALL_FRAMES_BYTES);
-        answers.frames() < MOST_FRAMES
-            && answers.frame_bytes() < most_bytes
-            && self.socket.wire.outgoing.waiting() < limit
+        self.client.may_read()
+            && self.socket.wire.outgoing.len() < self.client.settings().max_outbox_bytes
     }
 
-    /// Serves all frames that have come by now.
-    async fn burst(&mut self, first: Message) -> Result<(), End> {
+    /// Serves all frames that have arrived, up to [`MAX_BURST`].
+    async fn serve_burst(&mut self, first: Message) -> Result<(), End> {
         let mut next = Some(first);
         let mut served = 0;
         while let Some(message) = next {
-            match message {
-                Message::Text(text) => self.client.serve(&text).await,
-                Message::Binary(_) => {
-                    let refusal = Refusal::new(ErrorCode::BadFrame, "send text frames, not binary");
-                    self.client.ask_together().await;
-                    self.client.answers.refuse(None, &refusal);
-                }
-                Message::Pong(_) => self.pong_by = None,
-                // The library answers both.
-                Message::Ping(_) | Message::Close(_) => {}
-                Message::Frame(_) => unreachable!("is never read"),
-            }
+            self.serve_message(message).await;
             served += 1;
-            next = if served < MOST_AT_ONCE && self.may_read() {
+            next = if served < MAX_BURST && self.may_read() {
                 match poll_fn(|context| Poll::Ready(self.socket.poll_message(context))).await {
                     Poll::Ready(Some(Ok(message))) => Some(message),
                     Poll::Ready(Some(Err(error))) => {
-                        self.client.ask_together().await;
+                        self.client.submit_batch().await;
                         return Err(self.read_failed(&error));
                     }
-                    // Seen again by the next turn.
+                    // The next wakeup sees the end of the stream again.
                     Poll::Ready(None) | Poll::Pending => None,
                 }
             } else {
                 None
             };
         }
-        self.client.ask_together().await;
-        if served == MOST_AT_ONCE {
-            // There may be more to read, and without this the runtime would let it be read first: then all
-            // that waits would be read, stored and answered one after the other, not at the same time.
+        self.client.submit_batch().await;
+        if served == MAX_BURST {
+            // Without this the runtime would poll us again at once if there is more to read, and bursts
+            // would be read, stored and answered one after the other instead of concurrently.
             yield_now().await;
         }
-        let rights_last = self.client.rights_last();
-        self.rights_end = rights_last.map(|time| Instant::now() + time);
+        if self.client.is_authenticated() {
+            self.deadlines.authenticated();
+        }
+        self.deadlines.set_rights_end(self.client.rights_last());
         Ok(())
+    }
+
+    async fn serve_message(&mut self, message: Message) {
+        match message {
+            Message::Text(text) => self.client.serve(&text).await,
+            Message::Binary(_) => {
+                let refusal = Refusal::new(ErrorCode::BadFrame, "send text frames, not binary");
+                self.client.refuse_frame(None, &refusal).await;
+            }
+            Message::Pong(_) => self.deadlines.pong_received(),
+            // tungstenite answers both.
+            Message::Ping(_) | Message::Close(_) => {}
+            Message::Frame(_) => unreachable!("tungstenite never returns raw frames"),
+        }
     }
 
     fn read_failed(&mut self, error: &Error) -> End {
         match error {
             Error::Capacity(error) => {
                 let refusal = Refusal::new(ErrorCode::PayloadTooLarge, error.to_string());
-                self.client.answers.refuse(None, &refusal);
+                self.client.refuse_unparsed(&refusal);
                 End::Closed(CloseCode::FrameTooLarge)
             }
             Error::Protocol(_) => End::Closed(CloseCode::ProtocolError),
@@ -331,52 +295,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         }
     }
 
-    /// What is over by now, and ends the session.
-    fn overdue(&self, now: Instant) -> Option<CloseCode> {
-        if self.stuck_until().is_some_and(|until| now >= until) {
-            return Some(CloseCode::SlowConsumer);
-        }
-        if self.auth_by().is_some_and(|by| now >= by) {
-            return Some(CloseCode::NotAuthenticated);
-        }
-        self.closes_at.filter(|at| now >= *at).map(|_| CloseCode::GoingAway)
+    /// Stops deliveries, and gives the client time to settle its leases.
+    fn prepare_to_close(&mut self, now: Instant) {
+        let time = match self.client.has_subscriptions() {
+            true => SETTLING_TIME,
+            false => Duration::ZERO,
+        };
+        self.deadlines.close_at(now + time);
+        self.client.stop_deliveries();
     }
 
-    fn hear_again_within(&mut self, time: Duration) {
-        self.pong_by = self.pong_by.map(|_| Instant::now() + time);
-    }
-
-    fn has_no_pong(&self) -> bool {
-        self.pong_by.is_some_and(|by| Instant::now() >= by)
-    }
-
-    fn stuck_until(&self) -> Option<Instant> {
-        Some(self.stuck_since? + self.client.gateway.settings.slow_consumer_timeout)
-    }
-
-    fn auth_by(&self) -> Option<Instant> {
-        let missing = self.client.grant.is_none();
-        missing.then(|| self.opened_at + self.client.gateway.settings.auth_timeout)
-    }
-
-    fn wake_at(&self) -> Instant {
-        let pong_by = self.pong_by.filter(|_| self.may_read());
-        let times = [pong_by, self.stuck_until(), self.auth_by(), self.rights_end, self.closes_at];
-        times.into_iter().flatten().fold(self.ping_at, Instant::min)
-    }
-
-    /// Writes what still waits, answers included, and the reason for closing.
-    async fn say_goodbye(&mut self, end: End) {
+    /// Writes the remaining output, pending answers included, and the close frame.
+    async fn close(&mut self, end: End) {
         let wire = &mut self.socket.wire;
         match end {
             End::Gone => {}
             End::Closed(CloseCode::SlowConsumer) => {
-                wire.outgoing.only_close(CloseCode::SlowConsumer);
+                wire.outgoing.discard_and_close(CloseCode::SlowConsumer);
             }
             End::Closed(code) => {
-                let answers = &mut self.client.answers;
-                while !answers.is_empty() {
-                    poll_fn(|context| answers.poll_write(context, &mut wire.outgoing)).await;
+                let client = &mut self.client;
+                while client.has_pending_answers() {
+                    poll_fn(|context| client.poll_answer(context, &mut wire.outgoing)).await;
                 }
                 wire.outgoing.close(code);
             }
@@ -386,7 +326,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                 return;
             }
         }
-        // The peer is gone where that fails.
-        let _ = wire.end().await;
+        // An error means that the peer is gone.
+        let _ = wire.shut_down().await;
     }
 }

@@ -1,4 +1,4 @@
-//! A WebSocket over a stream. The task that reads waits by itself.
+//! A WebSocket over a stream, polled by the task that owns it.
 
 use std::task::{Context, Poll, ready};
 
@@ -18,7 +18,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Self { wire, messages }
     }
 
-    /// The next message; nothing when the peer has said goodbye.
+    /// Returns the next message, or `None` once the closing handshake is complete.
     pub(super) fn poll_message(
         &mut self,
         context: &mut Context<'_>,
@@ -28,7 +28,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 Some(read) => read,
                 None => {
                     match ready!(self.wire.poll_read(context, |read| self.messages.append(read))) {
-                        Ok(0) => self.messages.end(&mut self.wire.outgoing),
+                        Ok(0) => self.messages.end_of_stream(&mut self.wire.outgoing),
                         Ok(_) => continue,
                         Err(error) => Err(error.into()),
                     }

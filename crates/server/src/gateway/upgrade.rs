@@ -1,4 +1,4 @@
-//! How a request becomes a WebSocket: path, origin and headers are checked before.
+//! The upgrade of an HTTP request to a WebSocket.
 
 use std::sync::Arc;
 
@@ -10,32 +10,32 @@ use tokio::sync::mpsc::Sender;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::Gateway;
-use crate::listening::{Admission, Answering, Arrival, Port};
+use crate::accept::{Admission, NewConnection, Port, RequestHandler};
 
-/// Why a request does not become a WebSocket.
+/// Why a request is not upgraded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoUpgrade {
-    /// It does not ask for one, or not in a way that we understand.
-    NotAsked,
-    /// Its connection is to become one already.
-    Already,
+    /// It is not a valid upgrade request.
+    NotRequested,
+    /// An earlier request already upgrades the connection.
+    AlreadyUpgrading,
 }
 
 impl Port for Gateway {
-    fn connected(self: Arc<Self>, arrival: Arrival) -> Answering {
+    fn handler(self: Arc<Self>, connection: NewConnection) -> RequestHandler {
         Box::new(move |request| {
-            let response = self.answer(request, &arrival);
+            let response = self.respond(request, &connection);
             Box::pin(std::future::ready(response))
         })
     }
 }
 
 impl Gateway {
-    fn answer<B>(&self, request: Request<B>, arrival: &Arrival) -> Response<Body> {
-        if let Err((status, reason)) = self.check(&request, arrival.admission) {
+    fn respond<B>(&self, request: Request<B>, connection: &NewConnection) -> Response<Body> {
+        if let Err((status, reason)) = self.check(&request, connection.admission) {
             return refused(status, reason);
         }
-        upgrade(request, &arrival.upgrades).unwrap_or_else(|no| no.answer(refused))
+        upgrade(request, &connection.upgrades).unwrap_or_else(|no| no.response(refused))
     }
 
     fn check<B>(
@@ -47,12 +47,12 @@ impl Gateway {
             return Err((StatusCode::NOT_FOUND, "the gateway is at / and /ws"));
         }
         if request.method() != Method::GET {
-            return Err((StatusCode::METHOD_NOT_ALLOWED, "a WebSocket begins with GET"));
+            return Err((StatusCode::METHOD_NOT_ALLOWED, "a WebSocket handshake is a GET request"));
         }
         let headers = request.headers();
         let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
         if self.origins.check(text(&header::ORIGIN), text(&header::HOST)).is_err() {
-            return Err((StatusCode::FORBIDDEN, "pages of this origin may not connect"));
+            return Err((StatusCode::FORBIDDEN, "this origin is not allowed"));
         }
         if admission == Admission::Full {
             return Err((StatusCode::SERVICE_UNAVAILABLE, "too many connections"));
@@ -61,7 +61,7 @@ impl Gateway {
     }
 }
 
-/// Answers a request that becomes a WebSocket, and hands it to `upgrades`.
+/// Accepts an upgrade request, and sends the upgrade to `upgrades`.
 pub(crate) fn upgrade<B>(
     mut request: Request<B>,
     upgrades: &Sender<OnUpgrade>,
@@ -72,9 +72,10 @@ pub(crate) fn upgrade<B>(
         && lists(headers, &header::CONNECTION, "upgrade")
         && lists(headers, &header::UPGRADE, "websocket")
         && lists(headers, &header::SEC_WEBSOCKET_VERSION, "13");
-    let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| asks).ok_or(NoUpgrade::NotAsked)?;
+    let key =
+        headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| asks).ok_or(NoUpgrade::NotRequested)?;
     let accept = derive_accept_key(key.as_bytes());
-    upgrades.try_send(hyper::upgrade::on(&mut request)).map_err(|_| NoUpgrade::Already)?;
+    upgrades.try_send(hyper::upgrade::on(&mut request)).map_err(|_| NoUpgrade::AlreadyUpgrading)?;
     Ok(Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(header::CONNECTION, "Upgrade")
@@ -85,23 +86,24 @@ pub(crate) fn upgrade<B>(
 }
 
 impl NoUpgrade {
-    /// The answer that says so, in the form that `refused` gives it.
-    pub(crate) fn answer(
+    /// Returns the response, with a body by `refused`.
+    pub(crate) fn response(
         self,
         refused: impl FnOnce(StatusCode, &'static str) -> Response<Body>,
     ) -> Response<Body> {
         match self {
-            Self::NotAsked => {
+            Self::NotRequested => {
                 let status = StatusCode::UPGRADE_REQUIRED;
-                let mut response = refused(status, "connect by WebSocket, version 13");
+                let mut response = refused(status, "connect with WebSocket version 13");
                 let headers = response.headers_mut();
                 headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
                 response
             }
-            Self::Already => {
-                refused(StatusCode::BAD_REQUEST, "a connection becomes a WebSocket once")
-            }
+            Self::AlreadyUpgrading => refused(
+                StatusCode::BAD_REQUEST,
+                "the connection is already being upgraded to a WebSocket",
+            ),
         }
     }
 }
@@ -112,7 +114,7 @@ fn refused(status: StatusCode, reason: &'static str) -> Response<Body> {
     response
 }
 
-/// Whether the header `name` has `word` among its words.
+/// Returns whether the comma-separated header `name` contains `word`.
 fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))

@@ -1,7 +1,7 @@
-//! The stream under a WebSocket: reads come from the peer, writes wait in [`Outgoing`].
+//! The byte stream under a WebSocket: reads go to the caller, writes are buffered in [`Outgoing`].
 //!
-//! The library writes its pongs and the answer to a goodbye into the same buffer as everybody
-//! else, so that frames never mix however slowly the peer takes them.
+//! tungstenite writes its pongs and its close frames into the same buffer, so frames never
+//! interleave, however slowly the peer reads.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,12 +20,12 @@ pub(super) struct Wire<S> {
     traffic: Traffic,
 }
 
-/// How much is read at once.
+/// The size of one read.
 const READ_BYTES: usize = 64 << 10;
 
 thread_local! {
-    /// What is read comes in here first. A buffer of such a size for each connection would be most of
-    /// what an idle one takes, and a smaller one would need more calls of the system.
+    /// Reads land here first. A buffer of this size per connection would be most of the memory of an
+    /// idle connection; a smaller one would need more system calls.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
@@ -34,31 +34,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         Self { stream, outgoing: Outgoing::default(), traffic }
     }
 
-    /// Hands what has come to `take`. Answers how much that was, which is nothing at the end.
+    /// Passes the bytes of one read to `consume`, and returns their number: 0 at the end of the stream.
     pub(super) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
-        take: impl FnOnce(&[u8]),
+        consume: impl FnOnce(&[u8]),
     ) -> Poll<io::Result<usize>> {
         SCRATCH.with_borrow_mut(|scratch| {
             let mut read = ReadBuf::new(scratch);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
             let count = read.filled().len();
             self.traffic.received(count);
-            take(read.filled());
+            consume(read.filled());
             Poll::Ready(Ok(count))
         })
     }
 
-    /// Writes as much as the peer takes now. Answers how much that was.
+    /// Writes as much of the buffer as the peer accepts, and returns the number of bytes written.
     pub(super) fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut total = 0;
         while !self.outgoing.is_empty() {
             let stream = Pin::new(&mut self.stream);
-            match stream.poll_write(context, self.outgoing.to_write()) {
+            match stream.poll_write(context, self.outgoing.unwritten()) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(count)) => {
-                    self.outgoing.wrote(count);
+                    self.outgoing.advance(count);
                     self.traffic.sent(count);
                     total += count;
                 }
@@ -67,7 +67,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        // A stream with a buffer of its own, such as TLS, has to let go of it.
+        // A stream with a buffer of its own, such as TLS, has to be flushed.
         match Pin::new(&mut self.stream).poll_flush(context) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(total)),
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -75,9 +75,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
-    /// Ends the stream properly. What the peer still sends is read: a stream that is closed before that is
-    /// cut off, and the goodbye with it.
-    pub(super) async fn end(&mut self) -> io::Result<()> {
+    /// Shuts down our side and reads until the peer ends its own. Closing a socket with unread data
+    /// resets it, and the peer might lose the close frame.
+    pub(super) async fn shut_down(&mut self) -> io::Result<()> {
         self.stream.shutdown().await?;
         let mut unread = [0; 1024];
         while self.stream.read(&mut unread).await? > 0 {}

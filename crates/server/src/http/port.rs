@@ -19,7 +19,7 @@ use super::cors::{self, CorsOrigin};
 use super::error::HttpError;
 use super::router::router;
 use super::{HttpState, Peer};
-use crate::listening::{Admission, Answering, Arrival, Port};
+use crate::accept::{Admission, NewConnection, Port, RequestHandler};
 
 pub(crate) struct HttpPort {
     http: Arc<HttpState>,
@@ -54,7 +54,7 @@ impl HttpPort {
             Ok(origin) => origin,
             Err(error) => return error.into_response(),
         };
-        let mut response = if peer.arrival.admission == Admission::Full {
+        let mut response = if peer.accepted.admission == Admission::Full {
             too_many_connections()
         } else if origin.is_some() && cors::is_preflight(&request) {
             cors::preflight(request.headers())
@@ -73,10 +73,10 @@ impl HttpPort {
 }
 
 impl Port for HttpPort {
-    fn connected(self: Arc<Self>, arrival: Arrival) -> Answering {
+    fn handler(self: Arc<Self>, accepted: NewConnection) -> RequestHandler {
         let bus = self.http.bus();
         let open = bus.metrics().connection(Transport::Http);
-        let peer = Arc::new(Peer { connection: bus.connect(), arrival, _open: open });
+        let peer = Arc::new(Peer { connection: bus.connect(), accepted, _open: open });
         Box::new(move |request| Box::pin(Arc::clone(&self).serve(Arc::clone(&peer), request)))
     }
 }

@@ -11,7 +11,7 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use prombus_bus::{Deficit, FeedEvent, Follower, Limit, ReadBudget, Refusal, StartAt};
+use prombus_bus::{Deficit, FeedEvent, Follower, RateLimit, ReadBudget, Refusal, StartAt};
 use prombus_proto::{ErrorCode, EventId};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -89,7 +89,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, HttpError> {
 /// A running stream.
 struct EventStream {
     follower: Follower,
-    limit: Limit,
+    limit: RateLimit,
     stopping: watch::Receiver<bool>,
     /// When the token of the request expires.
     expires_at: Option<Instant>,
@@ -132,7 +132,7 @@ impl EventStream {
                 Err(Deficit::Never) => std::future::pending().await,
             }
         }
-        let available = self.limit.standing(now()).map_or(u64::MAX, |standing| standing.available);
+        let available = self.limit.status(now()).map_or(u64::MAX, |status| status.available);
         let affordable = usize::try_from(available.saturating_add(1)).unwrap_or(usize::MAX);
         let budget = ReadBudget { events: CHUNK.events.min(affordable), ..CHUNK };
         let events = self.follower.page(budget).await?;

@@ -12,8 +12,8 @@ use super::error::HttpError;
 use crate::gateway::upgrade::upgrade;
 
 pub(super) async fn get(Extension(peer): Extension<Arc<Peer>>, request: Request) -> Response {
-    upgrade(request, &peer.arrival.upgrades).unwrap_or_else(|no| {
-        no.answer(|status, reason| {
+    upgrade(request, &peer.accepted.upgrades).unwrap_or_else(|no| {
+        no.response(|status, reason| {
             HttpError::new(ErrorCode::BadFrame, reason).with_status(status).into_response()
         })
     })

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use prombus_bus::{Acked, Answer, Delivery, DeliveryQueue, Refusal, Subscription};
+use prombus_bus::{Acked, Delivery, DeliveryQueue, GroupReply, Refusal, Subscription};
 use prombus_proto::Topic;
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -19,7 +19,7 @@ pub(crate) struct InProcessConsumer {
     delivery_queue: Arc<DeliveryQueue>,
     subscriptions: HashMap<Topic, Subscription>,
     /// Acknowledgements that are not answered yet.
-    acks: VecDeque<Answer<Acked>>,
+    acks: VecDeque<GroupReply<Acked>>,
     taken: Vec<Delivery>,
     json: Vec<u8>,
 }

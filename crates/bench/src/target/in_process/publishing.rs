@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use prombus_bus::{Bus, Connection, PublishBatch, Submitted};
+use prombus_bus::{Bus, Connection, PendingCommit, PublishBatch};
 use prombus_proto::{NewEvent, Payload, Topic};
 use tokio::sync::Notify;
 
@@ -21,7 +21,7 @@ pub(crate) struct InProcessPublisher {
     payloads: Vec<Payload>,
     /// What was put, each with how many frames it is.
     put: VecDeque<(PublishBatch, usize)>,
-    submitted: VecDeque<(Submitted, usize)>,
+    submitted: VecDeque<(PendingCommit, usize)>,
 }
 
 impl InProcessPublisher {
@@ -41,20 +41,20 @@ impl PublishPort for InProcessPublisher {
             self.payloads.push(Payload::parse(payload.into())?);
         }
         if self.put.back().is_none_or(|(_, frames)| *frames == MOST_TOGETHER) {
-            self.put.push_back((PublishBatch::none(), 0));
+            self.put.push_back((PublishBatch::new(), 0));
         }
-        if let Some((together, frames)) = self.put.back_mut() {
+        if let Some((batch, frames)) = self.put.back_mut() {
             let topic = &self.topics[events.topic];
             let new = self.payloads.drain(..).map(NewEvent::of);
-            self.bus.prepare_more(together, &self.connection, topic, new)?;
+            batch.push(&self.bus, &self.connection, topic, new)?;
             *frames += 1;
         }
         Ok(())
     }
 
     async fn turn(&mut self, wake: &Notify) -> Result<usize, BenchError> {
-        while let Some((prepared, frames)) = self.put.pop_front() {
-            self.submitted.push_back((self.bus.submit(prepared).await?, frames));
+        while let Some((batch, frames)) = self.put.pop_front() {
+            self.submitted.push_back((batch.submit(&self.bus).await?, frames));
         }
         let Some((submitted, frames)) = self.submitted.front_mut() else {
             wake.notified().await;

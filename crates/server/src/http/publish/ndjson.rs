@@ -4,7 +4,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
-use prombus_bus::{Connection, Position};
+use prombus_bus::{Connection, Position, PublishBatch};
 use prombus_proto::frame::parse_event_line;
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_BATCH_EVENTS};
 use prombus_proto::{ErrorCode, FrameLimits, NewEvent, Seq, Topic};
@@ -44,16 +44,17 @@ pub(super) async fn publish(
     if events.is_empty() {
         return Ok(response::json(&PublishedBatch::new(&[])));
     }
-    let prepared = http.bus().prepare_in_turn(connection, topic, events).await?;
-    if prepared.bytes() > MAX_BATCH_BYTES {
+    let mut batch = PublishBatch::new();
+    batch.push_paced(http.bus(), connection, topic, events).await?;
+    if batch.bytes() > MAX_BATCH_BYTES {
         let message = format!(
             "the events have {} bytes including metadata, more than the {MAX_BATCH_BYTES} allowed \
              in one request",
-            prepared.bytes()
+            batch.bytes()
         );
         return Err(HttpError::new(ErrorCode::PayloadTooLarge, message));
     }
-    let positions = http.bus().submit(prepared).await?.stored().await?;
+    let positions = batch.submit(http.bus()).await?.stored().await?;
     Ok(response::json(&PublishedBatch::new(&positions)))
 }
 

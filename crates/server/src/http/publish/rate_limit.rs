@@ -2,21 +2,21 @@
 //! They omit a limit that is off.
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
-use prombus_bus::{Limit, Standing};
+use prombus_bus::{LimitStatus, RateLimit};
 use tokio::time::Instant;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const REMAINING: HeaderName = HeaderName::from_static("ratelimit");
 
-pub(super) fn add_headers(headers: &mut HeaderMap, connection: &Limit, topic: &Limit) {
+pub(super) fn add_headers(headers: &mut HeaderMap, connection: &RateLimit, topic: &RateLimit) {
     let now = Instant::now().into_std();
-    let limits = [("connection", connection.standing(now)), ("topic", topic.standing(now))];
+    let limits = [("connection", connection.status(now)), ("topic", topic.status(now))];
     let limits: Vec<_> =
         limits.into_iter().filter_map(|(name, standing)| Some((name, standing?))).collect();
     if limits.is_empty() {
         return;
     }
-    let listed = |item: fn(&str, &Standing) -> String| {
+    let listed = |item: fn(&str, &LimitStatus) -> String| {
         let items: Vec<_> = limits.iter().map(|(name, standing)| item(name, standing)).collect();
         HeaderValue::try_from(items.join(", ")).expect("names and numbers are ASCII")
     };
@@ -24,12 +24,12 @@ pub(super) fn add_headers(headers: &mut HeaderMap, connection: &Limit, topic: &L
     headers.insert(REMAINING, listed(remaining));
 }
 
-fn policy(name: &str, Standing { rate, .. }: &Standing) -> String {
+fn policy(name: &str, LimitStatus { rate, .. }: &LimitStatus) -> String {
     let window = refill_seconds(rate.capacity, rate.refill_per_sec).max(1);
     format!("\"{name}\";q={};w={window}", rate.capacity)
 }
 
-fn remaining(name: &str, Standing { rate, available }: &Standing) -> String {
+fn remaining(name: &str, LimitStatus { rate, available }: &LimitStatus) -> String {
     let until_full = refill_seconds(rate.capacity.saturating_sub(*available), rate.refill_per_sec);
     format!("\"{name}\";r={available};t={until_full}")
 }
@@ -49,7 +49,7 @@ mod tests {
     fn reports_limits_and_remaining_tokens() {
         let limit = |capacity, refill_per_sec, taken| {
             let now = Instant::now().into_std();
-            let limit = Limit::new(Some(Rate { capacity, refill_per_sec }), now);
+            let limit = RateLimit::new(Some(Rate { capacity, refill_per_sec }), now);
             limit.try_consume(taken, now).unwrap();
             limit
         };
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(headers[POLICY], "\"connection\";q=100;w=100, \"topic\";q=5;w=1");
         assert_eq!(headers[REMAINING], "\"connection\";r=58;t=42, \"topic\";r=5;t=0");
         let mut headers = HeaderMap::new();
-        let off = Limit::new(None, Instant::now().into_std());
+        let off = RateLimit::new(None, Instant::now().into_std());
         add_headers(&mut headers, &off, &limit(5, 1, 5));
         assert_eq!(headers[POLICY], "\"topic\";q=5;w=5");
         assert_eq!(headers[REMAINING], "\"topic\";r=0;t=5");

@@ -1,8 +1,10 @@
 //! One event: the whole body is its payload, whatever its `Content-Type`.
 
+use std::iter;
+
 use axum::extract::Request;
 use axum::response::Response;
-use prombus_bus::Connection;
+use prombus_bus::{Connection, PublishBatch};
 use prombus_proto::frame::parse_payload;
 use prombus_proto::{EventId, FrameLimits, Key, NewEvent, Seq, Timestamp, Topic};
 use serde::Serialize;
@@ -38,9 +40,10 @@ pub(super) async fn publish(
     let payload = parse_payload(&body, &limits)
         .map_err(|error| HttpError::from(error).with_context("the body"))?;
     let event = NewEvent { id, key, ts, headers, ..NewEvent::of(payload) };
-    let prepared = http.bus().prepare(connection, topic, vec![event])?;
-    let id = prepared.ids().next().expect("one event has one id").clone();
-    let positions = http.bus().submit(prepared).await?.stored().await?;
+    let mut batch = PublishBatch::new();
+    batch.push(http.bus(), connection, topic, iter::once(event))?;
+    let id = batch.ids().next().expect("one event has one id").clone();
+    let positions = batch.submit(http.bus()).await?.stored().await?;
     let position = positions.first().expect("one event has one position");
     Ok(response::json(&Published { id, seq: position.seq, duplicate: position.duplicate }))
 }

@@ -91,7 +91,7 @@ fn a_server_shutdown_is_an_error_with_its_reason() {
     assert!(!child.wait().unwrap().success());
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    let expected = "prombus: the server closed the connection: 1001 the server is about to stop\n";
+    let expected = "prombus: the server closed the connection: 1001 the server is shutting down\n";
     assert_eq!(stderr, expected);
 }
 

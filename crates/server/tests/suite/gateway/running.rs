@@ -50,7 +50,7 @@ pub(crate) async fn started_with_unreadable_cursor() -> Running {
 
 pub(crate) async fn started_over(engine: Arc<dyn Engine>, set: &[&str]) -> Running {
     let config = Config::load(&sources(set)).unwrap_or_else(|error| panic!("{error}"));
-    let threads = Threads::only_this();
+    let threads = Threads::current_only();
     Running { server: Server::start_over(engine, threads, &config).await.unwrap() }
 }
 

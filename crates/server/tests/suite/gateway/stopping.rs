@@ -33,7 +33,7 @@ async fn who_has_events_may_finish_them_and_new_work_is_refused() {
     ] {
         assert_eq!(
             client.ask(frame).await,
-            r#"{"op":"ERR","code":"shutting_down","msg":"the server is about to stop"}"#
+            r#"{"op":"ERR","code":"shutting_down","msg":"the server is shutting down"}"#
         );
     }
     assert_eq!(client.ask(about("ACK", &event)).await, r#"{"op":"OK"}"#);

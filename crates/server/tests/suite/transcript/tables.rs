@@ -68,7 +68,7 @@ fn limits_of_size() {
 #[test]
 fn limits_of_rate() {
     let limits = defaults().limits;
-    let rows = table("## Limits of rate");
+    let rows = table("## Rate limits");
     for (row, bucket) in rows.iter().zip([limits.connection, limits.topic]) {
         let expected = [bucket.capacity, bucket.refill_per_sec].map(|number| number.to_string());
         assert_eq!(row[1..3], expected);

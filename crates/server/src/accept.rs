@@ -1,7 +1,7 @@
-//! Takes the connections of a port, and serves each in a task of its own: HTTP, until a request
-//! makes it a WebSocket. Both ports are served so; they differ in what answers their requests.
+//! Accepts the connections of both ports, and serves each in its own task: HTTP, until a request
+//! upgrades the connection to a WebSocket. The ports differ in the handler of their requests.
 
-mod lingering;
+mod lingering_stream;
 
 use std::convert::Infallible;
 use std::io;
@@ -27,54 +27,54 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::gateway::{self, Gateway};
-use crate::threads::{Place, Threads};
+use crate::threads::{ThreadSlot, Threads};
 
-use lingering::Lingering;
+use lingering_stream::LingeringStream;
 
-/// How long a handshake of TLS may take, and how long the head of a request.
+/// How long a TLS handshake may take, and how long the headers of a request.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// How long to wait when the system has no more files to give.
-const OUT_OF_FILES_TIME: Duration = Duration::from_millis(100);
-/// How long requests that were begun may take to be answered when the server stops.
+/// How long to wait after a failed accept, which usually means that there are too many open files.
+const ACCEPT_RETRY_TIME: Duration = Duration::from_millis(100);
+/// How long running requests may take when the server shuts down.
 const FINISHING_TIME: Duration = Duration::from_secs(5);
 
-/// What both ports share.
+/// State shared by both ports.
 #[derive(Clone)]
-pub(crate) struct Listening {
+pub(crate) struct Acceptor {
     pub(crate) tls: Option<TlsAcceptor>,
-    /// Places for connections, of both ports together.
+    /// Limits the connections of both ports together.
     pub(crate) room: Arc<Semaphore>,
-    /// What serves a connection that became a WebSocket.
+    /// Serves connections that are upgraded to WebSockets.
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) stopping: watch::Receiver<bool>,
 }
 
-/// What answers the requests of a port.
+/// The requests of one port.
 pub(crate) trait Port: Send + Sync + 'static {
-    /// Somebody connected: what answers this connection's requests, one after the other.
-    fn connected(self: Arc<Self>, arrival: Arrival) -> Answering;
+    /// Returns the handler of the requests of a new connection, which come one at a time.
+    fn handler(self: Arc<Self>, connection: NewConnection) -> RequestHandler;
 }
 
 /// Answers the requests of one connection.
-pub(crate) type Answering =
+pub(crate) type RequestHandler =
     Box<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Body>> + Send + Sync>;
 
-/// A connection that has just come.
-pub(crate) struct Arrival {
+/// A connection that was just accepted.
+pub(crate) struct NewConnection {
     pub(crate) admission: Admission,
-    /// Where a request goes that becomes a WebSocket.
+    /// Receives the upgrade of a request to a WebSocket.
     pub(crate) upgrades: Sender<OnUpgrade>,
 }
 
-/// Whether there is room for one more connection.
+/// Whether a connection is within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Open,
     Full,
 }
 
-impl Listening {
-    /// Serves `listener` on `threads` until the server stops, and then until every connection has ended.
+impl Acceptor {
+    /// Accepts connections until the server shuts down, and returns when all of them have ended.
     pub(crate) async fn serve<P: Port>(
         mut self,
         listener: TcpListener,
@@ -92,15 +92,17 @@ impl Listening {
             match accepted {
                 Ok((stream, _)) => {
                     let room = Arc::clone(&self.room).try_acquire_owned().ok();
-                    let place = threads.place();
-                    let runtime = place.runtime.clone();
+                    let slot = threads.least_loaded();
+                    let runtime = slot.runtime.clone();
                     let port = Arc::clone(&port);
-                    let connection = shared.clone().connection(stream, room, place, port);
+                    let connection = shared.clone().connection(stream, room, slot, port);
                     connections.spawn_on(connection, &runtime);
                 }
                 Err(error) => {
-                    tracing::warn!("cannot accept a connection: {error}");
-                    tokio::time::sleep(OUT_OF_FILES_TIME).await;
+                    tracing::warn!(
+                        "cannot accept a connection: {error}; retrying in {ACCEPT_RETRY_TIME:?}"
+                    );
+                    tokio::time::sleep(ACCEPT_RETRY_TIME).await;
                 }
             }
         }
@@ -112,12 +114,12 @@ impl Listening {
         self,
         stream: TcpStream,
         room: Option<OwnedSemaphorePermit>,
-        place: Place,
+        slot: ThreadSlot,
         port: Arc<P>,
     ) {
         let admission = if room.is_some() { Admission::Open } else { Admission::Full };
-        // Boxed, so that a connection is as large as what it is, and not as all that it might be.
-        let result = match (at_home(stream), self.tls.clone()) {
+        // Boxed, so that the task is not as large as the largest of these futures.
+        let result = match (register(stream), self.tls.clone()) {
             (Err(error), _) => Err(error),
             (Ok(stream), None) => Box::pin(self.stream(stream, admission, port)).await,
             (Ok(stream), Some(tls)) => {
@@ -129,49 +131,49 @@ impl Listening {
             }
         };
         if let Err(error) = result {
-            tracing::debug!("a connection failed: {error}");
+            tracing::debug!("connection failed: {error}");
         }
-        drop((room, place));
+        drop((room, slot));
     }
 
-    /// Serves requests, and a WebSocket if one asks for it.
+    /// Serves requests, and the WebSocket if one of them asks for it.
     async fn stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
         mut self,
         stream: S,
         admission: Admission,
         port: Arc<P>,
     ) -> io::Result<()> {
-        let requests = Box::pin(requests(stream, &mut self.stopping, admission, port));
+        let requests = Box::pin(serve_requests(stream, &mut self.stopping, admission, port));
         let Some((stream, read_ahead)) = requests.await? else { return Ok(()) };
         gateway::serve(stream, read_ahead, self.gateway, self.stopping).await;
         Ok(())
     }
 }
 
-/// Answers requests until the client leaves, or asks for a WebSocket: then it is the stream, and
-/// what was read of it already.
-async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
+/// Serves requests until the connection ends. If it was upgraded to a WebSocket, returns the stream and
+/// the bytes that were read past the request.
+async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
     stream: S,
     stopping: &mut watch::Receiver<bool>,
     admission: Admission,
     port: Arc<P>,
 ) -> io::Result<Option<(S, Bytes)>> {
     let (upgrades, mut upgraded) = tokio::sync::mpsc::channel(1);
-    let answering = port.connected(Arrival { admission, upgrades });
+    let handler = port.handler(NewConnection { admission, upgrades });
     let service = service_fn(move |request| {
-        let answer = answering(request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        let response = handler(request);
+        async move { Ok::<_, Infallible>(response.await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HANDSHAKE_TIME)
-        .serve_connection(TokioIo::new(Lingering::new(stream)), service)
+        .serve_connection(TokioIo::new(LingeringStream::new(stream)), service)
         .with_upgrades();
     let mut served = pin!(served);
     let result = tokio::select! {
         result = &mut served => result,
         () = stopped(stopping) => {
-            // Who waits for nothing is let go at once.
+            // Ends idle connections immediately.
             served.as_mut().graceful_shutdown();
             let Ok(result) = timeout(FINISHING_TIME, served).await else { return Ok(None) };
             result
@@ -182,20 +184,20 @@ async fn requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
     let parts = upgraded
         .await
         .map_err(io::Error::other)?
-        .downcast::<TokioIo<Lingering<S>>>()
-        .map_err(|_| io::Error::other("the upgraded stream is another one"))?;
+        .downcast::<TokioIo<LingeringStream<S>>>()
+        .map_err(|_| io::Error::other("the upgraded stream has an unexpected type"))?;
     Ok(Some((parts.io.into_inner().into_inner(), parts.read_buf)))
 }
 
-/// A stream that was accepted on another thread, on this one.
-fn at_home(stream: TcpStream) -> io::Result<TcpStream> {
-    // Answers are put together by us; they need not wait for more.
+/// Registers a stream that another thread accepted with the runtime of this thread.
+fn register(stream: TcpStream) -> io::Result<TcpStream> {
+    // We batch answers ourselves.
     stream.set_nodelay(true)?;
     TcpStream::from_std(stream.into_std()?)
 }
 
-/// Waits until the server stops.
+/// Waits until the server shuts down.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error says that the server is gone, which is the same.
+    // An error means that the server is gone, which is the same.
     let _ = stopping.wait_for(|stop| *stop).await;
 }

@@ -1,4 +1,4 @@
-//! AUTH: say who this is. May be repeated; the newest token counts.
+//! AUTH: presents a token. May be repeated; the newest token counts.
 
 use prombus_bus::Refusal;
 use prombus_proto::ErrorCode;
@@ -8,7 +8,7 @@ use crate::auth::Action;
 use crate::gateway::client::Client;
 
 impl Client {
-    pub(in crate::gateway) fn authenticate(
+    pub(in crate::gateway::client) fn authenticate(
         &mut self,
         auth: &Auth,
         corr: Option<&Corr>,
@@ -19,23 +19,15 @@ impl Client {
             .check(auth.token.secret(), self.now())
             .map_err(|bad| Refusal::new(ErrorCode::BadToken, bad.to_string()))?;
         let now = self.now();
-        // What the new token does not allow ends; what an expired one had stopped goes on.
         self.subscriptions
             .retain(|(topic, _), _| grant.authorize(Action::Subscribe(topic), || now).is_ok());
-        for known in self.subscriptions.values().filter(|known| !known.is_paused) {
-            // Nobody waits for it.
-            drop(known.subscription.resume());
+        // The previous token may have expired, which stopped deliveries.
+        for active in self.subscriptions.values().filter(|active| !active.is_paused) {
+            // No one waits for the reply.
+            drop(active.subscription.resume());
         }
         self.grant = Some(grant);
         self.answers.ok(corr);
         Ok(())
-    }
-
-    /// Nothing more is delivered, until a new token comes.
-    pub(in crate::gateway) fn deliver_nothing(&self) {
-        for known in self.subscriptions.values() {
-            // Nobody waits for it.
-            drop(known.subscription.pause());
-        }
     }
 }

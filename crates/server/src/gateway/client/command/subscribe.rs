@@ -1,4 +1,4 @@
-//! SUBSCRIBE: take part in a group.
+//! SUBSCRIBE: joins a group.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use prombus_proto::ErrorCode;
 use prombus_proto::frame::{Corr, StartFrom, Subscribe};
 
 use crate::auth::Action;
-use crate::gateway::client::{Client, Subscribed};
+use crate::gateway::client::{ActiveSubscription, Client};
 
 impl Client {
-    pub(in crate::gateway) async fn subscribe(
+    pub(in crate::gateway::client) async fn subscribe(
         &mut self,
         subscribe: Subscribe,
         corr: Option<&Corr>,
@@ -20,12 +20,12 @@ impl Client {
         let key = (topic, group);
         if self.subscriptions.contains_key(&key) {
             let (topic, group) = &key;
-            let message = format!("this connection subscribes to {group} on {topic} already");
+            let message = format!("this connection already subscribes to {group} on {topic}");
             return Err(Refusal::new(ErrorCode::AlreadySubscribed, message));
         }
-        let most = self.gateway.settings.max_subscriptions;
-        if self.subscriptions.len() >= most {
-            let message = format!("a connection has at most {most} subscriptions");
+        let max = self.settings().max_subscriptions;
+        if self.subscriptions.len() >= max {
+            let message = format!("a connection has at most {max} subscriptions");
             return Err(Refusal::new(ErrorCode::BadFrame, message));
         }
         let options = SubscribeOptions {
@@ -41,9 +41,9 @@ impl Client {
         };
         let bus = &self.gateway.bus;
         let subscription = bus.subscribe(&self.connection, &key.0, &key.1, options).await?;
-        self.subscriptions.insert(key, Subscribed { subscription, is_paused: false });
+        self.subscriptions.insert(key, ActiveSubscription { subscription, is_paused: false });
         self.answers.ok(corr);
-        self.deliver_after = self.answers.last();
+        self.deliver_after = self.answers.answered_with_pending();
         Ok(())
     }
 }

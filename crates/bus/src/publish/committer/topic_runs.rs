@@ -1,4 +1,4 @@
-//! The events of a batch by their topics, and telling those who follow.
+//! The topics of a batch, and the notification of their followers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,13 +6,13 @@ use std::time::Instant;
 use prombus_engine::Position;
 use prombus_proto::EncodedEvent;
 
-use super::now;
+use crate::time::now;
 use crate::topics::{TopicInUse, Topics};
 
-/// The topics of a batch, and how many events in a row each has.
-pub(super) struct Runs(Vec<(Arc<TopicInUse>, usize)>);
+/// The topics of a batch in event order, each with the number of its consecutive events.
+pub(super) struct TopicRuns(Vec<(Arc<TopicInUse>, usize)>);
 
-impl Runs {
+impl TopicRuns {
     pub(super) fn of(events: &[EncodedEvent], topics: &Topics) -> Self {
         let mut runs: Vec<(Arc<TopicInUse>, usize)> = Vec::new();
         let now = now();
@@ -25,7 +25,11 @@ impl Runs {
         Self(runs)
     }
 
-    /// Counts what is stored now.
+    pub(super) fn have_followers(&self) -> bool {
+        self.0.iter().any(|(topic, _)| topic.feed.has_followers())
+    }
+
+    /// Updates the metrics of the topics.
     pub(super) fn count(self, positions: &[Position]) {
         let mut positions = positions;
         for (topic, count) in self.0 {
@@ -35,19 +39,15 @@ impl Runs {
         }
     }
 
-    pub(super) fn are_followed(&self) -> bool {
-        self.0.iter().any(|(topic, _)| topic.feed.has_followers())
-    }
-
-    /// Tells followers what is stored now, and counts it. Those who came since the events were not
-    /// kept for them read them from the engine.
-    pub(super) fn tell(
+    /// Updates the metrics of the topics, and passes the stored events to their followers. Without
+    /// `events`, followers are woken and read the events from the engine.
+    pub(super) fn notify_followers(
         self,
-        kept: Option<Vec<EncodedEvent>>,
-        taken: impl Iterator<Item = Option<Instant>>,
+        events: Option<Vec<EncodedEvent>>,
+        publish_times: impl Iterator<Item = Option<Instant>>,
         positions: &[Position],
     ) {
-        let mut events = kept.map(|kept| kept.into_iter().zip(taken));
+        let mut events = events.map(|events| events.into_iter().zip(publish_times));
         let mut positions = positions;
         for (topic, count) in self.0 {
             let (stored, others) = positions.split_at(count);
@@ -59,7 +59,7 @@ impl Runs {
                     let new = stored.iter().zip(run).filter(|(position, _)| !position.duplicate);
                     topic
                         .feed
-                        .append(new.map(|(position, (event, taken))| (position.seq, event, taken)));
+                        .append(new.map(|(position, (event, time))| (position.seq, event, time)));
                 }
                 Some(run) => run.for_each(drop),
                 None => {

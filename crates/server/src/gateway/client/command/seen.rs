@@ -1,4 +1,4 @@
-//! SEEN: which events a group has marked as handled.
+//! SEEN: looks up which events a group has marked as handled.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use prombus_bus::Refusal;
 use prombus_proto::frame::{Corr, Seen};
 
 use crate::auth::Action;
-use crate::gateway::answers::{Due, Looking};
+use crate::gateway::answers::{MarkLookup, PendingAnswer};
 use crate::gateway::client::Client;
 
 impl Client {
-    pub(in crate::gateway) fn seen(
+    pub(in crate::gateway::client) fn seen(
         &mut self,
         seen: Seen,
-        corr: Option<Corr>,
+        corr: &mut Option<Corr>,
     ) -> Result<(), Refusal> {
         let Seen { topic, group, ids } = seen;
         self.check(Action::Subscribe(&topic))?;
         let gateway = Arc::clone(&self.gateway);
-        let looking =
-            Looking::new(async move { gateway.bus.seen(&topic, &group, ids.into_vec()).await });
-        self.answers.push(Due::Seen { looking, corr });
+        let lookup =
+            MarkLookup::new(async move { gateway.bus.seen(&topic, &group, ids.into_vec()).await });
+        self.answers.push(PendingAnswer::Seen { lookup, corr: corr.take() });
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! A stream that is not torn down while its peer still sends.
+//! A stream with a lingering close.
 //!
-//! Who is refused before its whole request was read goes on sending. If the stream were closed with
-//! that unread, the system would reset it, and the peer might never see why it was refused. So the
-//! last answer is followed by the end of our side, and what still comes is read for a moment.
+//! A client that is refused before its whole request is read keeps sending. Closing the socket with
+//! unread data would reset the connection, and the client might never see the response. So we shut
+//! down our side first, and read and discard for a moment.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -13,25 +13,25 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// After so long a pause nothing more is expected.
-const PAUSE: Duration = Duration::from_millis(200);
-/// How long it is read in all.
-const MOST: Duration = Duration::from_secs(2);
+/// The close completes when the peer has sent nothing for this long.
+const QUIET_TIME: Duration = Duration::from_millis(200);
+/// The limit of the whole close.
+const MAX_TIME: Duration = Duration::from_secs(2);
 
-pub(super) struct Lingering<S> {
+pub(super) struct LingeringStream<S> {
     stream: S,
-    leaving: Option<Box<Leaving>>,
+    closing: Option<Box<Closing>>,
 }
 
-/// Our side has ended.
-struct Leaving {
-    pause: Pin<Box<Sleep>>,
+/// The state after our side is shut down.
+struct Closing {
+    quiet: Pin<Box<Sleep>>,
     until: Instant,
 }
 
-impl<S> Lingering<S> {
+impl<S> LingeringStream<S> {
     pub(super) const fn new(stream: S) -> Self {
-        Self { stream, leaving: None }
+        Self { stream, closing: None }
     }
 
     pub(super) fn into_inner(self) -> S {
@@ -39,27 +39,30 @@ impl<S> Lingering<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, leaving } = &mut *self;
-        if leaving.is_none() {
+        let Self { stream, closing } = &mut *self;
+        if closing.is_none() {
             ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
         }
-        let leaving = leaving.get_or_insert_with(|| {
+        let closing = closing.get_or_insert_with(|| {
             let now = Instant::now();
-            Box::new(Leaving { pause: Box::pin(sleep_until(now + PAUSE)), until: now + MOST })
+            Box::new(Closing {
+                quiet: Box::pin(sleep_until(now + QUIET_TIME)),
+                until: now + MAX_TIME,
+            })
         });
         let mut unread = [0; 4096];
         loop {
             let mut unread = ReadBuf::new(&mut unread);
             match Pin::new(&mut *stream).poll_read(context, &mut unread) {
                 Poll::Ready(Ok(())) if !unread.filled().is_empty() => {
-                    let next = (Instant::now() + PAUSE).min(leaving.until);
-                    leaving.pause.as_mut().reset(next);
+                    let next = (Instant::now() + QUIET_TIME).min(closing.until);
+                    closing.quiet.as_mut().reset(next);
                 }
-                // Its side has ended, too.
+                // The peer has ended its side, or is gone.
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
-                Poll::Pending => return leaving.pause.as_mut().poll(context).map(Ok),
+                Poll::Pending => return closing.quiet.as_mut().poll(context).map(Ok),
             }
         }
     }
@@ -89,7 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for LingeringStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

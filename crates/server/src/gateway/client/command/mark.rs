@@ -1,4 +1,4 @@
-//! MARK: a group has handled events.
+//! MARK: records that a group has handled events.
 
 use std::time::Duration;
 
@@ -7,31 +7,30 @@ use prombus_proto::Timestamp;
 use prombus_proto::frame::{AckMark, Corr, Mark};
 
 use crate::auth::Action;
-use crate::gateway::answers::Due;
+use crate::gateway::answers::PendingAnswer;
 use crate::gateway::client::Client;
 
 impl Client {
-    pub(in crate::gateway) async fn mark(
+    pub(in crate::gateway::client) async fn mark(
         &mut self,
         mark: &Mark,
-        corr: Option<Corr>,
+        corr: &mut Option<Corr>,
     ) -> Result<(), Refusal> {
         let Mark { topic, group, ids, ttl_ms } = mark;
         self.check(Action::Subscribe(topic))?;
         let bus = &self.gateway.bus;
         let ids = ids.as_slice();
-        let submitted = bus.mark(&self.connection, topic, group, ids, ttl(*ttl_ms)).await?;
-        self.answers.push(Due::Marked { submitted, corr });
+        let commit = bus.mark(&self.connection, topic, group, ids, ttl(*ttl_ms)).await?;
+        self.answers.push(PendingAnswer::Marked { commit, corr: corr.take() });
         Ok(())
     }
 
-    /// Until when the mark of an ACK is kept.
-    pub(in crate::gateway) fn marked_until(&self, mark: AckMark) -> Timestamp {
+    /// Returns when the marks of an ACK expire.
+    pub(in crate::gateway::client) fn marked_until(&self, mark: AckMark) -> Timestamp {
         self.gateway.bus.marked_until(ttl(mark.ttl_ms))
     }
 }
 
-/// How long a mark is kept that says so, or does not.
 fn ttl(ms: Option<u64>) -> Duration {
     ms.map_or(DEFAULT_MARK_TTL, Duration::from_millis)
 }

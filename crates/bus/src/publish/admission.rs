@@ -1,0 +1,73 @@
+//! Admission of events by the rate limits of their connection and their topics.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::bus::{Bus, Connection};
+use crate::error::Refusal;
+use crate::limits::{Deficit, LimitScope, Limited, RateLimit, SHORTEST_WAIT};
+use crate::time::now;
+use crate::topics::TopicInUse;
+
+/// A topic, and the number of its events that ask for admission.
+pub(super) type TopicCount = (Arc<TopicInUse>, u64);
+
+/// Takes one token of the connection and one of the topic for each event, or none at all: a client
+/// that is refused and waits as long as it is told must find the tokens it asked for.
+pub(super) fn admit(
+    counts: &[TopicCount],
+    connection: &RateLimit,
+    now: Instant,
+) -> Result<(), Limited> {
+    let total = counts.iter().map(|(_, count)| count).sum();
+    connection
+        .try_consume(total, now)
+        .map_err(|deficit| LimitScope::Connection.limited(deficit))?;
+    for (index, (topic, count)) in counts.iter().enumerate() {
+        if let Err(deficit) = topic.limit.try_consume(*count, now) {
+            give_back(&counts[..index], connection);
+            connection.give_back(counts[index..].iter().map(|(_, count)| count).sum());
+            return Err(LimitScope::Topic.limited(deficit));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the tokens of admitted events that are not published after all.
+pub(super) fn give_back(counts: &[TopicCount], connection: &RateLimit) {
+    for (topic, count) in counts {
+        topic.limit.give_back(*count);
+        connection.give_back(*count);
+    }
+}
+
+/// Takes the tokens for `events` as they become available.
+///
+/// # Errors
+///
+/// If the bus is shutting down, or a limit never refills.
+pub(super) async fn admit_paced(
+    bus: &Bus,
+    connection: &Connection,
+    topic: &Arc<TopicInUse>,
+    events: u64,
+) -> Result<(), Refusal> {
+    let mut missing = events;
+    while missing > 0 {
+        bus.check_open()?;
+        let now = now();
+        let available = |limit: &RateLimit| limit.status(now).map_or(missing, |it| it.available);
+        let next = missing.min(available(&connection.limit)).min(available(&topic.limit)).max(1);
+        match admit(&[(Arc::clone(topic), next)], &connection.limit, now) {
+            Ok(()) => missing -= next,
+            Err(Limited { deficit: Deficit::Wait(time), .. }) => {
+                tokio::time::sleep(time.max(SHORTEST_WAIT)).await;
+            }
+            Err(limited) => {
+                bus.metrics().rate_limited(limited.scope, events);
+                return Err(limited.into());
+            }
+        }
+    }
+    bus.check_open()
+}

@@ -1,0 +1,21 @@
+//! RESUME: restarts deliveries to a paused subscription.
+
+use prombus_bus::Refusal;
+use prombus_proto::frame::{Corr, Membership};
+
+use crate::gateway::answers::PendingAnswer;
+use crate::gateway::client::Client;
+
+impl Client {
+    pub(in crate::gateway::client) fn resume(
+        &mut self,
+        membership: &Membership,
+        corr: &mut Option<Corr>,
+    ) -> Result<(), Refusal> {
+        let active = self.active_subscription(&membership.topic, &membership.group)?;
+        active.is_paused = false;
+        let reply = active.subscription.resume();
+        self.answers.push(PendingAnswer::Done { reply, corr: corr.take() });
+        Ok(())
+    }
+}
