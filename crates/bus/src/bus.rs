@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::Refusal;
 use crate::groups::{
-    Actor, Command, DeliveryQueue, Description, GroupContext, Groups, Member, MemberId,
+    Command, DeliveryQueue, Description, GroupContext, GroupTask, Groups, Member, MemberId,
     SubscribeOptions, Subscription,
 };
 use crate::limits::RateLimit;
@@ -153,8 +153,8 @@ impl Bus {
     ) -> Result<mpsc::UnboundedSender<Command>, Refusal> {
         let (commands, inbox) = mpsc::unbounded_channel();
         let topic = self.topics.get(topic, now());
-        let actor = Actor::new(self.ctx.clone(), topic, group.clone(), inbox)?;
-        tokio::spawn(actor.run());
+        let task = GroupTask::new(self.ctx.clone(), topic, group.clone(), inbox)?;
+        tokio::spawn(task.run());
         Ok(commands)
     }
 

@@ -1,23 +1,24 @@
-//! A durable consumer group: one task that owns its members, its leases and its cursor.
+//! Durable consumer groups.
+//!
+//! | what | where |
+//! |---|---|
+//! | a connection's handle to a group | `subscription`, which sends a `command` |
+//! | the group as a pure state machine | `state`, with its `leases` and `members` |
+//! | the task that runs it and does its I/O | `task` |
+//! | where deliveries wait for their connection | `delivery_queue` |
+//! | the groups in memory | `registry` |
 
-mod actor;
 mod command;
 mod dead_letter;
 mod delivery_queue;
-mod holding;
 mod leases;
-mod lending;
-mod marking;
 mod marks;
 mod members;
-mod reading;
 mod registry;
-mod round;
-mod serving;
-mod storing;
+mod state;
 mod subscription;
+mod task;
 
-pub(crate) use actor::{Actor, GroupContext};
 pub(crate) use command::Command;
 pub use command::{Acked, Description, Nacked};
 pub use dead_letter::dead_letter_topic;
@@ -26,3 +27,4 @@ pub use leases::{MAX_WINDOW, MemberId};
 pub(crate) use members::Member;
 pub(crate) use registry::Groups;
 pub use subscription::{GroupReply, SubscribeOptions, Subscription};
+pub(crate) use task::{GroupContext, GroupTask};

@@ -14,19 +14,19 @@ use crate::topics::StartAt;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 
-/// What became of an acknowledgement.
+/// The answer to an acknowledgement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acked {
-    /// Which of the ids, by their places, were not lent to this subscription.
+    /// The indexes of the ids that were not leased to this subscription.
     pub stale: Vec<usize>,
-    /// Where the events published with it are.
+    /// The positions of the events published with it.
     pub published: Vec<Position>,
 }
 
-/// What became of a negative acknowledgement.
+/// The answer to a negative acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nacked {
-    /// Whether the event was not lent to this subscription.
+    /// Whether the event was not leased to this subscription.
     pub stale: bool,
 }
 
@@ -34,10 +34,11 @@ pub struct Nacked {
 pub(crate) enum Command {
     Join {
         member: Member,
+        /// Where the group starts if it does not exist.
         start: StartAt,
         reply: Reply<()>,
     },
-    /// The member is gone, with its connection or by its own wish.
+    /// The member unsubscribed, or its connection is gone.
     Leave {
         member: MemberId,
         why: &'static str,
@@ -46,9 +47,9 @@ pub(crate) enum Command {
     Ack {
         member: MemberId,
         ids: Vec<EventId>,
-        /// To be marked in the same commit, until then.
+        /// Marks the events in the same commit, until this time.
         mark_until: Option<Timestamp>,
-        /// Events to publish in the same commit; then every id has to be lent.
+        /// Events to publish in the same commit, which requires that every id is leased.
         publish: Option<PublishBatch>,
         reply: Reply<Acked>,
     },
@@ -56,7 +57,8 @@ pub(crate) enum Command {
         member: MemberId,
         id: EventId,
         reason: Option<String>,
-        rest: Option<Duration>,
+        /// Before the redelivery; an exponential back-off if `None`.
+        delay: Option<Duration>,
         reply: Reply<Nacked>,
     },
     Extend {
@@ -70,9 +72,9 @@ pub(crate) enum Command {
         paused: bool,
         reply: Reply<()>,
     },
-    /// Whoever held the group is gone or gave it back, if its group_lease still is this one.
+    /// The owner released the group, or died with its lease at version `expired`.
     TakeOver {
-        group_lease: Option<Version>,
+        expired: Option<Version>,
     },
     Describe {
         reply: oneshot::Sender<Description>,
@@ -82,13 +84,11 @@ pub(crate) enum Command {
     },
 }
 
-/// How a group is.
+/// A snapshot of a group's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// All up to here is done.
+    /// Every event up to and including this one is done.
     pub floor: Seq,
-    /// How many events are out.
     pub in_flight: usize,
-    /// How many subscriptions share it.
     pub members: usize,
 }

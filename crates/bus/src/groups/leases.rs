@@ -1,22 +1,25 @@
-//! The events a group is busy with: lent, resting after a failure, done out of order.
+//! The lease table of a group: which events are leased, backing off, or done out of order.
 //!
-//! A pure state machine: time comes in as an argument, nothing waits. It keeps one slot for every
-//! event from the oldest that is not done to the newest that was ever lent, so that every step but
-//! a look at the clock costs the same whatever is out.
+//! A pure state machine: time is an argument, and nothing waits. It keeps one slot for every event from
+//! the oldest unfinished one to the newest ever delivered, so every operation except
+//! [`Leases::expire_due_leases`] takes constant time however many events are in flight.
+
+mod slot;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use prombus_proto::{EventId, Seq, Timestamp};
 
+pub(crate) use self::slot::Lease;
+use self::slot::{Identity, Slot, SlotState};
 use crate::stored::cursor::{Cursor, Progress};
 
-/// How far a group runs ahead of its oldest event that is not done. Bounds its memory and its
-/// stored cursor.
+/// How far a group runs ahead of its oldest unfinished event. Bounds its memory and its stored cursor.
 pub const MAX_WINDOW: usize = 65_536;
 
-/// No lease and no rest lasts longer, so that no time a client asks for is beyond what clocks hold.
-pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// The longest lease or back-off, so that no duration a client asks for overflows an `Instant`.
+pub(crate) const MAX_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A member of a group: one subscription of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,92 +30,50 @@ pub(crate) struct Leases {
     floor: Seq,
     at_floor: Option<Identity>,
     created: Timestamp,
-    /// The events behind the floor.
+    /// The events above the floor.
     window: VecDeque<Slot>,
-    /// Hashed with a seed of its own, but faster than by default: each event is looked up three times.
-    lent: HashMap<EventId, Seq, foldhash::fast::RandomState>,
-    /// What is to be lent again, now.
-    again: BTreeSet<Seq>,
-    /// The same, but for the cursor that tells of the last attempt, which is not stored yet.
+    /// Randomly seeded, but faster than the default hasher: each event is looked up three times.
+    leased: HashMap<EventId, Seq, foldhash::fast::RandomState>,
+    /// Events to redeliver now.
+    redeliverable: BTreeSet<Seq>,
+    /// Events to redeliver once the cursor that counts their last attempt is stored.
     unrecorded: BTreeSet<Seq>,
-    /// Which cursor was made last, and which of them is stored.
-    last_record: Record,
-    stored_record: Record,
-    /// No timer of any slot runs out before this.
+    newest_generation: CursorGeneration,
+    stored_generation: CursorGeneration,
+    /// No slot's deadline or back-off ends before this.
     next_timer: Option<Instant>,
-    /// Whose leases ended because their events are no longer kept.
-    forgotten: Vec<MemberId>,
+    /// The owners of leases that ended because retention removed their events.
+    trimmed: Vec<MemberId>,
 }
 
-type Identity = (EventId, Timestamp);
+/// Numbers the cursors that this process makes for a group, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CursorGeneration(u64);
 
-/// Which of the cursors that a group made one after the other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Record(u64);
+impl CursorGeneration {
+    /// The cursor that was stored when the group was loaded.
+    const STORED: Self = Self(0);
 
-#[derive(Debug)]
-struct Slot {
-    /// Unknown until it is lent by this process.
-    identity: Option<Identity>,
-    /// How often it was delivered.
-    attempts: u32,
-    /// The first cursor that tells of all of them.
-    recorded_by: Record,
-    state: State,
-}
-
-impl Slot {
-    /// One that nothing was done about since the stored cursor.
-    const fn new(attempts: u32, state: State) -> Self {
-        Self { identity: None, attempts, recorded_by: Record(0), state }
+    const fn next(self) -> Self {
+        Self(self.0 + 1)
     }
 }
 
+/// What follows a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Lent(Lease),
-    /// Acknowledged; the cursor that says so is not stored yet.
-    Ending(Lease),
-    /// Failed, and not to be tried before a certain time.
-    Resting(Instant),
-    Again,
-    /// Out of attempts, and to become a dead letter.
-    Dying,
-    /// Its dead letter is being stored.
-    Burying,
-    Done,
+pub(crate) enum AfterFailure {
+    Redeliver,
+    /// The event has used up its attempts.
+    DeadLetter,
 }
 
-impl State {
-    /// Whether the group is done with it, in the cursor that is stored next.
-    const fn counts_as_done(self) -> bool {
-        matches!(self, State::Ending(_) | State::Burying | State::Done)
-    }
-}
-
-/// Who has an event, and until when.
+/// A lease that ended without an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lease {
-    pub(crate) member: MemberId,
-    pub(crate) lent_at: Instant,
-    pub(crate) deadline: Instant,
-}
-
-/// What becomes of an event whose lease ended without success.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Again,
-    /// It had all its attempts.
-    Dying,
-}
-
-/// A lease that ended without success.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failed {
+pub(crate) struct FailedLease {
     pub(crate) seq: Seq,
     pub(crate) member: MemberId,
     pub(crate) attempts: u32,
-    pub(crate) fate: Fate,
+    pub(crate) next: AfterFailure,
 }
 
 impl Leases {
@@ -121,32 +82,30 @@ impl Leases {
             .above()
             .take(MAX_WINDOW)
             .map(|progress| match progress {
-                Progress::Done => Slot::new(0, State::Done),
-                Progress::Tried(attempts) => Slot::new(attempts, State::Again),
+                Progress::Done => Slot::stored(0, SlotState::Done),
+                Progress::Tried(attempts) => Slot::stored(attempts, SlotState::Redeliverable),
             })
             .collect();
         let mut leases = Self {
             floor: cursor.floor,
             at_floor: cursor.last_id.clone().zip(cursor.last_ts),
             created: cursor.created,
-            again: BTreeSet::new(),
+            redeliverable: BTreeSet::new(),
             unrecorded: BTreeSet::new(),
-            last_record: Record(0),
-            stored_record: Record(0),
+            newest_generation: CursorGeneration::STORED,
+            stored_generation: CursorGeneration::STORED,
             window,
-            lent: HashMap::default(),
+            leased: HashMap::default(),
             next_timer: None,
-            forgotten: Vec::new(),
+            trimmed: Vec::new(),
         };
-        leases.again = (0..leases.window.len())
-            .filter(|place| leases.window[*place].state == State::Again)
-            .map(|place| leases.seq_at(place))
-            .collect();
+        leases.redeliverable =
+            leases.seqs_where(|state| state == SlotState::Redeliverable).collect();
         leases.raise_floor();
         leases
     }
 
-    /// The cursor as it is once all that is ending or being buried has ended.
+    /// Returns the cursor that counts everything being acknowledged or dead-lettered as done.
     pub(crate) fn cursor(&self) -> Cursor {
         let passed = self.window.iter().take_while(|slot| slot.state.counts_as_done()).count();
         let newest = passed.checked_sub(1).and_then(|last| self.window[last].identity.as_ref());
@@ -163,63 +122,62 @@ impl Leases {
         }))
     }
 
-    /// The cursor is about to be stored.
-    pub(crate) const fn begin_record(&mut self) -> Record {
-        self.last_record.0 += 1;
-        self.last_record
+    /// Numbers the cursor that is about to be stored.
+    pub(crate) const fn begin_generation(&mut self) -> CursorGeneration {
+        self.newest_generation = self.newest_generation.next();
+        self.newest_generation
     }
 
-    /// The cursor is stored. What it tells of may be lent again: an attempt that follows one that
-    /// is not recorded could be forgotten together with it, and then it would count backwards.
-    pub(crate) fn recorded(&mut self, record: Record) {
-        self.stored_record = record;
+    /// Records that the cursor `generation` is stored, which releases the redeliveries that waited for
+    /// it. Without that wait, a crash could forget two attempts at once and `attempt` would go back.
+    pub(crate) fn generation_stored(&mut self, generation: CursorGeneration) {
+        self.stored_generation = generation;
         for seq in std::mem::take(&mut self.unrecorded) {
-            self.offer_again(seq);
+            self.offer_redelivery(seq);
         }
     }
 
-    /// `seq` is to be lent again, as soon as its last attempt is recorded.
-    fn offer_again(&mut self, seq: Seq) {
+    /// Makes `seq` redeliverable as soon as its last attempt is recorded.
+    fn offer_redelivery(&mut self, seq: Seq) {
         let Some(slot) = self.slot(seq) else { return };
-        if slot.recorded_by <= self.stored_record {
-            self.again.insert(seq);
+        if slot.recorded_by <= self.stored_generation {
+            self.redeliverable.insert(seq);
         } else {
             self.unrecorded.insert(seq);
         }
     }
 
-    /// All up to here are done.
+    /// Every event up to and including this one is done.
     pub(crate) const fn floor(&self) -> Seq {
         self.floor
     }
 
-    /// The first event that was never lent.
+    /// The first event that was never delivered.
     pub(crate) fn next_new(&self) -> Seq {
         self.floor.plus(self.window.len() as u64 + 1)
     }
 
-    /// Whether one more event may be lent before older ones are done.
+    /// Returns `true` if another new event fits into the window.
     pub(crate) fn has_room(&self) -> bool {
         self.window.len() < MAX_WINDOW
     }
 
-    /// How many are out.
     pub(crate) fn in_flight(&self) -> usize {
-        self.lent.len()
+        self.leased.len()
     }
 
-    /// The oldest event that is to be lent again.
-    pub(crate) fn first_again(&self) -> Option<Seq> {
-        self.again.first().copied()
+    /// The oldest event to redeliver now.
+    pub(crate) fn first_redelivery(&self) -> Option<Seq> {
+        self.redeliverable.first().copied()
     }
 
-    /// Whether an event is to be lent again as soon as its last attempt is recorded.
-    pub(crate) fn waits_for_record(&self) -> bool {
+    /// Returns `true` if a redelivery waits for its last attempt to be recorded.
+    pub(crate) fn awaits_record(&self) -> bool {
         !self.unrecorded.is_empty()
     }
 
-    pub(crate) fn is_again(&self, seq: Seq) -> bool {
-        self.again.contains(&seq)
+    pub(crate) fn is_redeliverable(&self, seq: Seq) -> bool {
+        self.redeliverable.contains(&seq)
     }
 
     /// How often `seq` was delivered so far.
@@ -227,196 +185,203 @@ impl Leases {
         self.slot(seq).map_or(0, |slot| slot.attempts)
     }
 
-    /// Lends `seq`, which is the next new one or to be lent again. Answers which attempt it is.
-    pub(crate) fn lend(&mut self, seq: Seq, id: &EventId, ts: Timestamp, lease: Lease) -> u32 {
+    /// Leases `seq`, which is the next new event or redeliverable. Returns the number of the attempt.
+    pub(crate) fn lease(&mut self, seq: Seq, id: &EventId, ts: Timestamp, lease: Lease) -> u32 {
         if seq == self.next_new() {
-            self.window.push_back(Slot::new(0, State::Again));
+            self.window.push_back(Slot::stored(0, SlotState::Redeliverable));
         }
-        self.again.remove(&seq);
-        let recorded_by = Record(self.last_record.0 + 1);
-        let slot = self.slot_mut(seq).expect("only what is next or to be lent again is lent");
-        debug_assert_eq!(slot.state, State::Again);
+        self.redeliverable.remove(&seq);
+        let recorded_by = self.newest_generation.next();
+        let slot = self.slot_mut(seq).expect("only new and redeliverable events are leased");
+        debug_assert_eq!(slot.state, SlotState::Redeliverable);
         slot.identity = Some((id.clone(), ts));
         slot.attempts += 1;
         slot.recorded_by = recorded_by;
-        slot.state = State::Lent(lease);
+        slot.state = SlotState::Leased(lease);
         let attempts = slot.attempts;
-        self.lent.insert(id.clone(), seq);
+        self.leased.insert(id.clone(), seq);
         self.set_timer(lease.deadline);
         attempts
     }
 
-    /// Which event `id` is, if `member` has it.
-    pub(crate) fn lent_to(&self, member: MemberId, id: &EventId) -> Option<Seq> {
-        let seq = *self.lent.get(id)?;
-        matches!(self.slot(seq)?.state, State::Lent(lease) if lease.member == member).then_some(seq)
+    /// Returns the position of `id` if it is leased to `member`.
+    pub(crate) fn leased_to(&self, member: MemberId, id: &EventId) -> Option<Seq> {
+        let seq = *self.leased.get(id)?;
+        let state = self.slot(seq)?.state;
+        matches!(state, SlotState::Leased(lease) if lease.member == member).then_some(seq)
     }
 
-    /// Begins to end the lease of `seq`: it is acknowledged, and done once that is stored. Answers
-    /// the lease.
-    pub(crate) fn begin_end(&mut self, seq: Seq) -> Option<Lease> {
+    /// Acknowledges `seq`, which is done once that is stored. Returns its lease.
+    pub(crate) fn begin_ack(&mut self, seq: Seq) -> Option<Lease> {
         let slot = self.slot_mut(seq)?;
-        let State::Lent(lease) = slot.state else { return None };
-        slot.state = State::Ending(lease);
+        let SlotState::Leased(lease) = slot.state else { return None };
+        slot.state = SlotState::Acknowledging(lease);
         self.forget_id(seq);
         Some(lease)
     }
 
-    /// The acknowledgement of `seq` is stored.
-    pub(crate) fn end(&mut self, seq: Seq) {
-        self.again.remove(&seq);
+    /// Finishes `seq`, whose acknowledgement or dead letter is stored.
+    pub(crate) fn finish(&mut self, seq: Seq) {
+        self.redeliverable.remove(&seq);
         self.unrecorded.remove(&seq);
         if let Some(slot) = self.slot_mut(seq) {
-            slot.state = State::Done;
+            slot.state = SlotState::Done;
         }
         self.raise_floor();
     }
 
-    /// The acknowledgement of `seq` could not be stored: the lease goes on. Answers whose it is.
-    pub(crate) fn undo_end(&mut self, seq: Seq) -> Option<MemberId> {
+    /// Restores the lease of `seq`, whose acknowledgement could not be stored. Returns its member.
+    pub(crate) fn undo_ack(&mut self, seq: Seq) -> Option<MemberId> {
         let slot = self.slot_mut(seq)?;
-        let State::Ending(lease) = slot.state else { return None };
-        slot.state = State::Lent(lease);
+        let SlotState::Acknowledging(lease) = slot.state else { return None };
+        slot.state = SlotState::Leased(lease);
         let id = slot.identity.as_ref().map(|(id, _)| id.clone())?;
-        self.lent.insert(id, seq);
+        self.leased.insert(id, seq);
         self.set_timer(lease.deadline);
         Some(lease.member)
     }
 
-    /// Ends the lease of `seq` without success. It is lent again after `rest`, unless it had
-    /// `max_attempts`.
+    /// Ends the lease of `seq` without an acknowledgement. The event is redelivered, at `not_before` if
+    /// that is given, unless it has used up `max_attempts`.
     pub(crate) fn fail(
         &mut self,
         seq: Seq,
         max_attempts: u32,
-        rest: Option<Instant>,
-    ) -> Option<Failed> {
+        not_before: Option<Instant>,
+    ) -> Option<FailedLease> {
         let slot = self.slot_mut(seq)?;
-        let State::Lent(lease) = slot.state else { return None };
+        let SlotState::Leased(lease) = slot.state else { return None };
         let attempts = slot.attempts;
-        let fate = if attempts >= max_attempts { Fate::Dying } else { Fate::Again };
-        slot.state = match (fate, rest) {
-            (Fate::Dying, _) => State::Dying,
-            (Fate::Again, Some(until)) => State::Resting(until),
-            (Fate::Again, None) => State::Again,
+        let next = if attempts >= max_attempts {
+            AfterFailure::DeadLetter
+        } else {
+            AfterFailure::Redeliver
+        };
+        slot.state = match (next, not_before) {
+            (AfterFailure::DeadLetter, _) => SlotState::DeadLetterPending,
+            (AfterFailure::Redeliver, Some(until)) => SlotState::BackingOff(until),
+            (AfterFailure::Redeliver, None) => SlotState::Redeliverable,
         };
         match slot.state {
-            State::Again => self.offer_again(seq),
-            State::Resting(until) => self.set_timer(until),
+            SlotState::Redeliverable => self.offer_redelivery(seq),
+            SlotState::BackingOff(until) => self.set_timer(until),
             _ => {}
         }
         self.forget_id(seq);
-        Some(Failed { seq, member: lease.member, attempts, fate })
+        Some(FailedLease { seq, member: lease.member, attempts, next })
     }
 
-    /// Takes back the delivery `attempt` to `member`, which never left: as if `seq` had not been
-    /// lent. Does nothing where that lease has ended, whoever has the event now.
-    pub(crate) fn unlend(&mut self, seq: Seq, member: MemberId, attempt: u32) -> bool {
+    /// Takes back the delivery `attempt` to `member`, which never left this process, as if `seq` had not
+    /// been leased. Returns `false` if that lease has ended, whoever holds the event now.
+    pub(crate) fn revoke_unsent(&mut self, seq: Seq, member: MemberId, attempt: u32) -> bool {
         let Some(slot) = self.slot_mut(seq) else { return false };
-        let is_its = matches!(slot.state, State::Lent(lease) if lease.member == member);
+        let is_its = matches!(slot.state, SlotState::Leased(lease) if lease.member == member);
         if !is_its || slot.attempts != attempt {
             return false;
         }
         slot.attempts -= 1;
-        // Nobody saw the attempt, and those before it were recorded when it began.
-        slot.recorded_by = Record(0);
-        slot.state = State::Again;
-        self.again.insert(seq);
+        // Nobody saw this attempt, and the ones before it were recorded before it started.
+        slot.recorded_by = CursorGeneration::STORED;
+        slot.state = SlotState::Redeliverable;
+        self.redeliverable.insert(seq);
         self.forget_id(seq);
         true
     }
 
-    /// Gives up on an event that waits to be lent again.
-    pub(crate) fn condemn(&mut self, seq: Seq) {
-        if self.again.remove(&seq)
+    /// Gives up on a redeliverable event: it waits to become a dead letter.
+    pub(crate) fn dead_letter(&mut self, seq: Seq) {
+        if self.redeliverable.remove(&seq)
             && let Some(slot) = self.slot_mut(seq)
         {
-            slot.state = State::Dying;
+            slot.state = SlotState::DeadLetterPending;
         }
     }
 
-    /// Begins to store the dead letter of `seq`.
-    pub(crate) fn begin_burial(&mut self, seq: Seq) {
+    /// Starts to store the dead letter of `seq`.
+    pub(crate) fn begin_dead_letter(&mut self, seq: Seq) {
         if let Some(slot) = self.slot_mut(seq)
-            && slot.state == State::Dying
+            && slot.state == SlotState::DeadLetterPending
         {
-            slot.state = State::Burying;
+            slot.state = SlotState::DeadLettering;
         }
     }
 
-    /// The dead letter of `seq` could not be stored.
-    pub(crate) fn undo_burial(&mut self, seq: Seq) {
+    /// Reverts [`Leases::begin_dead_letter`]: the dead letter of `seq` could not be stored.
+    pub(crate) fn undo_dead_letter(&mut self, seq: Seq) {
         if let Some(slot) = self.slot_mut(seq)
-            && slot.state == State::Burying
+            && slot.state == SlotState::DeadLettering
         {
-            slot.state = State::Dying;
+            slot.state = SlotState::DeadLetterPending;
         }
     }
 
     /// Moves the deadline of `seq`.
     pub(crate) fn extend(&mut self, seq: Seq, deadline: Instant) {
         if let Some(slot) = self.slot_mut(seq)
-            && let State::Lent(lease) = &mut slot.state
+            && let SlotState::Leased(lease) = &mut slot.state
         {
             lease.deadline = deadline;
             self.set_timer(deadline);
         }
     }
 
-    /// All that `member` has.
-    pub(crate) fn held_by(&self, member: MemberId) -> Vec<Seq> {
-        self.seqs_where(|state| matches!(state, State::Lent(lease) if lease.member == member))
+    /// Every event that is leased to `member`.
+    pub(crate) fn leases_of(&self, member: MemberId) -> Vec<Seq> {
+        self.seqs_where(|state| matches!(state, SlotState::Leased(lease) if lease.member == member))
+            .collect()
     }
 
-    /// The members whose leases have run out, and what they had; what has rested enough is to be
-    /// lent again.
+    /// Returns the leases whose deadline has passed; the caller fails them. Events whose back-off has
+    /// ended become redeliverable.
     pub(crate) fn expire_due_leases(&mut self, now: Instant) -> Vec<(Seq, MemberId)> {
         if self.next_timer.is_none_or(|timer| timer > now) {
             return Vec::new();
         }
         self.next_timer = None;
         let mut expired = Vec::new();
-        for place in 0..self.window.len() {
-            let seq = self.seq_at(place);
-            match self.window[place].state {
-                State::Lent(lease) if lease.deadline <= now => expired.push((seq, lease.member)),
-                State::Lent(lease) => self.set_timer(lease.deadline),
-                State::Resting(until) if until <= now => {
-                    self.window[place].state = State::Again;
-                    self.offer_again(seq);
+        for index in 0..self.window.len() {
+            let seq = self.seq_at(index);
+            match self.window[index].state {
+                SlotState::Leased(lease) if lease.deadline <= now => {
+                    expired.push((seq, lease.member));
                 }
-                State::Resting(until) => self.set_timer(until),
+                SlotState::Leased(lease) => self.set_timer(lease.deadline),
+                SlotState::BackingOff(until) if until <= now => {
+                    self.window[index].state = SlotState::Redeliverable;
+                    self.offer_redelivery(seq);
+                }
+                SlotState::BackingOff(until) => self.set_timer(until),
                 _ => {}
             }
         }
         expired
     }
 
-    /// When to look at the clock next.
+    /// When to call [`Leases::expire_due_leases`] next.
     pub(crate) const fn next_timer(&self) -> Option<Instant> {
         self.next_timer
     }
 
-    /// The events up to `last`, which come next and were never lent, cannot be had: they are done,
-    /// as far as there is room for them now.
-    pub(crate) fn pass_over(&mut self, last: Seq) {
+    /// Counts the events up to `last`, which come next and cannot be read, as done, as far as the window
+    /// has room for them.
+    pub(crate) fn skip_unreadable(&mut self, last: Seq) {
         while self.next_new() <= last && self.has_room() {
-            self.window.push_back(Slot::new(0, State::Done));
+            self.window.push_back(Slot::stored(0, SlotState::Done));
             self.raise_floor();
         }
     }
 
-    /// The topic keeps nothing below `first` any more: all of that is done, lent or not.
-    pub(crate) fn forget_below(&mut self, first: Seq) {
+    /// Counts everything below `first`, which retention has removed, as done, leased or not.
+    pub(crate) fn trim_below(&mut self, first: Seq) {
         while self.floor.next() < first {
             if let Some(slot) = self.window.pop_front() {
-                if let State::Lent(lease) = slot.state {
-                    self.forgotten.push(lease.member);
+                if let SlotState::Leased(lease) = slot.state {
+                    self.trimmed.push(lease.member);
                     if let Some((id, _)) = &slot.identity {
-                        self.forget_lent(id, self.floor.next());
+                        self.forget_leased(id, self.floor.next());
                     }
                 }
-                self.again.remove(&self.floor.next());
+                self.redeliverable.remove(&self.floor.next());
                 self.unrecorded.remove(&self.floor.next());
                 self.floor = self.floor.next();
             } else {
@@ -427,14 +392,14 @@ impl Leases {
         self.raise_floor();
     }
 
-    /// Whose leases were forgotten since this was asked last.
-    pub(crate) fn take_forgotten(&mut self) -> Vec<MemberId> {
-        std::mem::take(&mut self.forgotten)
+    /// Takes the owners of the leases that [`Leases::trim_below`] ended.
+    pub(crate) fn take_trimmed(&mut self) -> Vec<MemberId> {
+        std::mem::take(&mut self.trimmed)
     }
 
     fn raise_floor(&mut self) {
-        while self.window.front().is_some_and(|slot| slot.state == State::Done) {
-            let slot = self.window.pop_front().expect("there is a front");
+        while self.window.front().is_some_and(|slot| slot.state == SlotState::Done) {
+            let slot = self.window.pop_front().expect("the front was just seen");
             self.at_floor = slot.identity;
             self.floor = self.floor.next();
         }
@@ -446,44 +411,43 @@ impl Leases {
 
     fn forget_id(&mut self, seq: Seq) {
         if let Some((id, _)) = self.slot(seq).and_then(|slot| slot.identity.clone()) {
-            self.forget_lent(&id, seq);
+            self.forget_leased(&id, seq);
         }
     }
 
-    /// Forgets that `id` is lent as `seq`. What was trimmed may be published again while it is
-    /// still lent: then the id means the newer one.
-    fn forget_lent(&mut self, id: &EventId, seq: Seq) {
-        if self.lent.get(id) == Some(&seq) {
-            self.lent.remove(id);
+    /// Forgets that `id` is leased as `seq`. A trimmed id may be published again while its old lease
+    /// still runs: then the id stands for the newer event.
+    fn forget_leased(&mut self, id: &EventId, seq: Seq) {
+        if self.leased.get(id) == Some(&seq) {
+            self.leased.remove(id);
         }
     }
 
-    fn seqs_where(&self, wanted: impl Fn(State) -> bool) -> Vec<Seq> {
+    fn seqs_where(&self, wanted: impl Fn(SlotState) -> bool) -> impl Iterator<Item = Seq> {
         (0..self.window.len())
-            .filter(|place| wanted(self.window[*place].state))
-            .map(|place| self.seq_at(place))
-            .collect()
+            .filter(move |index| wanted(self.window[*index].state))
+            .map(|index| self.seq_at(index))
     }
 
-    const fn seq_at(&self, place: usize) -> Seq {
-        self.floor.plus(place as u64 + 1)
+    const fn seq_at(&self, index: usize) -> Seq {
+        self.floor.plus(index as u64 + 1)
     }
 
-    fn place(&self, seq: Seq) -> Option<usize> {
+    fn index(&self, seq: Seq) -> Option<usize> {
         usize::try_from(seq.0.checked_sub(self.floor.0 + 1)?).ok()
     }
 
     fn slot(&self, seq: Seq) -> Option<&Slot> {
-        self.window.get(self.place(seq)?)
+        self.window.get(self.index(seq)?)
     }
 
     fn slot_mut(&mut self, seq: Seq) -> Option<&mut Slot> {
-        let place = self.place(seq)?;
-        self.window.get_mut(place)
+        let index = self.index(seq)?;
+        self.window.get_mut(index)
     }
 }
 
-/// How long an event rests after its `attempt`th failure: 100 ms, doubled each time, 30 s at most.
+/// The back-off after the `attempt`th failure: 100 ms, doubled each time, 30 s at most.
 pub(crate) fn back_off(attempt: u32) -> Duration {
     const SHORTEST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! The members of a group, and who gets the next event.
+//! The members of a group, and which of them gets the next event.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,32 +7,31 @@ use std::time::{Duration, Instant};
 use prombus_proto::Seq;
 use tokio::sync::Notify;
 
-use crate::groups::leases::{LONGEST_TIME, MemberId};
+use crate::groups::leases::{MAX_LEASE, MemberId};
 use crate::groups::{Delivery, DeliveryQueue};
-use crate::limits::Deficit;
-use crate::limits::RateLimit;
+use crate::limits::{Deficit, RateLimit};
 
 /// One subscription of one connection.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) id: MemberId,
-    pub(crate) delivery_queue: Arc<DeliveryQueue>,
+    delivery_queue: Arc<DeliveryQueue>,
     /// The connection's limit, shared with its publishes.
     pub(crate) limit: RateLimit,
-    pub(crate) max_in_flight: u32,
+    max_in_flight: u32,
     pub(crate) ack_timeout: Duration,
     pub(crate) max_attempts: u32,
     pub(crate) is_paused: bool,
     pub(crate) in_flight: u32,
-    lending: Lending,
+    outgoing: Outgoing,
 }
 
-/// What a member can take while events are lent.
+/// The deliveries to a member that are sent together.
 #[derive(Debug, Default)]
-struct Lending {
-    /// What its delivery_queue has set aside for it.
+struct Outgoing {
+    /// Bytes that the member's delivery queue has reserved for them.
     reserved: usize,
-    /// What is left of that.
+    /// Bytes of the reservation that are left.
     room: usize,
     deliveries: Vec<Delivery>,
 }
@@ -40,11 +39,10 @@ struct Lending {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     members: Vec<Member>,
-    /// Who was last, so that equals take turns.
-    last_turn: usize,
-    /// When lending may go on that stopped for something else than room: a connection that ran out of
-    /// tokens has one again, or this gateway may be trusted again.
-    pub(super) lend_again_at: Option<Instant>,
+    /// The member that was picked last, so that equals take turns.
+    last_picked: usize,
+    /// When to deliver again after a connection ran out of tokens or this gateway's heartbeat was stale.
+    pub(super) deliver_again_at: Option<Instant>,
 }
 
 impl Member {
@@ -60,12 +58,12 @@ impl Member {
             delivery_queue,
             limit,
             max_in_flight,
-            ack_timeout: ack_timeout.min(LONGEST_TIME),
-            // Without any attempt every event would be a dead letter before it was delivered.
+            ack_timeout: ack_timeout.min(MAX_LEASE),
+            // With no attempts at all, every event would be dead-lettered undelivered.
             max_attempts: max_attempts.max(1),
             is_paused: false,
             in_flight: 0,
-            lending: Lending::default(),
+            outgoing: Outgoing::default(),
         }
     }
 
@@ -74,24 +72,28 @@ impl Member {
     }
 
     const fn can_take(&self) -> bool {
-        self.credit() > 0 && self.lending.room > 0
+        self.credit() > 0 && self.outgoing.room > 0
     }
 
-    /// A late answer to an earlier delivery can end the lease of one that still waits in the
-    /// delivery_queue: that one is not to leave any more.
-    pub(super) fn withdraw(&self, answered: &BTreeSet<Seq>) {
-        if !answered.is_empty() {
-            let is_answered = |waiting: &Delivery| {
-                waiting.member == self.id && answered.contains(&waiting.event.seq)
-            };
-            self.limit.give_back(self.delivery_queue.take_back(is_answered).len() as u64);
-        }
-    }
-
-    pub(super) fn lend(&mut self, delivery: Delivery) {
+    pub(super) fn deliver(&mut self, delivery: Delivery) {
         self.in_flight += 1;
-        self.lending.room = self.lending.room.saturating_sub(delivery.event.json_bytes());
-        self.lending.deliveries.push(delivery);
+        self.outgoing.room = self.outgoing.room.saturating_sub(delivery.event.json_bytes());
+        self.outgoing.deliveries.push(delivery);
+    }
+
+    /// Takes those deliveries that are `wanted` back from the connection's queue.
+    pub(super) fn take_back_unsent(&self, wanted: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
+        let id = self.id;
+        self.delivery_queue.take_back(|delivery| delivery.member == id && wanted(delivery))
+    }
+
+    /// Drops unsent redeliveries of `answered`: the answer to an earlier delivery came late and ended the
+    /// lease of the next one, which must not leave any more.
+    pub(super) fn withdraw_unsent(&self, answered: &BTreeSet<Seq>) {
+        if !answered.is_empty() {
+            let unsent = self.take_back_unsent(|delivery| answered.contains(&delivery.event.seq));
+            self.limit.give_back(unsent.len() as u64);
+        }
     }
 }
 
@@ -101,8 +103,8 @@ impl Members {
     }
 
     pub(super) fn remove(&mut self, id: MemberId) -> Option<Member> {
-        let place = self.members.iter().position(|member| member.id == id)?;
-        Some(self.members.remove(place))
+        let index = self.members.iter().position(|member| member.id == id)?;
+        Some(self.members.remove(index))
     }
 
     pub(super) fn get_mut(&mut self, id: MemberId) -> Option<&mut Member> {
@@ -113,16 +115,30 @@ impl Members {
         self.members.iter().map(|member| member.id).collect()
     }
 
+    pub(super) const fn len(&self) -> usize {
+        self.members.len()
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Sees what each can take. Who has no room tells `room` when there is some.
-    pub(super) fn begin_lending(&mut self, room: &Arc<Notify>) {
+    /// Ends all leases of all members, and drops their unsent deliveries.
+    pub(super) fn revoke_all(&mut self) {
+        for member in &mut self.members {
+            let unsent = member.take_back_unsent(|_| true);
+            member.limit.give_back(unsent.len() as u64);
+            member.in_flight = 0;
+        }
+    }
+
+    /// Reserves room in the queue of every member that wants events. A queue without room notifies `room`
+    /// when it has some again.
+    pub(super) fn reserve_room(&mut self, room: &Arc<Notify>) {
         for member in &mut self.members {
             let wants = member.credit() > 0;
-            member.lending.reserved = if wants { member.delivery_queue.reserve(room) } else { 0 };
-            member.lending.room = member.lending.reserved;
+            member.outgoing.reserved = if wants { member.delivery_queue.reserve(room) } else { 0 };
+            member.outgoing.room = member.outgoing.reserved;
         }
     }
 
@@ -130,40 +146,40 @@ impl Members {
         self.members.iter().any(Member::can_take)
     }
 
-    /// Who gets the next event: the one with the most free credit; equals take turns. One token of
-    /// its connection is taken.
+    /// Picks the member with the most free credit, in turn among equals, and takes a token from its
+    /// connection.
     pub(super) fn pick(&mut self, now: Instant) -> Option<&mut Member> {
         let count = self.members.len();
         loop {
-            let turn = (1..=count)
-                .map(|step| (self.last_turn + step) % count)
-                .filter(|place| self.members[*place].can_take())
-                // Of equals, the first whose turn it is.
-                .reduce(|best, place| {
-                    let is_freer = self.members[place].credit() > self.members[best].credit();
-                    if is_freer { place } else { best }
+            let picked = (1..=count)
+                .map(|step| (self.last_picked + step) % count)
+                .filter(|index| self.members[*index].can_take())
+                // Of equals, the first one after the last picked.
+                .reduce(|best, index| {
+                    let is_freer = self.members[index].credit() > self.members[best].credit();
+                    if is_freer { index } else { best }
                 })?;
-            match self.members[turn].limit.try_consume(1, now) {
+            match self.members[picked].limit.try_consume(1, now) {
                 Ok(()) => {
-                    self.last_turn = turn;
-                    return Some(&mut self.members[turn]);
+                    self.last_picked = picked;
+                    return Some(&mut self.members[picked]);
                 }
                 Err(deficit) => {
-                    self.members[turn].lending.room = 0;
+                    self.members[picked].outgoing.room = 0;
                     if let Deficit::Wait(time) = deficit {
                         let at = now + time;
-                        self.lend_again_at =
-                            Some(self.lend_again_at.map_or(at, |known| known.min(at)));
+                        self.deliver_again_at =
+                            Some(self.deliver_again_at.map_or(at, |known| known.min(at)));
                     }
                 }
             }
         }
     }
 
-    /// Sends what was lent on its way.
-    pub(super) fn finish_lending(&mut self) {
+    /// Moves the deliveries into the members' queues and gives the rest of the reservations back.
+    pub(super) fn send_deliveries(&mut self) {
         for member in &mut self.members {
-            let Lending { reserved, deliveries, .. } = &mut member.lending;
+            let Outgoing { reserved, deliveries, .. } = &mut member.outgoing;
             if *reserved > 0 {
                 member.delivery_queue.put(std::mem::take(reserved), deliveries.drain(..));
             }

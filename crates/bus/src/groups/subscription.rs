@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::error::Refusal;
-use crate::groups::leases::{LONGEST_TIME, MemberId};
+use crate::groups::leases::{MAX_LEASE, MemberId};
 use crate::groups::{Acked, Command, Nacked};
 use crate::publish::PublishBatch;
 use crate::topics::StartAt;
@@ -68,23 +68,23 @@ impl Subscription {
         self.ask(|reply| Command::Ack { member, ids, mark_until, publish, reply })
     }
 
-    /// The event of this id failed; it is delivered again after `rest`, or after a time that grows
+    /// The event of this id failed; it is delivered again after `delay`, or after a time that grows
     /// with its attempts.
     #[must_use]
     pub fn nack(
         &self,
         id: EventId,
         reason: Option<String>,
-        rest: Option<Duration>,
+        delay: Option<Duration>,
     ) -> GroupReply<Nacked> {
-        let (member, rest) = (self.member, rest.map(|rest| rest.min(LONGEST_TIME)));
-        self.ask(|reply| Command::Nack { member, id, reason, rest, reply })
+        let (member, delay) = (self.member, delay.map(|delay| delay.min(MAX_LEASE)));
+        self.ask(|reply| Command::Nack { member, id, reason, delay, reply })
     }
 
     /// The lease of this id now ends so long from now, at least a second.
     #[must_use]
     pub fn extend(&self, id: EventId, time: Duration) -> GroupReply<()> {
-        let (member, time) = (self.member, time.clamp(SHORTEST_EXTENSION, LONGEST_TIME));
+        let (member, time) = (self.member, time.clamp(SHORTEST_EXTENSION, MAX_LEASE));
         self.ask(|reply| Command::Extend { member, id, time, reply })
     }
 

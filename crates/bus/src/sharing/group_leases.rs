@@ -36,11 +36,11 @@ impl GroupLeases {
     }
 
     /// From now on the group is told when it may be taken.
-    pub(crate) fn wait_for(&self, topic: &Topic, group: &Group, group_lease: &StateKey) {
+    pub(crate) fn watch(&self, topic: &Topic, group: &Group, group_lease: &StateKey) {
         self.waiting().insert((topic.clone(), group.clone()), group_lease.clone());
     }
 
-    pub(crate) fn wait_no_more(&self, topic: &Topic, group: &Group) {
+    pub(crate) fn unwatch(&self, topic: &Topic, group: &Group) {
         self.waiting().remove(&(topic.clone(), group.clone()));
     }
 
@@ -137,6 +137,6 @@ fn holder_in(entry: Option<&StateEntry>) -> Option<(GatewayId, Version)> {
 fn tell(groups: &Groups, (topic, group): &Name, group_lease: Option<Version>) {
     if let Some(commands) = groups.get(topic, group) {
         // One that has ended does not wait any more.
-        let _ = commands.send(Command::TakeOver { group_lease });
+        let _ = commands.send(Command::TakeOver { expired: group_lease });
     }
 }

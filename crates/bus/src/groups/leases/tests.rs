@@ -18,24 +18,24 @@ fn id_of(seq: Seq) -> EventId {
     id(&format!("e{seq}"))
 }
 
-fn lend_unrecorded(leases: &mut Leases, seq: Seq, member: MemberId, now: Instant) -> u32 {
-    let lease = Lease { member, lent_at: now, deadline: now + TIMEOUT };
-    leases.lend(seq, &id_of(seq), Timestamp(1000 + seq.0), lease)
+fn lease_unrecorded(leases: &mut Leases, seq: Seq, member: MemberId, now: Instant) -> u32 {
+    let lease = Lease { member, leased_at: now, deadline: now + TIMEOUT };
+    leases.lease(seq, &id_of(seq), Timestamp(1000 + seq.0), lease)
 }
 
 /// Lends `seq`, and the cursor that says so is stored.
-fn lend(leases: &mut Leases, seq: Seq, member: MemberId, now: Instant) -> u32 {
-    let attempt = lend_unrecorded(leases, seq, member, now);
-    let record = leases.begin_record();
-    leases.recorded(record);
+fn lease(leases: &mut Leases, seq: Seq, member: MemberId, now: Instant) -> u32 {
+    let attempt = lease_unrecorded(leases, seq, member, now);
+    let generation = leases.begin_generation();
+    leases.generation_stored(generation);
     attempt
 }
 
 /// Leases with the events 1 to `count` lent to Ann.
-fn lent_to_ann(count: u64, now: Instant) -> Leases {
+fn leased_to_ann(count: u64, now: Instant) -> Leases {
     let mut leases = fresh();
     for seq in 1..=count {
-        assert_eq!(lend(&mut leases, Seq(seq), ANN, now), 1);
+        assert_eq!(lease(&mut leases, Seq(seq), ANN, now), 1);
     }
     leases
 }
@@ -50,69 +50,72 @@ fn above(leases: &Leases) -> Vec<Progress> {
 
 #[test]
 fn the_floor_rises_over_what_is_done_and_no_further() {
-    let mut leases = lent_to_ann(4, Instant::now());
+    let mut leases = leased_to_ann(4, Instant::now());
     for seq in [2, 4] {
-        leases.begin_end(Seq(seq));
-        leases.end(Seq(seq));
+        leases.begin_ack(Seq(seq));
+        leases.finish(Seq(seq));
     }
     assert_eq!(leases.floor(), Seq(0));
     assert_eq!(
         above(&leases),
         [Progress::Tried(1), Progress::Done, Progress::Tried(1), Progress::Done]
     );
-    leases.begin_end(Seq(1));
+    leases.begin_ack(Seq(1));
     assert_eq!(leases.floor(), Seq(0), "an end that is not stored does not count");
     assert_eq!(leases.cursor().floor, Seq(2), "but it is in the cursor that stores it");
-    leases.end(Seq(1));
+    leases.finish(Seq(1));
     assert_eq!(leases.floor(), Seq(2));
     let cursor = leases.cursor();
     assert_eq!(cursor.last_id, Some(id_of(Seq(2))));
     assert_eq!(cursor.last_ts, Some(Timestamp(1002)));
     assert_eq!(cursor.created, Timestamp(7));
-    leases.begin_end(Seq(3));
-    leases.end(Seq(3));
+    leases.begin_ack(Seq(3));
+    leases.finish(Seq(3));
     assert_eq!((leases.floor(), leases.next_new()), (Seq(4), Seq(5)));
 }
 
 #[test]
 fn only_the_holder_has_it() {
-    let mut leases = lent_to_ann(1, Instant::now());
-    assert_eq!(leases.lent_to(ANN, &id_of(Seq(1))), Some(Seq(1)));
-    assert_eq!(leases.lent_to(BEN, &id_of(Seq(1))), None);
-    assert_eq!(leases.lent_to(ANN, &id("another")), None);
-    leases.begin_end(Seq(1));
-    assert_eq!(leases.lent_to(ANN, &id_of(Seq(1))), None, "it is acknowledged once");
+    let mut leases = leased_to_ann(1, Instant::now());
+    assert_eq!(leases.leased_to(ANN, &id_of(Seq(1))), Some(Seq(1)));
+    assert_eq!(leases.leased_to(BEN, &id_of(Seq(1))), None);
+    assert_eq!(leases.leased_to(ANN, &id("another")), None);
+    leases.begin_ack(Seq(1));
+    assert_eq!(leases.leased_to(ANN, &id_of(Seq(1))), None, "it is acknowledged once");
     assert_eq!(leases.in_flight(), 0);
 }
 
 #[test]
 fn an_end_that_was_not_stored_lets_the_lease_go_on() {
     let now = Instant::now();
-    let mut leases = lent_to_ann(1, now);
-    leases.begin_end(Seq(1));
-    assert_eq!(leases.undo_end(Seq(1)), Some(ANN));
-    assert_eq!(leases.lent_to(ANN, &id_of(Seq(1))), Some(Seq(1)));
-    assert_eq!(leases.undo_end(Seq(1)), None, "there is nothing more to undo");
+    let mut leases = leased_to_ann(1, now);
+    leases.begin_ack(Seq(1));
+    assert_eq!(leases.undo_ack(Seq(1)), Some(ANN));
+    assert_eq!(leases.leased_to(ANN, &id_of(Seq(1))), Some(Seq(1)));
+    assert_eq!(leases.undo_ack(Seq(1)), None, "there is nothing more to undo");
     assert_eq!(leases.expire_due_leases(now + TIMEOUT), [(Seq(1), ANN)]);
 }
 
 #[test]
 fn leases_run_out_at_their_deadline_and_not_before() {
     let now = Instant::now();
-    let mut leases = lent_to_ann(1, now);
+    let mut leases = leased_to_ann(1, now);
     assert_eq!(leases.next_timer(), Some(now + TIMEOUT));
     assert_eq!(leases.expire_due_leases(now + TIMEOUT - Duration::from_nanos(1)), []);
     assert_eq!(leases.expire_due_leases(now + TIMEOUT), [(Seq(1), ANN)]);
     let failed = leases.fail(Seq(1), 5, None).unwrap();
-    assert_eq!(failed, Failed { seq: Seq(1), member: ANN, attempts: 1, fate: Fate::Again });
-    assert_eq!(leases.first_again(), Some(Seq(1)));
-    assert_eq!(lend(&mut leases, Seq(1), BEN, now), 2);
+    assert_eq!(
+        failed,
+        FailedLease { seq: Seq(1), member: ANN, attempts: 1, next: AfterFailure::Redeliver }
+    );
+    assert_eq!(leases.first_redelivery(), Some(Seq(1)));
+    assert_eq!(lease(&mut leases, Seq(1), BEN, now), 2);
 }
 
 #[test]
 fn an_extended_lease_runs_out_later_and_a_shortened_one_sooner() {
     let now = Instant::now();
-    let mut leases = lent_to_ann(2, now);
+    let mut leases = leased_to_ann(2, now);
     leases.extend(Seq(1), now + TIMEOUT * 3);
     leases.extend(Seq(2), now + TIMEOUT / 3);
     assert_eq!(leases.expire_due_leases(now + TIMEOUT / 3), [(Seq(2), ANN)]);
@@ -125,36 +128,36 @@ fn an_extended_lease_runs_out_later_and_a_shortened_one_sooner() {
 #[test]
 fn what_failed_rests_and_then_comes_again_in_order() {
     let now = Instant::now();
-    let mut leases = lent_to_ann(3, now);
+    let mut leases = leased_to_ann(3, now);
     leases.fail(Seq(3), 5, None);
     leases.fail(Seq(1), 5, Some(now + Duration::from_secs(1)));
-    assert_eq!(leases.first_again(), Some(Seq(3)));
+    assert_eq!(leases.first_redelivery(), Some(Seq(3)));
     assert_eq!(leases.expire_due_leases(now + Duration::from_secs(1)), []);
-    assert_eq!(leases.first_again(), Some(Seq(1)));
-    assert!(leases.is_again(Seq(1)) && !leases.is_again(Seq(2)));
+    assert_eq!(leases.first_redelivery(), Some(Seq(1)));
+    assert!(leases.is_redeliverable(Seq(1)) && !leases.is_redeliverable(Seq(2)));
 }
 
 #[test]
 fn the_last_attempt_decides() {
     let now = Instant::now();
-    let mut leases = lent_to_ann(1, now);
+    let mut leases = leased_to_ann(1, now);
     let rest = Some(now + Duration::from_secs(1));
-    assert_eq!(leases.fail(Seq(1), 1, rest).unwrap().fate, Fate::Dying);
-    assert_eq!(leases.first_again(), None);
+    assert_eq!(leases.fail(Seq(1), 1, rest).unwrap().next, AfterFailure::DeadLetter);
+    assert_eq!(leases.first_redelivery(), None);
     assert_eq!(leases.expire_due_leases(now + TIMEOUT * 2), []);
     assert_eq!(leases.cursor().floor, Seq(0), "it is not done before its letter is stored");
-    leases.begin_burial(Seq(1));
+    leases.begin_dead_letter(Seq(1));
     assert_eq!(leases.cursor().floor, Seq(1));
-    leases.undo_burial(Seq(1));
+    leases.undo_dead_letter(Seq(1));
     assert_eq!(leases.cursor().floor, Seq(0));
-    leases.begin_burial(Seq(1));
-    leases.end(Seq(1));
+    leases.begin_dead_letter(Seq(1));
+    leases.finish(Seq(1));
     assert_eq!(leases.floor(), Seq(1));
 }
 
 #[test]
 fn a_failed_lease_fails_once() {
-    let mut leases = lent_to_ann(1, Instant::now());
+    let mut leases = leased_to_ann(1, Instant::now());
     assert!(leases.fail(Seq(1), 5, None).is_some());
     assert_eq!(leases.fail(Seq(1), 5, None), None);
     assert_eq!(leases.fail(Seq(9), 5, None), None);
@@ -163,61 +166,61 @@ fn a_failed_lease_fails_once() {
 #[test]
 fn what_never_left_was_not_lent() {
     let now = Instant::now();
-    let mut leases = lent_to_ann(1, now);
-    assert!(leases.unlend(Seq(1), ANN, 1));
+    let mut leases = leased_to_ann(1, now);
+    assert!(leases.revoke_unsent(Seq(1), ANN, 1));
     assert_eq!((leases.attempts(Seq(1)), leases.in_flight()), (0, 0));
-    assert!(!leases.unlend(Seq(1), ANN, 1));
-    assert_eq!(lend(&mut leases, Seq(1), BEN, now), 1);
+    assert!(!leases.revoke_unsent(Seq(1), ANN, 1));
+    assert_eq!(lease(&mut leases, Seq(1), BEN, now), 1);
 }
 
 #[test]
 fn nobody_takes_back_what_another_has() {
     let now = Instant::now();
-    let mut leases = lent_to_ann(1, now);
+    let mut leases = leased_to_ann(1, now);
     leases.fail(Seq(1), 5, None);
-    lend(&mut leases, Seq(1), BEN, now);
-    assert!(!leases.unlend(Seq(1), ANN, 1));
-    assert_eq!(leases.lent_to(BEN, &id_of(Seq(1))), Some(Seq(1)));
+    lease(&mut leases, Seq(1), BEN, now);
+    assert!(!leases.revoke_unsent(Seq(1), ANN, 1));
+    assert_eq!(leases.leased_to(BEN, &id_of(Seq(1))), Some(Seq(1)));
     leases.fail(Seq(1), 5, None);
-    lend(&mut leases, Seq(1), ANN, now);
-    assert!(!leases.unlend(Seq(1), ANN, 1), "that was an earlier delivery");
-    assert!(leases.unlend(Seq(1), ANN, 3));
+    lease(&mut leases, Seq(1), ANN, now);
+    assert!(!leases.revoke_unsent(Seq(1), ANN, 1), "that was an earlier delivery");
+    assert!(leases.revoke_unsent(Seq(1), ANN, 3));
 }
 
 #[test]
 fn attempts_count_on_behind_a_restart_and_done_stays_done() {
     let now = Instant::now();
-    let mut leases = lent_to_ann(4, now);
+    let mut leases = leased_to_ann(4, now);
     leases.fail(Seq(1), 5, None);
-    lend(&mut leases, Seq(1), BEN, now);
-    leases.begin_end(Seq(3));
-    leases.end(Seq(3));
+    lease(&mut leases, Seq(1), BEN, now);
+    leases.begin_ack(Seq(3));
+    leases.finish(Seq(3));
     let mut leases = restarted(&leases);
     assert_eq!((leases.floor(), leases.in_flight()), (Seq(0), 0));
-    assert_eq!(leases.first_again(), Some(Seq(1)));
-    assert!(!leases.is_again(Seq(3)));
-    assert_eq!(lend(&mut leases, Seq(1), ANN, now), 3);
-    assert_eq!(lend(&mut leases, Seq(2), ANN, now), 2);
-    assert_eq!(leases.first_again(), Some(Seq(4)));
+    assert_eq!(leases.first_redelivery(), Some(Seq(1)));
+    assert!(!leases.is_redeliverable(Seq(3)));
+    assert_eq!(lease(&mut leases, Seq(1), ANN, now), 3);
+    assert_eq!(lease(&mut leases, Seq(2), ANN, now), 2);
+    assert_eq!(leases.first_redelivery(), Some(Seq(4)));
     assert_eq!(leases.next_new(), Seq(5));
 }
 
 #[test]
 fn what_the_topic_no_longer_keeps_is_done_whoever_has_it() {
     let now = Instant::now();
-    let mut leases = lent_to_ann(4, now);
-    leases.begin_end(Seq(1));
+    let mut leases = leased_to_ann(4, now);
+    leases.begin_ack(Seq(1));
     leases.fail(Seq(2), 5, None);
-    leases.forget_below(Seq(4));
+    leases.trim_below(Seq(4));
     assert_eq!(leases.floor(), Seq(3));
-    assert_eq!(leases.take_forgotten(), [ANN], "only event 3 was still out");
-    assert_eq!(leases.take_forgotten(), []);
-    assert_eq!(leases.first_again(), None);
+    assert_eq!(leases.take_trimmed(), [ANN], "only event 3 was still out");
+    assert_eq!(leases.take_trimmed(), []);
+    assert_eq!(leases.first_redelivery(), None);
     assert_eq!(leases.in_flight(), 1);
-    leases.end(Seq(1));
-    assert_eq!(leases.undo_end(Seq(1)), None);
-    assert_eq!(leases.lent_to(ANN, &id_of(Seq(4))), Some(Seq(4)));
-    leases.forget_below(Seq(1000));
+    leases.finish(Seq(1));
+    assert_eq!(leases.undo_ack(Seq(1)), None);
+    assert_eq!(leases.leased_to(ANN, &id_of(Seq(4))), Some(Seq(4)));
+    leases.trim_below(Seq(1000));
     assert_eq!((leases.floor(), leases.next_new()), (Seq(999), Seq(1000)));
     assert_eq!(leases.cursor().last_id, None, "the group never had the event at the floor");
 }
@@ -226,29 +229,29 @@ fn what_the_topic_no_longer_keeps_is_done_whoever_has_it() {
 fn an_id_published_again_after_a_trim_means_the_newer_event() {
     let now = Instant::now();
     let mut leases = fresh();
-    let lease = Lease { member: ANN, lent_at: now, deadline: now + TIMEOUT };
+    let lease = Lease { member: ANN, leased_at: now, deadline: now + TIMEOUT };
     for seq in 1..=3 {
-        leases.lend(Seq(seq), &id("same"), Timestamp(1), lease);
+        leases.lease(Seq(seq), &id("same"), Timestamp(1), lease);
     }
     leases.fail(Seq(1), 5, None);
-    assert_eq!(leases.lent_to(ANN, &id("same")), Some(Seq(3)));
-    leases.forget_below(Seq(3));
-    assert_eq!(leases.lent_to(ANN, &id("same")), Some(Seq(3)));
+    assert_eq!(leases.leased_to(ANN, &id("same")), Some(Seq(3)));
+    leases.trim_below(Seq(3));
+    assert_eq!(leases.leased_to(ANN, &id("same")), Some(Seq(3)));
 }
 
 #[test]
 fn passes_over_what_cannot_be_had_as_far_as_there_is_room() {
     let now = Instant::now();
     let mut leases = fresh();
-    leases.pass_over(Seq(3));
+    leases.skip_unreadable(Seq(3));
     assert_eq!((leases.floor(), leases.next_new()), (Seq(3), Seq(4)));
-    lend(&mut leases, Seq(4), ANN, now);
-    leases.pass_over(Seq(1_000_000));
+    lease(&mut leases, Seq(4), ANN, now);
+    leases.skip_unreadable(Seq(1_000_000));
     assert_eq!(leases.floor(), Seq(3));
     assert!(!leases.has_room());
     assert_eq!(leases.next_new(), Seq(4 + MAX_WINDOW as u64));
-    leases.begin_end(Seq(4));
-    leases.end(Seq(4));
+    leases.begin_ack(Seq(4));
+    leases.finish(Seq(4));
     assert!(leases.has_room());
     assert_eq!(leases.next_new(), Seq(4 + MAX_WINDOW as u64));
 }
@@ -276,29 +279,33 @@ fn rests_double_from_100_ms_to_30_s() {
 fn an_attempt_follows_another_only_when_that_is_recorded() {
     let now = Instant::now();
     let mut leases = fresh();
-    let before = leases.begin_record();
-    lend_unrecorded(&mut leases, Seq(1), ANN, now);
-    assert!(!leases.waits_for_record());
+    let before = leases.begin_generation();
+    lease_unrecorded(&mut leases, Seq(1), ANN, now);
+    assert!(!leases.awaits_record());
     leases.fail(Seq(1), 9, None).unwrap();
-    assert_eq!(leases.first_again(), None);
-    assert!(leases.waits_for_record(), "nothing new is to overtake it");
-    leases.recorded(before);
-    assert_eq!(leases.first_again(), None, "a cursor that was made before does not tell of it");
-    let behind = leases.begin_record();
-    assert_eq!(leases.first_again(), None, "what is not stored does not, either");
-    leases.recorded(behind);
-    assert_eq!(leases.first_again(), Some(Seq(1)));
-    assert!(!leases.waits_for_record());
-    assert_eq!(lend_unrecorded(&mut leases, Seq(1), ANN, now), 2);
+    assert_eq!(leases.first_redelivery(), None);
+    assert!(leases.awaits_record(), "nothing new is to overtake it");
+    leases.generation_stored(before);
+    assert_eq!(
+        leases.first_redelivery(),
+        None,
+        "a cursor that was made before does not tell of it"
+    );
+    let behind = leases.begin_generation();
+    assert_eq!(leases.first_redelivery(), None, "what is not stored does not, either");
+    leases.generation_stored(behind);
+    assert_eq!(leases.first_redelivery(), Some(Seq(1)));
+    assert!(!leases.awaits_record());
+    assert_eq!(lease_unrecorded(&mut leases, Seq(1), ANN, now), 2);
     // Resting, it has to be recorded, too.
     leases.fail(Seq(1), 9, Some(now + TIMEOUT)).unwrap();
     leases.expire_due_leases(now + TIMEOUT);
-    assert_eq!(leases.first_again(), None);
-    let record = leases.begin_record();
-    leases.recorded(record);
-    assert_eq!(leases.first_again(), Some(Seq(1)));
+    assert_eq!(leases.first_redelivery(), None);
+    let generation = leases.begin_generation();
+    leases.generation_stored(generation);
+    assert_eq!(leases.first_redelivery(), Some(Seq(1)));
     // What never left is no attempt.
-    lend_unrecorded(&mut leases, Seq(1), ANN, now);
-    assert!(leases.unlend(Seq(1), ANN, 3));
-    assert_eq!(leases.first_again(), Some(Seq(1)));
+    lease_unrecorded(&mut leases, Seq(1), ANN, now);
+    assert!(leases.revoke_unsent(Seq(1), ANN, 3));
+    assert_eq!(leases.first_redelivery(), Some(Seq(1)));
 }

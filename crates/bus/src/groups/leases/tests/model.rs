@@ -13,12 +13,12 @@ struct Fact {
     attempts: u32,
     /// So many of them are in a stored cursor.
     recorded: u32,
-    state: State,
+    state: SlotState,
 }
 
 impl Fact {
-    fn is_again(self) -> bool {
-        self.state == State::Again && self.recorded >= self.attempts
+    fn is_redeliverable(self) -> bool {
+        self.state == SlotState::Redeliverable && self.recorded >= self.attempts
     }
 }
 
@@ -29,25 +29,25 @@ struct Model {
     /// All up to here is done.
     floor: u64,
     /// What the cursor that is being stored says of attempts.
-    told: BTreeMap<u64, u32>,
+    being_stored: BTreeMap<u64, u32>,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    BeginRecord,
-    Recorded,
-    Lend { member: u64, timeout_ms: u64 },
+    BeginGeneration,
+    GenerationStored,
+    Lease { member: u64, timeout_ms: u64 },
     Ack { pick: usize },
     Store,
     StoringFails,
-    Nack { pick: usize, max_attempts: u32, rest_ms: Option<u64> },
+    Nack { pick: usize, max_attempts: u32, delay_ms: Option<u64> },
     Tick { ms: u64, max_attempts: u32 },
     Leave { member: u64 },
-    TakeBack { pick: usize },
+    RevokeUnsent { pick: usize },
     Extend { pick: usize, ms: u64 },
-    Condemn,
+    DeadLetter,
     Trim { further: u64 },
-    PassOver { count: u64 },
+    SkipUnreadable { count: u64 },
     Restart,
 }
 
@@ -57,22 +57,22 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let max_attempts = 1..4_u32;
     let step = prop_oneof![
         8 => (member.clone(), 1..100_u64)
-            .prop_map(|(member, timeout_ms)| Step::Lend { member, timeout_ms }),
+            .prop_map(|(member, timeout_ms)| Step::Lease { member, timeout_ms }),
         4 => pick.clone().prop_map(|pick| Step::Ack { pick }),
         3 => Just(Step::Store),
-        3 => Just(Step::BeginRecord),
-        3 => Just(Step::Recorded),
+        3 => Just(Step::BeginGeneration),
+        3 => Just(Step::GenerationStored),
         1 => Just(Step::StoringFails),
         2 => (pick.clone(), max_attempts.clone(), proptest::option::of(0..50_u64)).prop_map(
-            |(pick, max_attempts, rest_ms)| Step::Nack { pick, max_attempts, rest_ms }
+            |(pick, max_attempts, delay_ms)| Step::Nack { pick, max_attempts, delay_ms }
         ),
         3 => (0..60_u64, max_attempts).prop_map(|(ms, max_attempts)| Step::Tick { ms, max_attempts }),
         1 => member.prop_map(|member| Step::Leave { member }),
-        1 => pick.clone().prop_map(|pick| Step::TakeBack { pick }),
+        1 => pick.clone().prop_map(|pick| Step::RevokeUnsent { pick }),
         1 => (pick, 0..100_u64).prop_map(|(pick, ms)| Step::Extend { pick, ms }),
-        1 => Just(Step::Condemn),
+        1 => Just(Step::DeadLetter),
         1 => (1..6_u64).prop_map(|further| Step::Trim { further }),
-        1 => (1..4_u64).prop_map(|count| Step::PassOver { count }),
+        1 => (1..4_u64).prop_map(|count| Step::SkipUnreadable { count }),
         1 => Just(Step::Restart),
     ];
     proptest::collection::vec(step, 1..120)
@@ -83,24 +83,24 @@ impl Model {
         self.events.last_key_value().map_or(self.floor, |(seq, _)| *seq) + 1
     }
 
-    fn seqs(&self, wanted: impl Fn(State) -> bool) -> Vec<u64> {
+    fn seqs(&self, wanted: impl Fn(SlotState) -> bool) -> Vec<u64> {
         self.events.iter().filter(|(_, fact)| wanted(fact.state)).map(|(seq, _)| *seq).collect()
     }
 
-    fn lent(&self) -> Vec<u64> {
-        self.seqs(|state| matches!(state, State::Lent(_)))
+    fn leased(&self) -> Vec<u64> {
+        self.seqs(|state| matches!(state, SlotState::Leased(_)))
     }
 
     fn picked(&self, pick: usize) -> Option<(u64, Lease)> {
-        let lent = self.lent();
-        let seq = *lent.get(pick % lent.len().max(1))?;
-        let State::Lent(lease) = self.events[&seq].state else { unreachable!() };
+        let leased = self.leased();
+        let seq = *leased.get(pick % leased.len().max(1))?;
+        let SlotState::Leased(lease) = self.events[&seq].state else { unreachable!() };
         Some((seq, lease))
     }
 
-    fn set(&mut self, seq: u64, state: State) {
+    fn set(&mut self, seq: u64, state: SlotState) {
         self.events.get_mut(&seq).unwrap().state = state;
-        while self.events.first_key_value().is_some_and(|(_, fact)| fact.state == State::Done) {
+        while self.events.first_key_value().is_some_and(|(_, fact)| fact.state == SlotState::Done) {
             self.floor = self.events.pop_first().unwrap().0;
         }
     }
@@ -108,9 +108,9 @@ impl Model {
     fn fail(&mut self, seq: u64, max_attempts: u32, rest: Option<Instant>) {
         let attempts = self.events[&seq].attempts;
         let state = match rest {
-            _ if attempts >= max_attempts => State::Dying,
-            Some(until) => State::Resting(until),
-            None => State::Again,
+            _ if attempts >= max_attempts => SlotState::DeadLetterPending,
+            Some(until) => SlotState::BackingOff(until),
+            None => SlotState::Redeliverable,
         };
         self.set(seq, state);
     }
@@ -122,74 +122,80 @@ struct Pair {
     model: Model,
     now: Instant,
     /// The cursor that is being stored.
-    record: Option<Record>,
+    generation: Option<CursorGeneration>,
 }
 
 impl Pair {
     fn take(&mut self, step: &Step) {
         let start = self.now;
         let after = |ms| start + Duration::from_millis(ms);
-        let Self { leases, model, now, record } = self;
+        let Self { leases, model, now, generation } = self;
         match *step {
-            Step::BeginRecord => {
-                *record = Some(leases.begin_record());
-                model.told = model.events.iter().map(|(seq, fact)| (*seq, fact.attempts)).collect();
+            Step::BeginGeneration => {
+                *generation = Some(leases.begin_generation());
+                model.being_stored =
+                    model.events.iter().map(|(seq, fact)| (*seq, fact.attempts)).collect();
             }
-            Step::Recorded => {
-                if let Some(record) = record.take() {
-                    leases.recorded(record);
-                    for (seq, attempts) in std::mem::take(&mut model.told) {
+            Step::GenerationStored => {
+                if let Some(generation) = generation.take() {
+                    leases.generation_stored(generation);
+                    for (seq, attempts) in std::mem::take(&mut model.being_stored) {
                         if let Some(fact) = model.events.get_mut(&seq) {
                             fact.recorded = fact.recorded.max(attempts);
                         }
                     }
                 }
             }
-            Step::Lend { member, timeout_ms } => {
-                let seq = leases.first_again().unwrap_or_else(|| leases.next_new());
-                let lease =
-                    Lease { member: MemberId(member), lent_at: *now, deadline: after(timeout_ms) };
-                let attempt = leases.lend(seq, &id_of(seq), Timestamp(seq.0), lease);
+            Step::Lease { member, timeout_ms } => {
+                let seq = leases.first_redelivery().unwrap_or_else(|| leases.next_new());
+                let lease = Lease {
+                    member: MemberId(member),
+                    leased_at: *now,
+                    deadline: after(timeout_ms),
+                };
+                let attempt = leases.lease(seq, &id_of(seq), Timestamp(seq.0), lease);
                 let fact = model.events.entry(seq.0).or_insert(Fact {
                     attempts: 0,
                     recorded: 0,
-                    state: State::Again,
+                    state: SlotState::Redeliverable,
                 });
-                assert!(fact.is_again());
+                assert!(fact.is_redeliverable());
                 fact.attempts += 1;
-                fact.state = State::Lent(lease);
+                fact.state = SlotState::Leased(lease);
                 assert_eq!(attempt, fact.attempts);
             }
             Step::Ack { pick } => {
                 if let Some((seq, lease)) = model.picked(pick) {
-                    leases.begin_end(Seq(seq));
-                    model.set(seq, State::Ending(lease));
+                    leases.begin_ack(Seq(seq));
+                    model.set(seq, SlotState::Acknowledging(lease));
                 }
             }
             Step::Store => {
-                for seq in model.seqs(|state| state == State::Dying) {
-                    leases.begin_burial(Seq(seq));
-                    model.set(seq, State::Burying);
+                for seq in model.seqs(|state| state == SlotState::DeadLetterPending) {
+                    leases.begin_dead_letter(Seq(seq));
+                    model.set(seq, SlotState::DeadLettering);
                 }
-                for seq in model.seqs(|state| state.counts_as_done() && state != State::Done) {
-                    leases.end(Seq(seq));
-                    model.set(seq, State::Done);
+                for seq in model.seqs(|state| state.counts_as_done() && state != SlotState::Done) {
+                    leases.finish(Seq(seq));
+                    model.set(seq, SlotState::Done);
                 }
             }
             Step::StoringFails => {
-                for seq in model.seqs(|state| state == State::Dying) {
-                    leases.begin_burial(Seq(seq));
-                    leases.undo_burial(Seq(seq));
+                for seq in model.seqs(|state| state == SlotState::DeadLetterPending) {
+                    leases.begin_dead_letter(Seq(seq));
+                    leases.undo_dead_letter(Seq(seq));
                 }
-                for seq in model.seqs(|state| matches!(state, State::Ending(_))) {
-                    let State::Ending(lease) = model.events[&seq].state else { unreachable!() };
-                    assert_eq!(leases.undo_end(Seq(seq)), Some(lease.member));
-                    model.set(seq, State::Lent(lease));
+                for seq in model.seqs(|state| matches!(state, SlotState::Acknowledging(_))) {
+                    let SlotState::Acknowledging(lease) = model.events[&seq].state else {
+                        unreachable!()
+                    };
+                    assert_eq!(leases.undo_ack(Seq(seq)), Some(lease.member));
+                    model.set(seq, SlotState::Leased(lease));
                 }
             }
-            Step::Nack { pick, max_attempts, rest_ms } => {
+            Step::Nack { pick, max_attempts, delay_ms } => {
                 if let Some((seq, _)) = model.picked(pick) {
-                    let rest = rest_ms.map(after);
+                    let rest = delay_ms.map(after);
                     leases.fail(Seq(seq), max_attempts, rest).unwrap();
                     model.fail(seq, max_attempts, rest);
                 }
@@ -199,10 +205,12 @@ impl Pair {
                 let mut expired = Vec::new();
                 for (seq, fact) in &mut model.events {
                     match fact.state {
-                        State::Lent(lease) if lease.deadline <= *now => {
+                        SlotState::Leased(lease) if lease.deadline <= *now => {
                             expired.push((Seq(*seq), lease.member));
                         }
-                        State::Resting(until) if until <= *now => fact.state = State::Again,
+                        SlotState::BackingOff(until) if until <= *now => {
+                            fact.state = SlotState::Redeliverable
+                        }
                         _ => {}
                     }
                 }
@@ -213,38 +221,38 @@ impl Pair {
                 }
             }
             Step::Leave { member } => {
-                let held = leases.held_by(MemberId(member));
-                let is_its = |state| matches!(state, State::Lent(l) if l.member.0 == member);
+                let held = leases.leases_of(MemberId(member));
+                let is_its = |state| matches!(state, SlotState::Leased(l) if l.member.0 == member);
                 assert_eq!(held, model.seqs(is_its).into_iter().map(Seq).collect::<Vec<_>>());
                 for seq in held {
                     leases.fail(seq, u32::MAX, None).unwrap();
                     model.fail(seq.0, u32::MAX, None);
                 }
             }
-            Step::TakeBack { pick } => {
+            Step::RevokeUnsent { pick } => {
                 if let Some((seq, lease)) = model.picked(pick) {
                     let fact = model.events.get_mut(&seq).unwrap();
                     let (other, attempts) = (MemberId(lease.member.0 + 1), fact.attempts);
-                    assert!(!leases.unlend(Seq(seq), other, attempts));
-                    assert!(!leases.unlend(Seq(seq), lease.member, attempts + 1));
-                    assert!(leases.unlend(Seq(seq), lease.member, attempts));
+                    assert!(!leases.revoke_unsent(Seq(seq), other, attempts));
+                    assert!(!leases.revoke_unsent(Seq(seq), lease.member, attempts + 1));
+                    assert!(leases.revoke_unsent(Seq(seq), lease.member, attempts));
                     let attempts = attempts - 1;
-                    *fact = Fact { attempts, recorded: attempts, state: State::Again };
+                    *fact = Fact { attempts, recorded: attempts, state: SlotState::Redeliverable };
                     // What it says of this one was taken back.
-                    model.told.remove(&seq);
+                    model.being_stored.remove(&seq);
                 }
             }
             Step::Extend { pick, ms } => {
                 if let Some((seq, lease)) = model.picked(pick) {
                     let deadline = after(ms);
                     leases.extend(Seq(seq), deadline);
-                    model.set(seq, State::Lent(Lease { deadline, ..lease }));
+                    model.set(seq, SlotState::Leased(Lease { deadline, ..lease }));
                 }
             }
-            Step::Condemn => {
-                if let Some(seq) = leases.first_again() {
-                    leases.condemn(seq);
-                    model.set(seq.0, State::Dying);
+            Step::DeadLetter => {
+                if let Some(seq) = leases.first_redelivery() {
+                    leases.dead_letter(seq);
+                    model.set(seq.0, SlotState::DeadLetterPending);
                 }
             }
             Step::Trim { further } => {
@@ -253,12 +261,12 @@ impl Pair {
                     .events
                     .range(..first)
                     .filter_map(|(_, fact)| match fact.state {
-                        State::Lent(lease) => Some(lease.member),
+                        SlotState::Leased(lease) => Some(lease.member),
                         _ => None,
                     })
                     .collect();
-                leases.forget_below(Seq(first));
-                assert_eq!(leases.take_forgotten(), lost);
+                leases.trim_below(Seq(first));
+                assert_eq!(leases.take_trimmed(), lost);
                 model.events = model.events.split_off(&first);
                 model.floor = first - 1;
                 if let Some((seq, fact)) = model.events.first_key_value() {
@@ -266,33 +274,31 @@ impl Pair {
                     model.set(seq, state);
                 }
             }
-            Step::PassOver { count } => {
+            Step::SkipUnreadable { count } => {
                 let last = model.next_new() + count - 1;
-                leases.pass_over(Seq(last));
+                leases.skip_unreadable(Seq(last));
                 for seq in model.next_new()..=last {
-                    let done = Fact { attempts: 0, recorded: 0, state: State::Done };
+                    let done = Fact { attempts: 0, recorded: 0, state: SlotState::Done };
                     model.events.insert(seq, done);
-                    model.set(seq, State::Done);
+                    model.set(seq, SlotState::Done);
                 }
             }
             Step::Restart => {
                 *leases = super::restarted(leases);
-                *record = None;
-                model.told.clear();
+                *generation = None;
+                model.being_stored.clear();
                 for fact in model.events.values_mut() {
                     fact.recorded = fact.attempts;
                     let is_done = fact.state.counts_as_done();
-                    fact.state = if is_done { State::Done } else { State::Again };
+                    fact.state = if is_done { SlotState::Done } else { SlotState::Redeliverable };
                 }
                 if let Some((&seq, &Fact { state, .. })) = model.events.first_key_value() {
                     model.set(seq, state);
                 }
                 // What was never delivered and has nothing behind it is new again.
-                while model
-                    .events
-                    .last_key_value()
-                    .is_some_and(|(_, fact)| fact.attempts == 0 && fact.state == State::Again)
-                {
+                while model.events.last_key_value().is_some_and(|(_, fact)| {
+                    fact.attempts == 0 && fact.state == SlotState::Redeliverable
+                }) {
                     model.events.pop_last();
                 }
             }
@@ -303,21 +309,23 @@ impl Pair {
         let Self { leases, model, .. } = self;
         assert_eq!(leases.floor(), Seq(model.floor));
         assert_eq!(leases.next_new(), Seq(model.next_new()));
-        assert_eq!(leases.in_flight(), model.lent().len());
-        let mut again = model.events.iter().filter(|(_, fact)| fact.is_again());
-        assert_eq!(leases.first_again(), again.next().map(|(seq, _)| Seq(*seq)));
+        assert_eq!(leases.in_flight(), model.leased().len());
+        let mut again = model.events.iter().filter(|(_, fact)| fact.is_redeliverable());
+        assert_eq!(leases.first_redelivery(), again.next().map(|(seq, _)| Seq(*seq)));
         let mut earliest = None::<Instant>;
         for (&seq, fact) in &model.events {
             let (seq, id) = (Seq(seq), id_of(Seq(seq)));
-            if fact.state != State::Done {
+            if fact.state != SlotState::Done {
                 assert_eq!(leases.attempts(seq), fact.attempts, "attempts of {seq}");
             }
-            assert_eq!(leases.is_again(seq), fact.is_again(), "{seq}");
+            assert_eq!(leases.is_redeliverable(seq), fact.is_redeliverable(), "{seq}");
             for member in (1..4).map(MemberId) {
-                let has = matches!(fact.state, State::Lent(lease) if lease.member == member);
-                assert_eq!(leases.lent_to(member, &id), has.then_some(seq));
+                let has = matches!(fact.state, SlotState::Leased(lease) if lease.member == member);
+                assert_eq!(leases.leased_to(member, &id), has.then_some(seq));
             }
-            if let State::Lent(Lease { deadline: at, .. }) | State::Resting(at) = fact.state {
+            if let SlotState::Leased(Lease { deadline: at, .. }) | SlotState::BackingOff(at) =
+                fact.state
+            {
                 earliest = Some(earliest.map_or(at, |known| known.min(at)));
             }
         }
@@ -354,7 +362,7 @@ proptest! {
     #[test]
     fn is_what_the_model_says(steps in steps()) {
         let now = Instant::now();
-        let mut pair = Pair { leases: super::fresh(), model: Model::default(), now, record: None };
+        let mut pair = Pair { leases: super::fresh(), model: Model::default(), now, generation: None };
         for step in &steps {
             pair.take(step);
             pair.compare();

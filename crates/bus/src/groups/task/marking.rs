@@ -1,16 +1,16 @@
-//! What a group marks together with an acknowledgement.
+//! The marks that an acknowledgement stores.
 
 use prombus_engine::Engine;
-use prombus_proto::{ErrorCode, EventId, Group, Timestamp, Topic};
+use prombus_proto::{ErrorCode, EventId, Timestamp};
 
 use crate::error::Refusal;
+use crate::groups::state::GroupName;
 use crate::stored::mark::{self, Marks};
 
-/// The marks of `ids`, of which all are lent and none may be marked already.
-pub(super) async fn first_marks(
+/// Returns the marks of `ids`, none of which may be marked already.
+pub(super) async fn marks_of_unmarked(
     engine: &dyn Engine,
-    topic: &Topic,
-    group: &Group,
+    GroupName { topic, group, .. }: &GroupName,
     until: Timestamp,
     ids: &[EventId],
 ) -> Result<Marks, Refusal> {
@@ -24,19 +24,18 @@ pub(super) async fn first_marks(
     Ok(marks)
 }
 
-/// The marks of `ids`, except for those that neither are lent nor can come again: marks of
-/// whatever a client makes up would fill the store.
-pub(super) async fn marks_of_handled(
+/// Returns the marks of those `ids` that are leased (as `leased` says, by index) or exist in the topic.
+pub(super) async fn marks_of_existing(
     engine: &dyn Engine,
-    topic: &Topic,
-    group: &Group,
+    GroupName { topic, group, .. }: &GroupName,
     until: Timestamp,
     ids: &[EventId],
-    is_lent: impl Fn(&EventId) -> bool,
+    leased: &[bool],
 ) -> Result<Marks, Refusal> {
     let mut marks = Marks::of(topic, group, until);
-    for id in ids {
-        if is_lent(id) || engine.seek_id(topic, id).await?.is_some() {
+    for (index, id) in ids.iter().enumerate() {
+        let is_leased = leased.get(index).copied().unwrap_or(false);
+        if is_leased || engine.seek_id(topic, id).await?.is_some() {
             marks.add(id);
         }
     }

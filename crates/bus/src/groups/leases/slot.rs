@@ -1,0 +1,58 @@
+//! One event of the window: how often it was delivered, and what it waits for.
+
+use std::time::Instant;
+
+use prombus_proto::{EventId, Timestamp};
+
+use super::{CursorGeneration, MemberId};
+
+/// The id and time of an event, which a cursor records for its floor.
+pub(super) type Identity = (EventId, Timestamp);
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// Unknown until this process delivers the event.
+    pub(super) identity: Option<Identity>,
+    /// Deliveries so far.
+    pub(super) attempts: u32,
+    /// The first cursor that counts all of them.
+    pub(super) recorded_by: CursorGeneration,
+    pub(super) state: SlotState,
+}
+
+impl Slot {
+    /// A slot as the stored cursor describes it.
+    pub(super) const fn stored(attempts: u32, state: SlotState) -> Self {
+        Self { identity: None, attempts, recorded_by: CursorGeneration::STORED, state }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlotState {
+    Leased(Lease),
+    /// Acknowledged; the cursor that says so is not stored yet.
+    Acknowledging(Lease),
+    /// Failed, and not redelivered before this time.
+    BackingOff(Instant),
+    Redeliverable,
+    /// Out of attempts, and waiting to become a dead letter.
+    DeadLetterPending,
+    /// Its dead letter is being stored.
+    DeadLettering,
+    Done,
+}
+
+impl SlotState {
+    /// Returns `true` if the next cursor counts the event as done.
+    pub(super) const fn counts_as_done(self) -> bool {
+        matches!(self, Self::Acknowledging(_) | Self::DeadLettering | Self::Done)
+    }
+}
+
+/// Which member an event is leased to, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) member: MemberId,
+    pub(crate) leased_at: Instant,
+    pub(crate) deadline: Instant,
+}

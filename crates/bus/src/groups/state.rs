@@ -1,0 +1,204 @@
+//! A consumer group as a pure state machine.
+//!
+//! Commands, time, read events and finished commits come in; [`Effect`]s come out, which the group's task
+//! performs one after the other. Nothing here waits, reads a clock or touches the engine. Two things need
+//! no effect because they never block: answers leave through the reply handle of their command, and
+//! deliveries go into the bounded queues of the members' connections.
+//!
+//! | what | where |
+//! |---|---|
+//! | commands of members: join, leave, ACK, NACK, MODACK, pause | `commands` |
+//! | deadlines, and which member gets which event | `delivering` |
+//! | storing the cursor with everything that goes with it | `committing`, `pending` |
+//! | claiming, losing and releasing the group among gateways | `ownership` |
+//! | what the owner of a partition works on | `partition`, `fetched` |
+
+mod commands;
+mod committing;
+mod delivering;
+mod effect;
+mod fetched;
+mod ownership;
+mod partition;
+mod pending;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prombus_engine::{Durability, StateKey};
+use prombus_proto::{Group, Seq, Topic};
+use tokio::sync::Notify;
+
+pub(super) use self::effect::{Claim, ClaimOutcome, Effect, Loaded, MarkLookup, ReadOutcome};
+use self::partition::{OwnedPartition, Partition};
+pub(super) use self::pending::{Ack, DeadLetterPending};
+use super::command::Description;
+use super::members::Members;
+use crate::metrics::GroupSeries;
+
+/// How long a group without members stays in memory.
+const IDLE_TIME: Duration = Duration::from_secs(60);
+/// How long to wait after the storage failed.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+pub(super) struct GroupState {
+    name: GroupName,
+    /// Whether several gateways share the store, so that the group has to be claimed.
+    is_shared: bool,
+    members: Members,
+    partition: Partition,
+    turn: Turn,
+    /// Effects of commands, performed before the next command is handled.
+    effects: VecDeque<Effect>,
+    idle_since: Option<Instant>,
+    series: Arc<GroupSeries>,
+    /// Notified when a full delivery queue has room again.
+    room: Arc<Notify>,
+}
+
+/// What a group is called, and where its cursor is stored.
+#[derive(Clone, Debug)]
+pub(super) struct GroupName {
+    pub(super) topic: Topic,
+    pub(super) group: Group,
+    pub(super) cursor_key: StateKey,
+}
+
+/// What the group sees of the outside world when it takes a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Conditions {
+    pub(super) now: Instant,
+    /// The last event of the topic.
+    pub(super) topic_end: Seq,
+    /// The topic's configured durability.
+    pub(super) durability: Durability,
+    pub(super) gate: DeliveryGate,
+}
+
+/// Whether the group may deliver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DeliveryGate {
+    Open,
+    /// The bus is closing.
+    Closing,
+    /// This gateway's heartbeat is too old: another gateway may be about to take the group over.
+    HeartbeatStale,
+}
+
+/// How far the group has got with its present turn: it delivers, then commits, then releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Deliver,
+    Commit,
+    Release,
+    Over,
+}
+
+impl GroupState {
+    pub(super) fn new(
+        name: GroupName,
+        is_shared: bool,
+        series: Arc<GroupSeries>,
+        room: Arc<Notify>,
+    ) -> Self {
+        Self {
+            name,
+            is_shared,
+            members: Members::default(),
+            partition: Partition::default(),
+            turn: Turn::Over,
+            effects: VecDeque::new(),
+            idle_since: None,
+            series,
+            room,
+        }
+    }
+
+    /// Starts a turn after something happened: expires leases, then lets [`GroupState::next_effect`]
+    /// deliver and commit.
+    pub(super) fn begin_turn(&mut self, now: Instant) {
+        self.partition.end_back_off(now);
+        self.expire_due_leases(now);
+        self.turn = Turn::Deliver;
+    }
+
+    /// Takes the turn further and returns the next effect to perform, or `None` when the turn is over.
+    pub(super) fn next_effect(&mut self, conditions: &Conditions) -> Option<Effect> {
+        loop {
+            if let Some(effect) = self.queued_effect() {
+                return Some(effect);
+            }
+            let (effect, next) = match self.turn {
+                Turn::Deliver => (self.deliver(conditions), Turn::Commit),
+                Turn::Commit => (self.begin_commit(conditions), Turn::Release),
+                Turn::Release => (self.release_if_unused(), Turn::Over),
+                Turn::Over => return None,
+            };
+            match effect {
+                Some(effect) => return Some(effect),
+                None => self.turn = next,
+            }
+        }
+    }
+
+    /// Returns the next effect of the commands handled so far.
+    pub(super) fn queued_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// Returns `true` if commands have to wait for the next commit.
+    pub(super) fn is_full(&self) -> bool {
+        self.owned().is_some_and(|owned| owned.pending.is_full())
+    }
+
+    /// When to take a turn although nothing else happened.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        let leases = self.owned().and_then(|owned| owned.leases.next_timer());
+        let idle = self.idle_since.map(|since| since + IDLE_TIME);
+        // While the storage is down nothing is delivered, whoever has tokens.
+        let delivering = self.partition.retry_at.or(self.members.deliver_again_at);
+        [leases, idle, delivering].into_iter().flatten().min()
+    }
+
+    /// Returns `true` if the group has not been needed for a while and may leave memory.
+    pub(super) fn is_idle(&mut self, now: Instant) -> bool {
+        if !self.members.is_empty() || self.may_hold_lease() || self.is_dirty() {
+            self.idle_since = None;
+            return false;
+        }
+        let since = *self.idle_since.get_or_insert(now);
+        self.owned().is_none() || now >= since + IDLE_TIME
+    }
+
+    /// Returns `true` if anything waits to be stored or is being stored.
+    fn is_dirty(&self) -> bool {
+        self.owned().is_some_and(|owned| owned.commit.is_some() || !owned.pending.is_empty())
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.owned().map_or(0, |owned| owned.leases.in_flight())
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            floor: self.owned().map_or(Seq::ZERO, |owned| owned.leases.floor()),
+            in_flight: self.in_flight(),
+            members: self.members.len(),
+        }
+    }
+
+    fn owned(&self) -> Option<&OwnedPartition> {
+        self.partition.ownership.owned()
+    }
+
+    fn owned_mut(&mut self) -> Option<&mut OwnedPartition> {
+        self.partition.ownership.owned_mut()
+    }
+
+    fn storage_failed(&mut self, what: &str, error: &dyn std::fmt::Display, now: Instant) {
+        let GroupName { topic, group, .. } = &self.name;
+        tracing::error!(%topic, %group, "cannot {what}: {error}; retrying in 1s");
+        self.partition.retry_at = Some(now + RETRY_AFTER);
+    }
+}

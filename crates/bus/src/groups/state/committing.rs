@@ -1,0 +1,170 @@
+//! How a group stores its progress: one commit at a time, with everything that gathered meanwhile.
+
+use std::time::{Duration, Instant};
+
+use prombus_engine::{CommitError, StateOp};
+use prombus_proto::{EncodedEvent, Seq};
+
+use super::effect::Effect;
+use super::partition::Ownership;
+use super::pending::{CommitDraft, CommitInFlight, DeadLetterPending};
+use super::{Conditions, GroupState};
+use crate::error::Refusal;
+use crate::publish::{CommitReceipt, CommitResult, PublishTimes, Submission};
+
+/// How many dead letters go into one commit.
+const MAX_DEAD_LETTERS: usize = 100;
+
+impl GroupState {
+    /// Returns the effect that takes the next commit further: [`Effect::Commit`] itself, or one that has
+    /// to come before it.
+    pub(super) fn begin_commit(&mut self, conditions: &Conditions) -> Option<Effect> {
+        if self.partition.retry_at.is_some() {
+            return None;
+        }
+        let is_unclear = matches!(self.partition.ownership, Ownership::Unclear { .. });
+        let owned = self.owned_mut()?;
+        if owned.commit.is_some() || owned.pending.is_empty() {
+            return None;
+        }
+        if is_unclear {
+            return Some(Effect::ReadCursor(Vec::new()));
+        }
+        if owned.pending.dead_letters.is_empty() {
+            return self.commit_with(Vec::new(), Vec::new(), conditions);
+        }
+        // Letters for events that the cursor has passed already come first: they go with this cursor.
+        owned.pending.dead_letters.sort_by_key(|letter| letter.seq.is_some());
+        let count = owned.pending.dead_letters.len().min(MAX_DEAD_LETTERS);
+        let letters = owned.pending.dead_letters.drain(..count).collect();
+        Some(Effect::EncodeDeadLetters(letters))
+    }
+
+    /// Continues after [`Effect::EncodeDeadLetters`]: commits the first letters, as many as were encoded.
+    pub(in crate::groups) fn dead_letters_encoded(
+        &mut self,
+        mut letters: Vec<DeadLetterPending>,
+        encoded: Result<Vec<EncodedEvent>, Refusal>,
+        conditions: &Conditions,
+    ) {
+        let Some(owned) = self.owned_mut() else { return };
+        match encoded {
+            Ok(encoded) => {
+                let left_over = letters.split_off(encoded.len());
+                owned.pending.dead_letters.splice(..0, left_over);
+                let commit = self.commit_with(letters, encoded, conditions);
+                self.effects.extend(commit);
+            }
+            Err(refusal) => {
+                owned.pending.dead_letters.splice(..0, letters);
+                self.fail_pending("read the originals of dead letters", &refusal, conditions.now);
+            }
+        }
+    }
+
+    /// Makes everything pending one commit, together with the `encoded` dead letters.
+    fn commit_with(
+        &mut self,
+        letters: Vec<DeadLetterPending>,
+        encoded: Vec<EncodedEvent>,
+        conditions: &Conditions,
+    ) -> Option<Effect> {
+        let (epoch, expect) =
+            (self.partition.ownership.epoch(), self.partition.ownership.expected_cursor());
+        let owned = self.partition.ownership.owned_mut()?;
+        let later = std::mem::take(&mut owned.pending.dead_letters);
+        let mut pending = std::mem::take(&mut owned.pending);
+        owned.pending.dead_letters = later;
+        pending.dead_letters = letters;
+        for seq in pending.dead_letters.iter().filter_map(|letter| letter.seq) {
+            owned.leases.begin_dead_letter(seq);
+        }
+        let durability = pending.durability(conditions.durability);
+        let CommitDraft { acks, mut publish, marks, waiters, dead_letters, .. } = pending;
+        let mut cursor = owned.leases.cursor();
+        cursor.epoch = epoch;
+        let generation = owned.leases.begin_generation();
+        let mut publish_times = PublishTimes::of(conditions.now, encoded.len());
+        publish_times.append(publish.publish_times);
+        let mut events = encoded;
+        events.append(&mut publish.events);
+        let mut state = marks.into_state();
+        state.push(StateOp::Put {
+            key: self.name.cursor_key.clone(),
+            value: cursor.encode().into(),
+            expires_at: None,
+            expect,
+        });
+        owned.commit = Some(CommitInFlight { generation, acks, waiters, dead_letters });
+        Some(Effect::Commit(Submission { events, publish_times, state, durability }))
+    }
+
+    /// Takes the answer to [`Effect::Commit`].
+    pub(in crate::groups) fn committed(&mut self, answer: CommitResult, now: Instant) {
+        let Some(owned) = self.owned_mut() else { return };
+        let Some(commit) = owned.commit.take() else { return };
+        match answer {
+            Ok(stored) => self.commit_stored(commit, stored),
+            Err(error) => self.commit_failed(commit, error, now),
+        }
+    }
+
+    fn commit_stored(&mut self, commit: CommitInFlight, stored: CommitReceipt) {
+        self.partition.ownership.cursor_stored(stored.version);
+        let Some(owned) = self.partition.ownership.owned_mut() else { return };
+        owned.leases.generation_stored(commit.generation);
+        let acked = commit.acks.iter().map(|(seq, _)| *seq);
+        for seq in acked.chain(commit.dead_letters.iter().filter_map(|letter| letter.seq)) {
+            owned.leases.finish(seq);
+        }
+        if !commit.acks.is_empty() {
+            self.series.acked(commit.acks.iter().map(|(_, after)| *after));
+        }
+        self.series.dead_lettered(commit.dead_letters.len());
+        let mut published = stored.positions.into_iter().skip(commit.dead_letters.len());
+        commit.waiters.into_iter().for_each(|waiter| waiter.stored(&mut published));
+    }
+
+    fn commit_failed(&mut self, commit: CommitInFlight, error: CommitError, now: Instant) {
+        self.undo(commit.acks, commit.dead_letters);
+        self.partition.ownership.commit_unclear();
+        let is_unclear = matches!(self.partition.ownership, Ownership::Unclear { .. });
+        if is_unclear && matches!(error, CommitError::Conflict(_)) {
+            self.effects.push_back(Effect::ReadCursor(commit.waiters));
+            return;
+        }
+        self.storage_failed("store the cursor", &error, now);
+        let refusal = Refusal::from(error);
+        commit.waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
+    }
+
+    /// Gives up on the pending commit, which could not be submitted, until the storage is tried again.
+    pub(super) fn fail_pending(&mut self, what: &str, refusal: &Refusal, now: Instant) {
+        self.storage_failed(what, refusal, now);
+        let Some(owned) = self.owned_mut() else { return };
+        let pending = std::mem::take(&mut owned.pending);
+        self.undo(pending.acks, pending.dead_letters);
+        pending.waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
+    }
+
+    /// Restores the leases whose end could not be stored.
+    fn undo(&mut self, acks: Vec<(Seq, Duration)>, dead_letters: Vec<DeadLetterPending>) {
+        let Some(owned) = self.partition.ownership.owned_mut() else { return };
+        for (seq, _) in acks {
+            let Some(id) = owned.leases.undo_ack(seq) else { continue };
+            match self.members.get_mut(id) {
+                Some(member) => member.in_flight += 1,
+                // The member has left meanwhile: nobody can acknowledge it any more.
+                None => {
+                    let failed = owned.leases.fail(seq, u32::MAX, None);
+                    owned.record_failure(failed, "");
+                }
+            }
+        }
+        for seq in dead_letters.iter().filter_map(|letter| letter.seq) {
+            owned.leases.undo_dead_letter(seq);
+        }
+        owned.pending.dead_letters.extend(dead_letters);
+        owned.pending.cursor_changed = true;
+    }
+}

@@ -1,0 +1,165 @@
+//! Which member gets which event, and what happens at a deadline.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use prombus_engine::Damaged;
+use prombus_proto::Seq;
+
+use super::effect::{Effect, ReadOutcome};
+use super::fetched::Next;
+use super::partition::OwnedPartition;
+use super::pending::DeadLetterPending;
+use super::{Conditions, DeliveryGate, GroupState, RETRY_AFTER};
+use crate::groups::Delivery;
+use crate::groups::leases::{Lease, MemberId};
+
+impl GroupState {
+    pub(super) fn expire_due_leases(&mut self, now: Instant) {
+        let Some(owned) = self.owned_mut() else { return };
+        let expired = owned.leases.expire_due_leases(now);
+        // A delivery that has not left counts as no attempt, and must not leave once the event goes to
+        // somebody else.
+        let late: BTreeSet<_> = expired.iter().map(|(_, id)| *id).collect();
+        for id in late {
+            self.take_back_unsent(id, |delivery| delivery.deadline <= now);
+        }
+        let Some(owned) = self.partition.ownership.owned_mut() else { return };
+        for (seq, id) in expired {
+            let member = self.members.get_mut(id);
+            let max_attempts = member.as_ref().map_or(u32::MAX, |member| member.max_attempts);
+            let failed = owned.leases.fail(seq, max_attempts, None);
+            if let (Some(member), Some(_)) = (member, failed) {
+                member.in_flight -= 1;
+            }
+            owned.record_failure(failed, "not acknowledged before its deadline");
+        }
+    }
+
+    /// Takes back those unsent deliveries to a member that are `wanted`, as if they had not been leased.
+    pub(super) fn take_back_unsent(&mut self, id: MemberId, wanted: impl Fn(&Delivery) -> bool) {
+        let (Some(member), Some(owned)) =
+            (self.members.get_mut(id), self.partition.ownership.owned_mut())
+        else {
+            return;
+        };
+        for delivery in member.take_back_unsent(wanted) {
+            if owned.leases.revoke_unsent(delivery.event.seq, id, delivery.attempt) {
+                owned.pending.cursor_changed = true;
+                member.in_flight -= 1;
+                member.limit.give_back(1);
+            }
+        }
+    }
+
+    /// Delivers until members can take no more or an event has to be read, which is the effect it returns.
+    pub(super) fn deliver(&mut self, conditions: &Conditions) -> Option<Effect> {
+        self.members.deliver_again_at = None;
+        if self.partition.retry_at.is_some() {
+            return None;
+        }
+        let owned = self.partition.ownership.owned_mut()?;
+        match conditions.gate {
+            DeliveryGate::Open => {}
+            DeliveryGate::Closing => return None,
+            DeliveryGate::HeartbeatStale => {
+                self.members.deliver_again_at = Some(conditions.now + RETRY_AFTER);
+                return None;
+            }
+        }
+        owned.fetched.topic_grew(conditions.topic_end);
+        self.members.reserve_room(&self.room);
+        let mut read = None;
+        while self.members.can_take() {
+            let owned = self.partition.ownership.owned_mut().expect("only an owner delivers");
+            match owned.fetched.next(&owned.leases) {
+                Next::Event(seq) => {
+                    if !self.deliver_one(seq, conditions.now) {
+                        break;
+                    }
+                }
+                Next::Read(from) => {
+                    read = Some(Effect::Read { from });
+                    break;
+                }
+                Next::Nothing => break,
+            }
+        }
+        self.members.send_deliveries();
+        read
+    }
+
+    /// Leases `seq` to the member whose turn it is. Returns `false` if none can take it.
+    fn deliver_one(&mut self, seq: Seq, now: Instant) -> bool {
+        let owned = self.partition.ownership.owned_mut().expect("only an owner delivers");
+        let attempts = owned.leases.attempts(seq);
+        let Some(member) = self.members.pick(now) else { return false };
+        let event = owned.fetched.take(seq).expect("the event was fetched");
+        if attempts >= member.max_attempts {
+            member.limit.give_back(1);
+            owned.leases.dead_letter(seq);
+            let error = "not acknowledged in the attempts it had".to_owned();
+            owned.pending.dead_letters.push(DeadLetterPending::of(seq, error, attempts));
+            return true;
+        }
+        let lease = Lease { member: member.id, leased_at: now, deadline: now + member.ack_timeout };
+        let attempt = owned.leases.lease(seq, &event.id, event.ts, lease);
+        owned.pending.cursor_changed = true;
+        member.deliver(Delivery {
+            member: member.id,
+            topic: self.name.topic.clone(),
+            group: self.name.group.clone(),
+            event,
+            attempt,
+            deadline: lease.deadline,
+            series: Arc::clone(&self.series),
+        });
+        true
+    }
+
+    /// Continues after [`Effect::Read`].
+    pub(in crate::groups) fn events_read(&mut self, from: Seq, outcome: ReadOutcome, now: Instant) {
+        let Some(owned) = self.partition.ownership.owned_mut() else { return };
+        match outcome {
+            ReadOutcome::Events(events) => owned.fetched.put(events, &owned.leases),
+            ReadOutcome::NotYet => owned.fetched.ends_before(from),
+            ReadOutcome::Trimmed(first) => {
+                tracing::warn!(topic = %self.name.topic, group = %self.name.group, %from,
+                    to = %first.previous(), "retention removed events the group had not finished");
+                owned.leases.trim_below(first);
+                owned.pending.cursor_changed = true;
+                for id in owned.leases.take_trimmed() {
+                    if let Some(member) = self.members.get_mut(id) {
+                        member.in_flight -= 1;
+                    }
+                }
+            }
+            ReadOutcome::Damaged(damaged) => skip_damaged(owned, &damaged),
+            ReadOutcome::Failed(error) => self.storage_failed("read events", &error, now),
+        }
+    }
+}
+
+/// Gives up on events that cannot be read back; a dead letter says so.
+fn skip_damaged(owned: &mut OwnedPartition, damaged: &Damaged) {
+    tracing::error!("a group skips events that it cannot read: {damaged}");
+    let error = damaged.to_string();
+    let leases = &mut owned.leases;
+    let letter = match (leases.first_redelivery(), damaged) {
+        (Some(seq), _) => {
+            let attempts = leases.attempts(seq);
+            leases.dead_letter(seq);
+            DeadLetterPending::of(seq, error, attempts)
+        }
+        (None, Damaged::Events { last, .. }) => {
+            leases.skip_unreadable(*last);
+            DeadLetterPending::of_unreadable(error)
+        }
+        (None, Damaged::State(_)) => {
+            leases.skip_unreadable(leases.next_new());
+            DeadLetterPending::of_unreadable(error)
+        }
+    };
+    owned.pending.dead_letters.push(letter);
+}

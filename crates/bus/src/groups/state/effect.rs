@@ -1,0 +1,103 @@
+//! What a group asks its task to do, and what the task reports back.
+
+use prombus_engine::{Damaged, ReadError, Version};
+use prombus_proto::Seq;
+
+use super::pending::{Ack, DeadLetterPending, Waiter};
+use crate::error::Refusal;
+use crate::groups::command::Reply;
+use crate::groups::members::Member;
+use crate::publish::{PublishBatch, Submission};
+use crate::stored::cursor::Cursor;
+use crate::topics::{FeedEvent, StartAt};
+
+/// Something the task does for the group. It performs each to its end before it hands the group anything
+/// else, except for [`Effect::Commit`], which runs beside commands.
+#[derive(Debug)]
+pub(in crate::groups) enum Effect {
+    /// Reads the cursor, or stores a new one; then `GroupState::loaded`.
+    Load(Joining),
+    /// Claims the group for this gateway unless another one owns it; then `GroupState::claimed`.
+    Claim(Claim),
+    /// Starts watching the lease of the gateway that owns the group.
+    Watch,
+    /// Stops watching it.
+    Unwatch,
+    /// Looks up marks for an acknowledgement; then `GroupState::marks_found`.
+    LookUpMarks(MarkLookup),
+    /// Marks the events of an acknowledgement that came without a lease, and answers it.
+    MarkWithoutLease(Ack),
+    /// Reads events from `from` on; then `GroupState::events_read`.
+    Read { from: Seq },
+    /// Reads the stored cursor to see whether the group is still owned; then `GroupState::cursor_read`
+    /// with the waiters of the commit that made this necessary.
+    ReadCursor(Vec<Waiter>),
+    /// Reads the originals of dead letters and encodes them; then `GroupState::dead_letters_encoded`.
+    EncodeDeadLetters(Vec<DeadLetterPending>),
+    /// Submits a commit; `GroupState::committed` when it is answered.
+    Commit(Submission),
+    /// Gives the group's lease back; then `GroupState::released`.
+    Release,
+}
+
+/// A member that joins a group that is not loaded.
+#[derive(Debug)]
+pub(in crate::groups) struct Joining {
+    pub(in crate::groups) member: Member,
+    /// Where the group starts if it does not exist.
+    pub(in crate::groups) start: StartAt,
+    pub(in crate::groups) reply: Reply<()>,
+}
+
+#[derive(Debug)]
+pub(in crate::groups) enum Claim {
+    /// For a member that joins, if nobody owns the group.
+    Join(Joining),
+    /// After the owner released the group, or died with its lease at this version.
+    TakeOver { expired: Option<Version> },
+}
+
+/// A group read from the store.
+#[derive(Debug)]
+pub(in crate::groups) struct Loaded {
+    pub(in crate::groups) cursor: Cursor,
+    pub(in crate::groups) topic_end: Seq,
+}
+
+#[derive(Debug)]
+pub(in crate::groups) enum ClaimOutcome {
+    /// The lease names this gateway, with this epoch; the cursor is stored as this version.
+    Claimed {
+        group: Loaded,
+        epoch: u64,
+        version: Version,
+    },
+    OwnedElsewhere,
+    /// The claim was not submitted.
+    Failed(Refusal),
+    /// The claim was submitted, and may have been stored.
+    Unclear(Refusal),
+}
+
+/// An acknowledgement that marks its events.
+#[derive(Debug)]
+pub(in crate::groups) struct MarkLookup {
+    pub(in crate::groups) ack: Ack,
+    /// If there is one, none of the events may be marked already.
+    pub(in crate::groups) publish: Option<PublishBatch>,
+    /// Which of the ids are leased to the member. The others are marked only if their event exists:
+    /// marks of made-up ids would fill the store.
+    pub(in crate::groups) leased: Vec<bool>,
+}
+
+#[derive(Debug)]
+pub(in crate::groups) enum ReadOutcome {
+    /// Events without gaps, the first of which is the one asked for.
+    Events(Vec<FeedEvent>),
+    /// The topic has no such event yet.
+    NotYet,
+    /// Retention removed the event; the topic starts here now.
+    Trimmed(Seq),
+    Damaged(Damaged),
+    Failed(ReadError),
+}

@@ -1,0 +1,82 @@
+//! The events a group is about to deliver.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use prombus_proto::Seq;
+
+use crate::groups::leases::Leases;
+use crate::topics::FeedEvent;
+
+/// Events read ahead: new ones in order, and redeliveries.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    topic_end: Seq,
+    new: VecDeque<FeedEvent>,
+    redeliveries: BTreeMap<Seq, FeedEvent>,
+}
+
+/// What to deliver next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// This event, which was fetched.
+    Event(Seq),
+    /// This event, which has to be read first.
+    Read(Seq),
+    Nothing,
+}
+
+impl Fetched {
+    pub(super) const fn up_to(topic_end: Seq) -> Self {
+        Self { topic_end, new: VecDeque::new(), redeliveries: BTreeMap::new() }
+    }
+
+    pub(super) fn topic_grew(&mut self, topic_end: Seq) {
+        self.topic_end = self.topic_end.max(topic_end);
+    }
+
+    /// Records that the topic has no event `seq`.
+    pub(super) const fn ends_before(&mut self, seq: Seq) {
+        self.topic_end = seq.previous();
+    }
+
+    /// Redeliveries come before new events, even while the cursor with their last attempt is still being
+    /// stored.
+    pub(super) fn next(&mut self, leases: &Leases) -> Next {
+        if let Some(seq) = leases.first_redelivery() {
+            let is_fetched = self.redeliveries.contains_key(&seq);
+            return if is_fetched { Next::Event(seq) } else { Next::Read(seq) };
+        }
+        if leases.awaits_record() {
+            return Next::Nothing;
+        }
+        let seq = leases.next_new();
+        // Retention may have removed events since they were fetched.
+        while self.new.front().is_some_and(|event| event.seq < seq) {
+            self.new.pop_front();
+        }
+        match self.new.front() {
+            _ if !leases.has_room() => Next::Nothing,
+            Some(event) => Next::Event(event.seq),
+            None if seq > self.topic_end => Next::Nothing,
+            None => Next::Read(seq),
+        }
+    }
+
+    /// Takes an event that [`Fetched::next`] named.
+    pub(super) fn take(&mut self, seq: Seq) -> Option<FeedEvent> {
+        if self.new.front().is_some_and(|event| event.seq == seq) {
+            return self.new.pop_front();
+        }
+        self.redeliveries.remove(&seq)
+    }
+
+    /// Keeps events that were read because [`Fetched::next`] asked for the first of them.
+    pub(super) fn put(&mut self, events: Vec<FeedEvent>, leases: &Leases) {
+        if leases.first_redelivery().is_some() {
+            let wanted = events.into_iter().filter(|event| leases.is_redeliverable(event.seq));
+            self.redeliveries = wanted.map(|event| (event.seq, event)).collect();
+        } else {
+            self.new = events.into();
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! How one of several gateways comes to own a group, and loses or releases it.
+
+use std::time::Instant;
+
+use prombus_engine::Version;
+use prombus_proto::ErrorCode;
+
+use super::effect::{Claim, ClaimOutcome, Effect, Joining, Loaded};
+use super::partition::{OwnedPartition, Ownership};
+use super::pending::Waiter;
+use super::{GroupName, GroupState};
+use crate::error::Refusal;
+use crate::groups::command::Nacked;
+use crate::stored::cursor::Cursor;
+
+impl GroupState {
+    /// Continues after [`Effect::Load`].
+    pub(in crate::groups) fn loaded(&mut self, joining: Joining, group: Result<Loaded, Refusal>) {
+        match group {
+            Ok(Loaded { cursor, topic_end }) => {
+                let owned = OwnedPartition::resume(&cursor, topic_end);
+                self.partition.ownership = Ownership::Sole(owned);
+                self.joined(joining);
+            }
+            Err(refusal) => drop(joining.reply.send(Err(refusal))),
+        }
+    }
+
+    /// Claims the group after its owner released it, or died with its lease at version `expired`.
+    pub(super) fn take_over(&mut self, expired: Option<Version>) {
+        let effect = if self.owned().is_none() && !self.members.is_empty() {
+            Effect::Claim(Claim::TakeOver { expired })
+        } else {
+            Effect::Unwatch
+        };
+        self.effects.push_back(effect);
+    }
+
+    /// Continues after [`Effect::Claim`].
+    pub(in crate::groups) fn claimed(&mut self, claim: Claim, outcome: ClaimOutcome) {
+        let GroupName { topic, group, .. } = &self.name;
+        let joining = match claim {
+            Claim::Join(joining) => Some(joining),
+            Claim::TakeOver { .. } => None,
+        };
+        match outcome {
+            ClaimOutcome::Claimed { group: loaded, epoch, version } => {
+                tracing::info!(%topic, %group, epoch, "this gateway delivers the group");
+                let owned = OwnedPartition::resume(&loaded.cursor, loaded.topic_end);
+                self.partition.ownership = Ownership::Owner { epoch, cursor: version, owned };
+                match joining {
+                    Some(joining) => self.joined(joining),
+                    None => self.effects.push_back(Effect::Unwatch),
+                }
+            }
+            ClaimOutcome::OwnedElsewhere => {
+                self.partition.ownership = Ownership::Standby;
+                if let Some(joining) = joining {
+                    self.effects.push_back(Effect::Watch);
+                    self.joined(joining);
+                }
+            }
+            ClaimOutcome::Failed(refusal) => self.claim_failed(joining, refusal),
+            ClaimOutcome::Unclear(refusal) => {
+                self.partition.ownership = Ownership::Claiming;
+                self.claim_failed(joining, refusal);
+            }
+        }
+    }
+
+    fn claim_failed(&self, joining: Option<Joining>, refusal: Refusal) {
+        let GroupName { topic, group, .. } = &self.name;
+        match joining {
+            Some(joining) => drop(joining.reply.send(Err(refusal))),
+            None => tracing::warn!(%topic, %group, "cannot claim the group: {refusal}; retrying"),
+        }
+    }
+
+    /// Returns `true` if the stored lease may name this gateway.
+    pub(in crate::groups) fn may_hold_lease(&self) -> bool {
+        use Ownership::{Claiming, Owner, Sole, Standby, Unclear, Unowned};
+        match self.partition.ownership {
+            Claiming | Owner { .. } | Unclear { .. } => true,
+            Unowned | Standby | Sole(_) => false,
+        }
+    }
+
+    /// Releases a group that no member needs, so that other gateways need not wait for this one to die.
+    pub(super) fn release_if_unused(&mut self) -> Option<Effect> {
+        let is_unused = self.may_hold_lease()
+            && self.members.is_empty()
+            && !self.is_dirty()
+            && self.partition.retry_at.is_none();
+        is_unused.then_some(Effect::Release)
+    }
+
+    /// Continues after [`Effect::Release`].
+    pub(in crate::groups) fn released(&mut self, outcome: Result<(), Refusal>, now: Instant) {
+        match outcome {
+            Ok(()) => self.partition.ownership = Ownership::Unowned,
+            Err(refusal) => self.storage_failed("release the group", &refusal, now),
+        }
+    }
+
+    /// Continues after [`Effect::ReadCursor`]. `waiters` are those of a commit that was refused because the
+    /// stored cursor was not the expected one.
+    pub(in crate::groups) fn cursor_read(
+        &mut self,
+        waiters: Vec<Waiter>,
+        stored: Result<Option<(Cursor, Version)>, Refusal>,
+        now: Instant,
+    ) {
+        match stored {
+            // Only this gateway stores cursors of its epoch: an answer was lost, or an election rolled back
+            // a commit that was not durable yet.
+            Ok(Some((cursor, version))) if cursor.epoch == self.partition.ownership.epoch() => {
+                self.partition.ownership.cursor_stored(version);
+                self.submit_again(waiters, now);
+            }
+            Ok(_) => {
+                self.lose();
+                self.answer_without_lease(waiters);
+            }
+            Err(refusal) => {
+                waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
+                self.fail_pending("read who owns the group", &refusal, now);
+            }
+        }
+    }
+
+    /// Stops delivering, because another gateway owns the group: leases of this one are void.
+    fn lose(&mut self) {
+        let GroupName { topic, group, .. } = &self.name;
+        tracing::warn!(%topic, %group, "another gateway delivers the group now");
+        self.members.revoke_all();
+        self.effects.push_back(Effect::Watch);
+        let before = std::mem::replace(&mut self.partition.ownership, Ownership::Standby);
+        if let Ownership::Owner { owned, .. } | Ownership::Unclear { owned, .. } = before {
+            self.answer_without_lease(owned.pending.waiters);
+        }
+    }
+
+    /// Lets commands of a refused commit go into the next one.
+    fn submit_again(&mut self, waiters: Vec<Waiter>, now: Instant) {
+        for waiter in waiters {
+            match waiter {
+                Waiter::Ack { ack, published: 0, .. } => self.ack(ack, None, now),
+                Waiter::Ack { .. } => {
+                    let message = "the cursor had to be read again; nothing was stored, try again";
+                    waiter.refused(Refusal::new(ErrorCode::StorageUnavailable, message));
+                }
+                Waiter::Nack { .. } => {
+                    if let Some(owned) = self.owned_mut() {
+                        owned.pending.waiters.push(waiter);
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer_without_lease(&mut self, waiters: Vec<Waiter>) {
+        for waiter in waiters {
+            match waiter {
+                Waiter::Ack { ack, published, .. } => self.ack_without_lease(ack, published > 0),
+                // The receiver may have been dropped.
+                Waiter::Nack { reply } => drop(reply.send(Ok(Nacked { stale: true }))),
+            }
+        }
+    }
+}

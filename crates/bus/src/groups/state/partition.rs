@@ -1,0 +1,134 @@
+//! One partition of a group: who owns it, and what its owner works on.
+//!
+//! A group has a single partition today. Owner, cursor and epoch belong to the partition, so that a group
+//! can have several.
+
+use std::time::Instant;
+
+use prombus_engine::{Expect, Version};
+use prombus_proto::Seq;
+
+use super::fetched::Fetched;
+use super::pending::{CommitDraft, CommitInFlight, DeadLetterPending};
+use crate::groups::leases::{AfterFailure, FailedLease, Leases};
+use crate::stored::cursor::Cursor;
+
+#[derive(Debug, Default)]
+pub(super) struct Partition {
+    pub(super) ownership: Ownership,
+    /// After the storage failed: nothing is read, committed or released before this.
+    pub(super) retry_at: Option<Instant>,
+}
+
+/// Which gateway delivers the partition.
+#[derive(Debug, Default)]
+pub(super) enum Ownership {
+    /// Not loaded: no member has joined, or the partition was released.
+    #[default]
+    Unowned,
+    /// Another gateway owns it, and this one watches that gateway's lease.
+    Standby,
+    /// A claim was submitted and its outcome is unknown: the stored lease may name this gateway.
+    Claiming,
+    /// This process is the only one that uses the store.
+    Sole(Box<OwnedPartition>),
+    /// This gateway holds the lease with this epoch, and stored the cursor of this version.
+    Owner { epoch: u64, cursor: Version, owned: Box<OwnedPartition> },
+    /// Like `Owner`, but the last commit had no clear answer: the stored cursor has to be read before the
+    /// next commit.
+    Unclear { epoch: u64, owned: Box<OwnedPartition> },
+}
+
+/// What the owner of a partition works on.
+#[derive(Debug)]
+pub(super) struct OwnedPartition {
+    pub(super) leases: Leases,
+    pub(super) fetched: Fetched,
+    /// What the next commit stores.
+    pub(super) pending: CommitDraft,
+    pub(super) commit: Option<CommitInFlight>,
+}
+
+impl Partition {
+    pub(super) fn end_back_off(&mut self, now: Instant) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+        }
+    }
+}
+
+impl Ownership {
+    pub(super) fn owned(&self) -> Option<&OwnedPartition> {
+        match self {
+            Self::Sole(owned) | Self::Owner { owned, .. } | Self::Unclear { owned, .. } => {
+                Some(owned)
+            }
+            Self::Unowned | Self::Standby | Self::Claiming => None,
+        }
+    }
+
+    pub(super) fn owned_mut(&mut self) -> Option<&mut OwnedPartition> {
+        match self {
+            Self::Sole(owned) | Self::Owner { owned, .. } | Self::Unclear { owned, .. } => {
+                Some(owned)
+            }
+            Self::Unowned | Self::Standby | Self::Claiming => None,
+        }
+    }
+
+    /// The epoch of the lease, where the group has one.
+    pub(super) const fn epoch(&self) -> Option<u64> {
+        match self {
+            Self::Owner { epoch, .. } | Self::Unclear { epoch, .. } => Some(*epoch),
+            Self::Unowned | Self::Standby | Self::Claiming | Self::Sole(_) => None,
+        }
+    }
+
+    /// The condition under which the next cursor may be stored.
+    pub(super) const fn expected_cursor(&self) -> Expect {
+        match self {
+            Self::Owner { cursor, .. } => Expect::Version(*cursor),
+            _ => Expect::Any,
+        }
+    }
+
+    /// Records that this gateway stored the cursor `version`.
+    pub(super) fn cursor_stored(&mut self, version: Version) {
+        *self = match std::mem::take(self) {
+            Self::Owner { epoch, owned, .. } | Self::Unclear { epoch, owned } => {
+                Self::Owner { epoch, cursor: version, owned }
+            }
+            other => other,
+        };
+    }
+
+    /// Records that the outcome of the last commit is unknown.
+    pub(super) fn commit_unclear(&mut self) {
+        *self = match std::mem::take(self) {
+            Self::Owner { epoch, owned, .. } => Self::Unclear { epoch, owned },
+            other => other,
+        };
+    }
+}
+
+impl OwnedPartition {
+    /// Resumes behind `cursor`, on a topic that ends with `topic_end`.
+    pub(super) fn resume(cursor: &Cursor, topic_end: Seq) -> Box<Self> {
+        Box::new(Self {
+            leases: Leases::resume(cursor),
+            fetched: Fetched::up_to(topic_end),
+            pending: CommitDraft::default(),
+            commit: None,
+        })
+    }
+
+    /// Records a failed attempt in the next commit, with a dead letter if it was the last one.
+    pub(super) fn record_failure(&mut self, failed: Option<FailedLease>, why: &str) {
+        let Some(failed) = failed else { return };
+        self.pending.cursor_changed = true;
+        if failed.next == AfterFailure::DeadLetter {
+            let letter = DeadLetterPending::of(failed.seq, why.to_owned(), failed.attempts);
+            self.pending.dead_letters.push(letter);
+        }
+    }
+}

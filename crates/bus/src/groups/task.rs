@@ -1,0 +1,242 @@
+//! The task of a group: feeds its state machine with commands, time, new events and finished commits, and
+//! performs the effects that come out.
+
+mod context;
+mod effects;
+mod marking;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use prombus_proto::{ErrorCode, Group, Seq};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+pub(crate) use self::context::GroupContext;
+use self::effects::GroupStore;
+use super::command::Command;
+use super::dead_letter::dead_letter_topic;
+use super::state::{Conditions, DeliveryGate, Effect, GroupName, GroupState};
+use crate::error::Refusal;
+use crate::metrics::InFlight;
+use crate::publish::CommitResult;
+use crate::stored::cursor::Cursor;
+use crate::stored::group_lease::GroupLease;
+use crate::time::now;
+use crate::topics::TopicInUse;
+
+pub(crate) struct GroupTask {
+    state: GroupState,
+    store: GroupStore,
+    commands: mpsc::UnboundedReceiver<Command>,
+    /// Changes when the topic grows.
+    topic_end: watch::Receiver<Seq>,
+    /// Notified when a full delivery queue has room again.
+    room: Arc<Notify>,
+    commit: Option<Pin<Box<dyn Future<Output = CommitResult> + Send>>>,
+    in_flight: InFlight,
+}
+
+/// How many commands are handled before the group delivers and commits again.
+const MAX_COMMANDS: usize = 256;
+
+enum Wakeup {
+    Command(Option<Command>),
+    Committed(CommitResult),
+    /// The topic grew, a queue has room, or a timer is due.
+    Turn,
+}
+
+impl GroupTask {
+    pub(crate) fn new(
+        ctx: GroupContext,
+        topic: Arc<TopicInUse>,
+        group: Group,
+        commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Result<Self, Refusal> {
+        let dead_letters = dead_letter_topic(&topic.topic).map_err(|_| {
+            let message = "the topic's name leaves no room for its dead letters: dlq.<topic> has to \
+                           be a topic name, too";
+            Refusal::new(ErrorCode::BadTopic, message)
+        })?;
+        let bad_group = |error: prombus_engine::InvalidStateKey| {
+            Refusal::new(ErrorCode::BadGroup, error.to_string())
+        };
+        let cursor_key = Cursor::key(&topic.topic, &group).map_err(bad_group)?;
+        let lease_key = GroupLease::key(&topic.topic, &group).map_err(bad_group)?;
+        let series = Arc::new(ctx.metrics.group(&topic.topic, &group));
+        let in_flight = InFlight::of(&series);
+        let room = Arc::new(Notify::new());
+        let name = GroupName { topic: topic.topic.clone(), group, cursor_key };
+        let is_shared = ctx.group_leases.is_some();
+        let state = GroupState::new(name.clone(), is_shared, series, Arc::clone(&room));
+        let topic_end = topic.watch(&ctx.engine);
+        let store = GroupStore::new(ctx, topic, name, lease_key, dead_letters);
+        Ok(Self { state, store, commands, topic_end, room, commit: None, in_flight })
+    }
+
+    pub(crate) async fn run(mut self) {
+        loop {
+            match self.next_wakeup().await {
+                Wakeup::Command(None) => return,
+                Wakeup::Command(Some(command)) => {
+                    if let Some(stopped) = self.handle_some(command).await {
+                        self.stop().await;
+                        // The receiver may have been dropped.
+                        let _ = stopped.send(());
+                        return;
+                    }
+                }
+                Wakeup::Committed(answer) => self.committed(answer).await,
+                Wakeup::Turn => {}
+            }
+            let now = now();
+            self.take_turn(now).await;
+            self.in_flight.show(self.state.in_flight());
+            if self.state.is_idle(now) && self.store.retire(|| self.commands.is_empty()) {
+                break;
+            }
+        }
+        self.store.unwatch_lease();
+        drop(self.topic_end);
+        self.store.topic.feed.clear_if_abandoned();
+    }
+
+    async fn next_wakeup(&mut self) -> Wakeup {
+        let wake_at = self.state.wake_at();
+        let is_full = self.state.is_full();
+        let commit = async {
+            match &mut self.commit {
+                Some(commit) => commit.as_mut().await,
+                None => std::future::pending().await,
+            }
+        };
+        let timer = async {
+            match wake_at {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            command = self.commands.recv(), if !is_full => Wakeup::Command(command),
+            answer = commit => Wakeup::Committed(answer),
+            // The sender lives in the feed, which this task holds: there is no error.
+            _ = self.topic_end.changed() => Wakeup::Turn,
+            () = self.room.notified() => Wakeup::Turn,
+            () = timer => Wakeup::Turn,
+        }
+    }
+
+    /// Handles `first` and the commands that wait behind it. Returns the reply of [`Command::Stop`] if that
+    /// is among them.
+    async fn handle_some(&mut self, first: Command) -> Option<oneshot::Sender<()>> {
+        let (mut command, mut handled) = (first, 0);
+        loop {
+            if let Command::Stop { reply } = command {
+                return Some(reply);
+            }
+            self.state.handle(command, now());
+            self.perform_queued().await;
+            handled += 1;
+            if handled == MAX_COMMANDS || self.state.is_full() {
+                return None;
+            }
+            command = self.commands.try_recv().ok()?;
+        }
+    }
+
+    async fn committed(&mut self, answer: CommitResult) {
+        self.commit = None;
+        self.state.committed(answer, now());
+        self.perform_queued().await;
+    }
+
+    /// Delivers, commits and releases whatever there is to deliver, commit and release.
+    async fn take_turn(&mut self, now: Instant) {
+        self.state.begin_turn(now);
+        while let Some(effect) = {
+            let conditions = self.conditions();
+            self.state.next_effect(&conditions)
+        } {
+            self.perform(effect).await;
+        }
+    }
+
+    async fn perform_queued(&mut self) {
+        while let Some(effect) = self.state.queued_effect() {
+            self.perform(effect).await;
+        }
+    }
+
+    fn conditions(&mut self) -> Conditions {
+        let now = now();
+        let ctx = &self.store.ctx;
+        let is_stale = ctx.group_leases.as_ref().is_some_and(|l| !l.heartbeat.is_trusted(now));
+        let gate = if ctx.is_closing.load(Ordering::Relaxed) {
+            DeliveryGate::Closing
+        } else if is_stale {
+            DeliveryGate::HeartbeatStale
+        } else {
+            DeliveryGate::Open
+        };
+        let topic_end = *self.topic_end.borrow_and_update();
+        Conditions { now, topic_end, durability: self.store.topic.durability(), gate }
+    }
+
+    async fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Load(joining) => {
+                let loaded = self.store.load(&joining.start).await;
+                self.state.loaded(joining, loaded);
+            }
+            Effect::Claim(claim) => {
+                let outcome = self.store.claim(&claim).await;
+                self.state.claimed(claim, outcome);
+            }
+            Effect::Watch => self.store.watch_lease(),
+            Effect::Unwatch => self.store.unwatch_lease(),
+            Effect::LookUpMarks(lookup) => {
+                let marks = self.store.look_up_marks(&lookup).await;
+                self.state.marks_found(lookup, marks, now());
+            }
+            Effect::MarkWithoutLease(ack) => self.store.mark_without_lease(ack).await,
+            Effect::Read { from } => {
+                let outcome = self.store.read(from).await;
+                self.state.events_read(from, outcome, now());
+            }
+            Effect::ReadCursor(waiters) => {
+                let stored = self.store.cursor().await;
+                self.state.cursor_read(waiters, stored, now());
+            }
+            Effect::EncodeDeadLetters(mut letters) => {
+                let encoded = self.store.encode_dead_letters(&mut letters).await;
+                let conditions = self.conditions();
+                self.state.dead_letters_encoded(letters, encoded, &conditions);
+            }
+            Effect::Commit(submission) => self.commit = Some(self.store.commit(submission)),
+            Effect::Release => {
+                let outcome = self.store.release().await;
+                self.state.released(outcome, now());
+            }
+        }
+    }
+
+    /// Lets every member leave, stores the cursor once more and releases the group.
+    async fn stop(&mut self) {
+        self.state.dismiss_members();
+        loop {
+            self.take_turn(now()).await;
+            match &mut self.commit {
+                Some(commit) => {
+                    let answer = commit.as_mut().await;
+                    self.committed(answer).await;
+                }
+                None => break,
+            }
+        }
+        if self.state.may_hold_lease() {
+            self.perform(Effect::Release).await;
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What a group needs of the bus.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use prombus_engine::Engine;
+use prombus_proto::{Clock, IdSource};
+
+use crate::groups::Groups;
+use crate::metrics::Metrics;
+use crate::publish::Committer;
+use crate::sharing::GroupLeases;
+
+#[derive(Clone)]
+pub(crate) struct GroupContext {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) committer: Committer,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<IdSource>,
+    pub(crate) groups: Arc<Groups>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// `None` if this is the only process that uses the store.
+    pub(crate) group_leases: Option<Arc<GroupLeases>>,
+    /// Set when the bus is closing: nothing more is delivered.
+    pub(crate) is_closing: Arc<AtomicBool>,
+}

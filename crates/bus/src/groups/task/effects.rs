@@ -1,0 +1,311 @@
+//! The effects of a group, performed on the engine and the committer.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prombus_engine::{
+    CommitError, Durability, Expect, ReadBudget, ReadError, StateEntry, StateKey, StateOp,
+    Unavailable, Version,
+};
+use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_EVENT_BYTES};
+use prombus_proto::{EncodedEvent, ErrorCode, Seq, Topic};
+
+use super::GroupContext;
+use super::marking::{marks_of_existing, marks_of_unmarked};
+use crate::error::Refusal;
+use crate::groups::command::Acked;
+use crate::groups::dead_letter::DeadLetter;
+use crate::groups::state::{
+    Ack, Claim, ClaimOutcome, DeadLetterPending, GroupName, Loaded, MarkLookup, ReadOutcome,
+};
+use crate::publish::{CommitResult, Committer, Submission};
+use crate::sharing::GroupLeases;
+use crate::stored::cursor::Cursor;
+use crate::stored::group_lease::GroupLease;
+use crate::stored::mark::Marks;
+use crate::time::now;
+use crate::topics::{FeedEvent, StartAt, TopicInUse};
+
+pub(super) struct GroupStore {
+    pub(super) ctx: GroupContext,
+    pub(super) topic: Arc<TopicInUse>,
+    name: GroupName,
+    lease_key: StateKey,
+    dead_letters: Topic,
+}
+
+/// How much is read ahead.
+const READ_AHEAD: ReadBudget = ReadBudget { events: 1024, bytes: 256 << 10 };
+/// Bytes of dead letters in one commit: each holds its original, and a commit has its limit.
+const MAX_DEAD_LETTER_BYTES: usize = 4 << 20;
+const _: () = assert!(MAX_DEAD_LETTER_BYTES + MAX_EVENT_BYTES < MAX_BATCH_BYTES);
+
+impl GroupStore {
+    pub(super) const fn new(
+        ctx: GroupContext,
+        topic: Arc<TopicInUse>,
+        name: GroupName,
+        lease_key: StateKey,
+        dead_letters: Topic,
+    ) -> Self {
+        Self { ctx, topic, name, lease_key, dead_letters }
+    }
+
+    /// Reads the cursor of a group that no other gateway can own, or stores the first one.
+    pub(super) async fn load(&self, start: &StartAt) -> Result<Loaded, Refusal> {
+        let cursor = match self.cursor().await? {
+            Some((cursor, _)) => cursor,
+            None => {
+                let cursor = self.first_cursor(start).await?;
+                let put = self.put_cursor(&cursor, Expect::Any);
+                self.commit(Submission::of_state(vec![put], self.topic.durability())).await?;
+                cursor
+            }
+        };
+        Ok(Loaded { cursor, topic_end: self.topic_end().await? })
+    }
+
+    /// Makes this gateway the owner of the group, unless another one is.
+    pub(super) async fn claim(&self, claim: &Claim) -> ClaimOutcome {
+        let Some(leases) = &self.ctx.group_leases else { return ClaimOutcome::OwnedElsewhere };
+        let (submission, group, epoch) = match self.prepare_claim(leases, claim).await {
+            Ok(Some(prepared)) => prepared,
+            Ok(None) => return ClaimOutcome::OwnedElsewhere,
+            Err(refusal) => return ClaimOutcome::Failed(refusal),
+        };
+        match self.commit(submission).await {
+            Ok(stored) => ClaimOutcome::Claimed { group, epoch, version: stored.version },
+            Err(CommitError::Conflict(_)) => ClaimOutcome::OwnedElsewhere,
+            Err(error) => ClaimOutcome::Unclear(error.into()),
+        }
+    }
+
+    /// Returns the commit that makes this gateway the owner, or `None` if another gateway is. It replaces
+    /// the cursor as well, which fences the previous owner.
+    async fn prepare_claim(
+        &self,
+        leases: &GroupLeases,
+        claim: &Claim,
+    ) -> Result<Option<(Submission, Loaded, u64)>, Refusal> {
+        // A group that was ever owned has a cursor, so a takeover needs no start.
+        let (start, expired) = match claim {
+            Claim::Join(joining) => (&joining.start, None),
+            Claim::TakeOver { expired } => (&StartAt::Latest, *expired),
+        };
+        let gateway = leases.heartbeat.gateway();
+        let lease = self.lease().await?;
+        if let Some((GroupLease { holder: Some(holder), .. }, version)) = &lease
+            // A lease that names this gateway is left from a claim without an answer.
+            && holder != gateway
+            && Some(*version) != expired
+        {
+            return Ok(None);
+        }
+        if !leases.heartbeat.is_trusted(now()) {
+            // The owner of a group has to be seen alive.
+            leases.heartbeat.store(self.ctx.engine.as_ref(), self.ctx.clock.as_ref()).await?;
+        }
+        let (mut cursor, expect) = match self.cursor().await? {
+            Some((cursor, version)) => (cursor, Expect::Version(version)),
+            None => (self.first_cursor(start).await?, Expect::Absent),
+        };
+        let topic_end = self.topic_end().await?;
+        let last_epoch = lease.as_ref().map_or(0, |(lease, _)| lease.epoch);
+        let epoch = last_epoch.max(cursor.epoch.unwrap_or(0)) + 1;
+        cursor.epoch = Some(epoch);
+        let new_lease = GroupLease::of(gateway.clone(), epoch);
+        let ops = vec![
+            self.put_lease(&new_lease, lease.map(|(_, version)| version)),
+            self.put_cursor(&cursor, expect),
+        ];
+        let submission = Submission::of_state(ops, Durability::Fsync);
+        Ok(Some((submission, Loaded { cursor, topic_end }, epoch)))
+    }
+
+    /// Gives the lease back if it names this gateway.
+    pub(super) async fn release(&self) -> Result<(), Refusal> {
+        let Some(leases) = &self.ctx.group_leases else { return Ok(()) };
+        let Some((lease, version)) = self.lease().await? else { return Ok(()) };
+        if lease.holder.as_ref() != Some(leases.heartbeat.gateway()) {
+            return Ok(());
+        }
+        let put = self.put_lease(&GroupLease::of_nobody(lease.epoch), Some(version));
+        // Fsynced, or an election could roll it back and leave a living gateway the owner.
+        match self.commit(Submission::of_state(vec![put], Durability::Fsync)).await {
+            // On a conflict another gateway has the lease already.
+            Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Asks to be told when the owner of the group is gone.
+    pub(super) fn watch_lease(&self) {
+        if let Some(leases) = &self.ctx.group_leases {
+            leases.watch(&self.name.topic, &self.name.group, &self.lease_key);
+        }
+    }
+
+    pub(super) fn unwatch_lease(&self) {
+        if let Some(leases) = &self.ctx.group_leases {
+            leases.unwatch(&self.name.topic, &self.name.group);
+        }
+    }
+
+    pub(super) async fn read(&self, from: Seq) -> ReadOutcome {
+        match self.read_events(from, READ_AHEAD).await {
+            Ok(events) if events.first().is_some_and(|first| first.seq == from) => {
+                ReadOutcome::Events(events)
+            }
+            Ok(_) => match self.ctx.engine.bounds(&self.name.topic).await {
+                Ok(bounds) if bounds.first > from => ReadOutcome::Trimmed(bounds.first),
+                Ok(_) => ReadOutcome::NotYet,
+                Err(error) => ReadOutcome::Failed(error),
+            },
+            Err(ReadError::Damaged(damaged)) => ReadOutcome::Damaged(damaged),
+            Err(error) => ReadOutcome::Failed(error),
+        }
+    }
+
+    async fn read_events(
+        &self,
+        from: Seq,
+        budget: ReadBudget,
+    ) -> Result<Vec<FeedEvent>, ReadError> {
+        self.topic.feed.read(&self.ctx.engine, &self.name.topic, from, budget).await
+    }
+
+    /// Encodes the first of `letters`, as many as fit into one commit and at least one.
+    pub(super) async fn encode_dead_letters(
+        &self,
+        letters: &mut [DeadLetterPending],
+    ) -> Result<Vec<EncodedEvent>, Refusal> {
+        let mut encoded = Vec::with_capacity(letters.len());
+        let mut bytes = 0;
+        for pending in letters {
+            if bytes >= MAX_DEAD_LETTER_BYTES {
+                break;
+            }
+            let original = match pending.seq {
+                Some(seq) => self.original(seq).await?,
+                None => None,
+            };
+            let letter = DeadLetter {
+                topic: &self.name.topic,
+                group: &self.name.group,
+                original: original.as_ref(),
+                error: &pending.error,
+                attempts: pending.attempts,
+                ts: self.ctx.clock.now(),
+            };
+            let id = pending.letter_id.get_or_insert_with(|| self.ctx.ids.next_id()).clone();
+            let event = letter.encode(self.dead_letters.clone(), id);
+            bytes += event.max_json_bytes();
+            encoded.push(event);
+        }
+        Ok(encoded)
+    }
+
+    /// Reads the event `seq`, unless it is gone or damaged.
+    async fn original(&self, seq: Seq) -> Result<Option<FeedEvent>, ReadError> {
+        match self.read_events(seq, ReadBudget::of_events(1)).await {
+            Ok(events) => Ok(events.into_iter().find(|event| event.seq == seq)),
+            Err(ReadError::Damaged(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn look_up_marks(&self, lookup: &MarkLookup) -> Result<Marks, Refusal> {
+        let Some(until) = lookup.ack.mark_until else { return Ok(Marks::default()) };
+        let (engine, name, ids) = (self.ctx.engine.as_ref(), &self.name, &lookup.ack.ids);
+        if lookup.publish.is_some() {
+            marks_of_unmarked(engine, name, until, ids).await
+        } else {
+            marks_of_existing(engine, name, until, ids, &lookup.leased).await
+        }
+    }
+
+    /// Marks the events of an acknowledgement although another gateway delivers the group: they were
+    /// handled.
+    pub(super) async fn mark_without_lease(&self, ack: Ack) {
+        let stale = (0..ack.ids.len()).collect();
+        let marked = self.mark_existing(&ack).await;
+        ack.answer(marked.map(|()| Acked { stale, published: vec![] }));
+    }
+
+    async fn mark_existing(&self, ack: &Ack) -> Result<(), Refusal> {
+        let Some(until) = ack.mark_until else { return Ok(()) };
+        let engine = self.ctx.engine.as_ref();
+        let marks = marks_of_existing(engine, &self.name, until, &ack.ids, &[]).await?;
+        if !marks.is_empty() {
+            let submission = Submission::of_state(marks.into_state(), self.topic.durability());
+            self.commit(submission).await?;
+        }
+        Ok(())
+    }
+
+    /// Submits a commit and waits for its answer, without borrowing the store.
+    pub(super) fn commit(
+        &self,
+        submission: Submission,
+    ) -> Pin<Box<dyn Future<Output = CommitResult> + Send + 'static>> {
+        Box::pin(submit(self.ctx.committer.clone(), submission))
+    }
+
+    /// Removes the group from the registry if `is_quiet` while nobody can find it there.
+    pub(super) fn retire(&self, is_quiet: impl FnOnce() -> bool) -> bool {
+        self.ctx.groups.retire(&self.name.topic, &self.name.group, is_quiet)
+    }
+
+    /// Reads the stored cursor, and the version of the commit that stored it.
+    pub(super) async fn cursor(&self) -> Result<Option<(Cursor, Version)>, Refusal> {
+        let Some(entry) = self.ctx.engine.get(&self.name.cursor_key).await? else {
+            return Ok(None);
+        };
+        let StateEntry { value, version, .. } = entry;
+        let cursor = Cursor::decode(&value).map_err(|error| self.unusable("cursor", &error))?;
+        Ok(Some((cursor, version)))
+    }
+
+    async fn lease(&self) -> Result<Option<(GroupLease, Version)>, Refusal> {
+        let Some(entry) = self.ctx.engine.get(&self.lease_key).await? else { return Ok(None) };
+        let StateEntry { value, version, .. } = entry;
+        let lease = GroupLease::decode(&value).map_err(|error| self.unusable("lease", &error))?;
+        Ok(Some((lease, version)))
+    }
+
+    /// The cursor of a group that is created now.
+    async fn first_cursor(&self, start: &StartAt) -> Result<Cursor, Refusal> {
+        let first = start.first(self.ctx.engine.as_ref(), &self.name.topic).await?;
+        Ok(Cursor::starting_behind(first.previous(), self.ctx.clock.now()))
+    }
+
+    async fn topic_end(&self) -> Result<Seq, ReadError> {
+        Ok(self.ctx.engine.bounds(&self.name.topic).await?.last())
+    }
+
+    fn unusable(&self, what: &str, error: &dyn std::fmt::Display) -> Refusal {
+        let GroupName { topic, group, .. } = &self.name;
+        let message = format!("the {what} of {group} on {topic} {error}");
+        tracing::error!("{message}");
+        Refusal::new(ErrorCode::Internal, message)
+    }
+
+    fn put_cursor(&self, cursor: &Cursor, expect: Expect) -> StateOp {
+        put(&self.name.cursor_key, cursor.encode().into(), expect)
+    }
+
+    fn put_lease(&self, lease: &GroupLease, before: Option<Version>) -> StateOp {
+        let expect = before.map_or(Expect::Absent, Expect::Version);
+        put(&self.lease_key, lease.encode().into(), expect)
+    }
+}
+
+fn put(key: &StateKey, value: Bytes, expect: Expect) -> StateOp {
+    StateOp::Put { key: key.clone(), value, expires_at: None, expect }
+}
+
+async fn submit(committer: Committer, submission: Submission) -> CommitResult {
+    let answer = committer.submit(submission).await?;
+    answer.await.unwrap_or_else(|_| Err(Unavailable::Closed.into()))
+}
