@@ -82,7 +82,7 @@ async fn ack_and_publish_are_one_commit_and_need_the_lease() {
     for ids in [json!(["e1"]), json!(["e2", "e1"])] {
         assert_eq!(
             client.ask(ack(json!({"ids": ids, "publish": publish}))).await,
-            r#"{"op":"ERR","corr":"a","code":"lease_lost","msg":"e1 is not lent to this subscription (any more)"}"#
+            r#"{"op":"ERR","corr":"a","code":"lease_lost","msg":"e1 is not leased to this subscription"}"#
         );
     }
     reader.gets_nothing_for(Duration::from_millis(100)).await;
@@ -166,6 +166,6 @@ async fn modack_keeps_a_lease_beyond_its_first_deadline() {
     client.ack(&event).await;
     assert_eq!(
         client.ask(modack).await,
-        r#"{"op":"ERR","corr":"m","code":"lease_lost","msg":"e1 is not lent to this subscription (any more)"}"#
+        r#"{"op":"ERR","corr":"m","code":"lease_lost","msg":"e1 is not leased to this subscription"}"#
     );
 }
