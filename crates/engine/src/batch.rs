@@ -1,4 +1,4 @@
-//! What goes in through the one door, and what comes back.
+//! What a commit takes and returns.
 
 use std::time::Duration;
 
@@ -10,98 +10,107 @@ use prombus_proto::{EncodedEvent, Seq, Timestamp, Topic};
 
 use crate::{CommitError, Expect, StateKey, Version};
 
-/// How safe a commit is when it is answered.
+/// How durable a commit is when it returns, from weakest to strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
-    /// In this process only. Engines without storage answer this; nobody asks for it.
+    /// In the memory of this process only. Engines without storage report it; callers do not ask
+    /// for it.
     Memory,
-    /// Handed to the operating system: survives the death of the process, not of the machine.
+    /// Written to the operating system: survives a crash of the process, not of the machine.
     Buffered,
-    /// On stable storage.
+    /// Synced to stable storage: survives a crash of the machine.
     Fsync,
 }
 
-/// Anything that happens together.
+/// Events and state changes that are stored atomically.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Events, in order, for any number of topics.
+    /// The events to append, in order, for any number of topics.
     pub events: Vec<EncodedEvent>,
-    /// Topics whose last `seq` has to be this one before the batch.
+    /// Preconditions: each topic's last `seq` before the batch must be the given one. The topic need
+    /// not occur in `events`. [`Seq::ZERO`] expects a topic that never had an event.
     pub expected_last: Vec<(Topic, Seq)>,
-    /// Changes of the keyed state, in order.
+    /// The state changes, in order.
     pub state: Vec<StateOp>,
-    /// How safe it has to be before it is answered.
+    /// The durability to reach before the commit returns. An engine that cannot reach it reports
+    /// what it reached.
     pub durability: Durability,
 }
 
-/// One change of the keyed state.
+/// One change to the keyed state.
 #[derive(Clone, Debug)]
 pub enum StateOp {
-    /// Sets a value.
+    /// Sets a value, replacing any earlier one and its expiry.
     Put {
-        /// Its key.
+        /// The key to set.
         key: StateKey,
-        /// What it becomes.
+        /// The new value, which may be empty.
         value: Bytes,
-        /// When it is gone by itself.
+        /// From when on the value counts as absent; `None` never expires.
         expires_at: Option<Timestamp>,
-        /// What has to be there before.
+        /// The precondition on the current value.
         expect: Expect,
     },
-    /// Removes a value; one that is not there is no error.
+    /// Removes a value. Removing an absent one succeeds.
     Delete {
-        /// Its key.
+        /// The key to remove.
         key: StateKey,
-        /// What has to be there before.
+        /// The precondition on the current value.
         expect: Expect,
     },
 }
 
-/// The answer to a commit.
+/// The result of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Where each event of the batch is, in the batch's order.
+    /// The position of each event, in the order of the batch.
     pub positions: Vec<Position>,
-    /// The version that every value put by this commit has. Rises from commit to commit.
+    /// The version of every value that this commit put. Increases from commit to commit.
     pub version: Version,
-    /// How safe all of it is now.
+    /// The durability that the commit has reached.
     pub durability: Durability,
-    /// The write that it was stored by. Of commits that were stored together, the first tells it.
+    /// The write that stored this commit. When one write stores several commits, only the first of
+    /// them carries it, so that each write is counted once.
     pub write: Option<WriteStats>,
 }
 
-/// One write to the store, by which one or more commits were stored.
+/// One write to the store, which may have stored several commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteStats {
-    /// How many events the commits have.
+    /// The number of events in all of its commits.
     pub events: usize,
-    /// How long the sync took that made them durable; nothing where none was needed.
+    /// The duration of the fsync; `None` if none was needed.
     pub sync_time: Option<Duration>,
 }
 
-/// Where an event is.
+/// Where an appended event is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Its place in the topic.
+    /// Its position in the topic.
     pub seq: Seq,
-    /// Whether it was there before this append.
+    /// The topic already had an event with this id; `seq` is the position of that event.
     pub duplicate: bool,
 }
 
 impl Batch {
-    /// A batch of events and nothing else.
+    /// Creates a batch that only appends events.
     #[must_use]
     pub const fn of_events(events: Vec<EncodedEvent>, durability: Durability) -> Self {
         Self { events, expected_last: Vec::new(), state: Vec::new(), durability }
     }
 
-    /// A batch of state changes and nothing else.
+    /// Creates a batch that only changes state.
     #[must_use]
     pub const fn of_state(state: Vec<StateOp>, durability: Durability) -> Self {
         Self { events: Vec::new(), expected_last: Vec::new(), state, durability }
     }
 
-    /// Checks the sizes that every engine relies on, and answers how many bytes it has at most.
+    /// Checks the limits that every engine relies on, and returns an upper bound of the batch's size
+    /// in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError::TooLarge`] names the limit that is exceeded.
     pub fn check_sizes(&self) -> Result<usize, CommitError> {
         let too_large = |what, bytes, limit| Err(CommitError::TooLarge { what, bytes, limit });
         if self.events.len() > MAX_BATCH_EVENTS {
@@ -131,7 +140,7 @@ impl Batch {
 }
 
 impl StateOp {
-    /// The key it changes.
+    /// Returns the key that this operation changes.
     #[must_use]
     pub const fn key(&self) -> &StateKey {
         match self {
@@ -139,7 +148,7 @@ impl StateOp {
         }
     }
 
-    /// What has to be there before.
+    /// Returns the precondition on the current value.
     #[must_use]
     pub const fn expect(&self) -> Expect {
         match self {
@@ -147,7 +156,7 @@ impl StateOp {
         }
     }
 
-    /// How many bytes it is about: its key, and what that becomes.
+    /// Returns the size of the key and the new value in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         match self {

@@ -1,21 +1,22 @@
-//! What an engine cannot do.
+//! What an engine supports.
 
 use crate::Durability;
 
-/// What an engine can do, so that the layers above say so instead of pretending.
+/// What an engine supports. The layers above report a missing capability instead of faking it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// A commit over several topics and state is all or nothing. Without it, only the events of
-    /// one topic are.
+    /// A commit is atomic over several topics and state. Without it, only the events of one topic
+    /// are stored atomically.
     pub atomic_across_topics: bool,
-    /// Several processes may use one store at a time.
+    /// Several processes may use the same store at a time.
     pub several_gateways: bool,
-    /// What was committed is there after a restart.
+    /// Committed data is still there after a restart.
     pub survives_restart: bool,
-    /// Commits may be handed over while others are under way: they are stored in the order in which
-    /// their futures were first polled, and those that wait together by one write. Without it, one
-    /// commit at a time is best, with all that waits in it.
+    /// The engine does group commit: callers may start commits while others are in progress. They
+    /// are stored in the order in which their futures were first polled, and commits that wait
+    /// together share one write. Without it, callers should have one commit in progress and put
+    /// everything that waits into the next one.
     pub gathers_commits: bool,
-    /// The most that a commit can be answered with.
+    /// The highest durability that a commit can reach.
     pub max_durability: Durability,
 }

@@ -1,4 +1,4 @@
-//! The contract of every engine.
+//! The contract that every engine fulfils. `conformance` is the same contract as tests.
 
 use async_trait::async_trait;
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
@@ -9,84 +9,118 @@ use crate::{
     Retention, StateEntry, StateKey,
 };
 
-/// A log per topic, a small keyed state, and one door in.
+/// A store with one log per topic, a small keyed state, and a single way to write:
+/// [`commit`](Engine::commit).
 ///
-/// What holds for every method:
+/// The following holds for every method:
 ///
-/// - What a finished `commit`, `trim` or `retain` did is seen by every call that starts after it.
-///   Nobody sees a part of a commit, or one that its durability has not reached yet.
-/// - A topic that nothing was appended to is empty, not an error.
-/// - A dropped future gives up the answer, not the work: a commit may still happen.
+/// - **Visibility.** Once a `commit`, `trim` or `retain` has returned, every call that starts later
+///   sees its effect. No call ever sees a part of a commit, or a commit that has not yet reached the
+///   durability it asked for.
+/// - **Empty topics.** A topic without events is empty, not an error. Topics are created by their
+///   first event.
+/// - **Cancellation.** Dropping a future abandons the answer, not the work: the commit may still be
+///   stored.
+/// - **Closing.** After [`close`](Engine::close), every call that can fail returns
+///   [`Unavailable::Closed`](crate::Unavailable::Closed).
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
-    /// What this engine cannot do. Constant for the life of the engine.
+    /// Returns what this engine supports. Constant for the life of the engine.
     fn capabilities(&self) -> Capabilities;
 
-    /// Stores all of `batch` or nothing of it.
+    /// Stores all of `batch` atomically, or none of it.
     ///
-    /// Appends get the next `seq` of their topic in the order they stand in the batch. An event
-    /// whose id its topic already holds (or that stands earlier in the batch) is not stored again:
-    /// its position is the first one's, marked as a duplicate. State operations happen in order,
-    /// each one's expectation is checked against what the ones before it left. The batch's expected
-    /// last positions and the expectations are checked before anything is stored.
+    /// *Order.* Commits take effect one after another. Within a batch:
     ///
-    /// The answer comes when the batch is as durable as it asked for, or more; it says which. The first
-    /// of those that were stored by one write tells how long the sync for it took, if there was one.
-    /// Only what is on stable storage was synced.
-    /// Commits are answered as if they happened one after the other.
+    /// 1. Every entry of [`Batch::expected_last`] must match the topic's last `seq` before the batch.
+    /// 2. State operations apply in order. Each one's expectation is checked against the state that
+    ///    the operations before it left behind.
+    /// 3. Each event gets the next `seq` of its topic, in batch order.
     ///
-    /// Twice: the same batch again stores no event (same ids) and repeats its state operations,
-    /// unless an expectation stops it.
+    /// All expectations are checked before anything is stored.
     ///
-    /// Fails with [`CommitError::Conflict`] when an expectation does not hold. After any error but
-    /// [`CommitError::Unavailable`], nothing of the batch is stored. After that one it is unknown.
+    /// *Duplicates.* An event whose id the topic already has, or that appears earlier in the batch, is
+    /// not stored again. Its position is that of the first event, with
+    /// [`duplicate`](crate::Position::duplicate) set.
+    ///
+    /// *Durability.* Returns when the batch has at least the durability it asked for, or the most
+    /// that the engine supports; [`Committed::durability`] says which. `Fsync` is only reported for
+    /// data that was synced. When one write stores several commits, the first of them carries the
+    /// [`WriteStats`](crate::WriteStats) of that write.
+    ///
+    /// *Called twice.* The same batch again stores no event (the ids are known) and repeats its state
+    /// operations, unless an expectation fails.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError::Conflict`] if an expectation does not hold, [`CommitError::TooLarge`] if the
+    /// batch exceeds a limit. After [`CommitError::Unavailable`] it is unknown whether the batch is
+    /// stored; after every other error, nothing of it is.
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError>;
 
-    /// Events of `topic` from `from` on, in order, without gaps, as many as `budget` allows and at
-    /// least one if there is one.
+    /// Returns events of `topic` from `from` on, in order and without gaps: as many as `budget`
+    /// allows, but at least one if there is one.
     ///
-    /// Below the first event kept, it starts with that one; above the last, it is empty. Changes
-    /// nothing.
+    /// If `from` is below the first retained event, the page starts with that event. If it is above
+    /// the last, the page is empty. A page ends before a damaged event.
     ///
-    /// Fails with [`ReadError::Damaged`] when the first event to return cannot be read back: the
-    /// error names the whole damaged range, and reading on behind it works. A page ends before
-    /// damage.
+    /// *Called twice.* Reading changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Damaged`] if the first event to return is damaged. The error names the whole
+    /// damaged range; reading from the event after it works.
     async fn read(&self, topic: &Topic, from: Seq, budget: ReadBudget) -> Result<Page, ReadError>;
 
-    /// The first and the next `seq` of `topic`, and about how many bytes it holds.
+    /// Returns the first retained and the next `seq` of `topic`, and its approximate size.
     async fn bounds(&self, topic: &Topic) -> Result<Bounds, ReadError>;
 
-    /// All topics that ever had an event, in order of their names.
+    /// Returns all topics that ever had an event, sorted by name. A topic stays listed after its
+    /// events were trimmed.
     async fn topics(&self) -> Result<Vec<Topic>, ReadError>;
 
-    /// The first event kept with `ts` or a later time; behind the last where there is none.
+    /// Returns the first retained event whose timestamp is `ts` or later, or the topic's next `seq` if
+    /// there is none.
     ///
-    /// Times need not rise with `seq`: later events may well be older. An event whose time cannot
-    /// be read back counts as found, so that the reader meets the damage.
+    /// Timestamps need not increase with `seq`: an event after the returned one may be older than
+    /// `ts`. An event whose timestamp is damaged counts as a match, so that the reader runs into the
+    /// damage instead of skipping it.
     async fn seek_time(&self, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError>;
 
-    /// Where the event `id` is, if `topic` still keeps it.
+    /// Returns the position of the event `id`, or `None` if `topic` never had it or has dropped it.
     async fn seek_id(&self, topic: &Topic, id: &EventId) -> Result<Option<Seq>, ReadError>;
 
-    /// Forgets the events of `topic` below `below`, and answers what is left.
+    /// Drops the events of `topic` below `below` and returns the remaining bounds. A `below` above the
+    /// last event drops all of them.
     ///
-    /// Durable when answered. Positions go on counting: a topic trimmed empty continues with its
-    /// next `seq`. Above the last event, it trims all. Twice: nothing more happens. Ids of
-    /// forgotten events may be stored again.
+    /// The effect is durable when the call returns. The numbering continues: after dropping all
+    /// events, the next one still gets the topic's next `seq`. The ids of dropped events are
+    /// forgotten, so an event with such an id is stored again.
+    ///
+    /// *Called twice.* The second call changes nothing. A smaller `below` brings nothing back.
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError>;
 
-    /// Forgets what `rule` no longer keeps, as far as that is cheap: an engine may keep more (disk
-    /// drops whole segments only), never less. Answers what is left.
+    /// Drops events that `rule` no longer retains, oldest first, and returns the remaining bounds.
     ///
-    /// Rules carry a revision. Once a rule was applied to a topic, an older one is refused with
-    /// [`CommitError::StaleRule`]: a slow sweep cannot drop what a newer rule keeps. Otherwise as
-    /// [`Engine::trim`].
+    /// An engine may retain more than the rule asks for if dropping it would be expensive (the disk
+    /// engine drops whole segments), but never less. Otherwise the effect is that of
+    /// [`trim`](Engine::trim).
+    ///
+    /// Rules have revisions, and the engine remembers the newest one applied per topic, so that a
+    /// slow sweep cannot drop what a newer rule retains.
+    ///
+    /// *Called twice.* The same revision may be applied again; time may have moved on.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError::StaleRule`] if a newer rule was already applied to the topic.
     async fn retain(&self, topic: &Topic, rule: &Retention) -> Result<Bounds, CommitError>;
 
-    /// The value of `key`, unless there is none or it has expired.
+    /// Returns the value of `key`, or `None` if there is none or it has expired.
     async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError>;
 
-    /// As [`Engine::get`] for each of `keys`, in order. An engine may look for all of them at once.
+    /// Returns what [`get`](Engine::get) returns for each of `keys`, in the same order. Engines that
+    /// can fetch several keys at once override this.
     async fn get_many(&self, keys: &[StateKey]) -> Result<Vec<Option<StateEntry>>, ReadError> {
         let mut entries = Vec::with_capacity(keys.len());
         for key in keys {
@@ -95,11 +129,12 @@ pub trait Engine: Send + Sync + 'static {
         Ok(entries)
     }
 
-    /// At most `limit` entries whose keys start with `prefix`, in byte order of keys, behind
-    /// `after` if given. Fewer than `limit` means that these were the last.
+    /// Returns at most `limit` entries whose keys start with `prefix`, in byte order. With `after`,
+    /// only keys greater than `after`, which need not exist. Fewer than `limit` entries means that
+    /// there are no more.
     ///
-    /// Each entry is whole; entries of one scan may come from before and after a commit that runs
-    /// meanwhile.
+    /// Each entry is consistent. The scan as a whole is not a snapshot: with a commit in progress,
+    /// some entries may be from before it and some from after it.
     async fn scan(
         &self,
         prefix: &[u8],
@@ -107,17 +142,20 @@ pub trait Engine: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<StateEntry>, ReadError>;
 
-    /// Tells the last `seq` of `topic` whenever it grows, also when another gateway wrote.
+    /// Returns a receiver of the topic's last `seq`, which changes whenever the topic grows, also
+    /// through another gateway on the same store.
     ///
-    /// A wake-up, not a queue: several growths may show as one. The value is never ahead of what
-    /// [`Engine::read`] gives. Ends when the engine does.
+    /// It is a wake-up, not a queue: several appends may show up as one change. The value is never
+    /// ahead of what [`read`](Engine::read) returns. The channel closes when the engine is closed or
+    /// dropped; on a closed engine it is closed from the start.
     fn watch(&self, topic: &Topic) -> watch::Receiver<Seq>;
 
-    /// How the engine is, and what it found damaged or repaired since it was opened.
+    /// Returns whether the engine accepts commits, and what it found damaged or repaired since it was
+    /// opened. Works on a closed engine.
     fn health(&self) -> Health;
 
-    /// Finishes what was begun, makes it durable and lets go of its resources.
+    /// Finishes the commits in progress, makes them durable and releases all resources.
     ///
-    /// Every call after it fails with `Unavailable::Closed`. Twice: nothing more happens.
+    /// *Called twice.* The second call does nothing and succeeds.
     async fn close(&self) -> Result<(), CommitError>;
 }

@@ -1,4 +1,4 @@
-//! What can go wrong, by what was asked.
+//! The errors of an engine, one type per kind of call.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,28 +9,29 @@ use thiserror::Error;
 
 use crate::{StateKey, Version};
 
-/// Why an engine did not open. Nothing was changed.
+/// An engine could not be opened. Its files were not changed.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Another process uses the folder.
+    /// Another process has the directory open.
     #[error("{path} is in use by another process")]
     Locked {
-        /// The folder.
+        /// The data directory.
         path: PathBuf,
     },
-    /// A file was written by a newer version of this program.
+    /// A file was written by a newer version of Prombus.
     #[error(
-        "{path} has format version {found}; this program reads up to {supported}: use a newer one"
+        "{path} has format version {found}, but this version of prombus reads only up to {supported}; \
+         upgrade prombus"
     )]
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// The version it has.
+        /// Its format version.
         found: u16,
-        /// The newest version this program knows.
+        /// The newest format version that this build reads.
         supported: u16,
     },
-    /// A file that everything else hangs on cannot be read back.
+    /// A file is damaged that the engine cannot start without.
     #[error("{path} is damaged: {detail}")]
     Damaged {
         /// The file.
@@ -38,134 +39,137 @@ pub enum OpenError {
         /// What is wrong.
         detail: String,
     },
-    /// The operating system said no.
+    /// An operation of the file system failed.
     #[error("{path}: {source}")]
     Io {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// Why a commit was not stored.
+/// A commit, trim or retention sweep failed.
+///
+/// After [`CommitError::Unavailable`] it is unknown whether the change was stored; after every other
+/// error, nothing was.
 #[derive(Clone, Debug, Error)]
 pub enum CommitError {
     /// A precondition does not hold.
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// Something in it is larger than the store takes.
-    #[error("{what} too large: {bytes}, the limit is {limit}")]
+    /// Something in the batch exceeds a limit of the store.
+    #[error("{what} too large: {bytes}; the limit is {limit}")]
     TooLarge {
-        /// What it is.
+        /// Which limit is exceeded.
         what: &'static str,
-        /// How large it is.
+        /// The actual size, in bytes or in events.
         bytes: usize,
-        /// How large it may be.
+        /// The limit, in the same unit.
         limit: usize,
     },
-    /// No room left. Goes on by itself when there is.
-    #[error("no room left on the storage: {0}")]
+    /// The storage is full. Commits succeed again as soon as there is room.
+    #[error("the storage is full: {0}")]
     Full(String),
-    /// A newer retention rule was applied already.
+    /// A newer retention rule was already applied to the topic.
     #[error(
-        "retention rule {offered} for {topic} is older than {applied}, which was applied already"
+        "retention rule {offered} for {topic} is older than rule {applied}, which was already applied"
     )]
     StaleRule {
-        /// The topic.
+        /// The topic of the rule.
         topic: Topic,
         /// The revision of the refused rule.
         offered: u64,
-        /// The revision applied before.
+        /// The newest revision that was applied.
         applied: u64,
     },
-    /// What it depends on cannot be read back.
+    /// Stored data that the commit depends on is damaged.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// The engine takes nothing now.
+    /// The engine does not accept commits.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
 
-/// A precondition that does not hold.
+/// A precondition of a batch does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Conflict {
-    /// The topic has another last position.
-    #[error("{topic} is at {actual}, not at {expected}")]
+    /// The topic's last event is not the expected one.
+    #[error("the last event of {topic} is {actual}, not {expected}")]
     Last {
-        /// The topic.
+        /// The topic of the precondition.
         topic: Topic,
-        /// What the batch expected.
+        /// The last `seq` that the batch expected.
         expected: Seq,
-        /// What is there.
+        /// The topic's last `seq`.
         actual: Seq,
     },
-    /// The key has another version, or none.
+    /// The key does not have the expected version, or is not absent as expected.
     #[error("state {key:?} has version {actual:?}")]
     State {
-        /// The key.
+        /// The key of the failed precondition.
         key: StateKey,
-        /// What is there.
+        /// The version of the current value; `None` if the key is absent.
         actual: Option<Version>,
     },
 }
 
-/// Why nothing was read.
+/// A read failed.
 #[derive(Clone, Debug, Error)]
 pub enum ReadError {
-    /// It is there and cannot be read back.
+    /// The data is stored, but damaged.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// The engine answers nothing now.
+    /// The engine does not serve reads.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
 
-/// Something stored that cannot be read back. It is kept as it is, never deleted.
+/// Stored data that cannot be read back. It is never deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Damaged {
-    /// Events.
+    /// A range of events.
     #[error("events {first} to {last} of {topic} are damaged: {detail}")]
     Events {
-        /// Their topic.
+        /// The topic of the events.
         topic: Topic,
-        /// The first that cannot be read.
+        /// The first damaged event.
         first: Seq,
-        /// The last that cannot be read.
+        /// The last damaged event.
         last: Seq,
-        /// Where, and what is wrong.
+        /// The file, and what is wrong with it.
         detail: String,
     },
-    /// Keyed state.
+    /// A part of the keyed state.
     #[error("the keyed state is damaged: {0}")]
     State(String),
 }
 
-/// Why an engine does nothing now.
+/// The engine cannot serve the call at all.
 #[derive(Clone, Debug, Error)]
 pub enum Unavailable {
-    /// It was closed.
+    /// The engine was closed.
     #[error("the engine is closed")]
     Closed,
-    /// A sync failed: what the operating system still holds is unknown, so nothing more is
-    /// acknowledged until a restart has read back what is really there.
-    #[error("stopped after a failed write to stable storage, restart to recover: {0}")]
+    /// An fsync failed. It is unknown which writes reached the disk, so the engine acknowledges
+    /// nothing more until a restart has read back what is really there.
+    #[error("stopped after a failed fsync; restart to recover: {0}")]
     Poisoned(String),
-    /// The operating system said no.
+    /// An operation of the file system or of the remote store failed.
     #[error("{context}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         context: String,
-        /// What it said.
+        /// The underlying error.
         source: Arc<io::Error>,
     },
-    /// Made to fail by a test.
+    /// A test injected this fault.
     #[error("injected fault: {0}")]
     Injected(&'static str),
 }
 
 impl CommitError {
-    /// The code that a client sees.
+    /// Returns the error code that a client receives.
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
@@ -179,7 +183,7 @@ impl CommitError {
 }
 
 impl ReadError {
-    /// The code that a client sees.
+    /// Returns the error code that a client receives.
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
@@ -190,7 +194,7 @@ impl ReadError {
 }
 
 impl Unavailable {
-    /// The code that a client sees.
+    /// Returns the error code that a client receives.
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {

@@ -1,85 +1,86 @@
-//! How an engine is, and what it found.
+//! The condition of an engine and the damage it found.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use prombus_proto::{Seq, Topic};
 
-/// How an engine is.
+/// A snapshot of an engine's condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Whether it takes commits.
+    /// Whether the engine accepts commits.
     pub condition: Condition,
-    /// What it found damaged or repaired since it was opened, oldest first.
+    /// What was found damaged or repaired since the engine was opened, oldest first.
     pub incidents: Vec<Incident>,
 }
 
-/// Whether an engine takes commits.
+/// Whether an engine accepts commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It does.
+    /// Commits are accepted.
     Healthy,
-    /// The storage is full; it goes on by itself when there is room.
+    /// The storage is full. Commits succeed again as soon as there is room. Carries the cause.
     Full(String),
-    /// A sync failed; it has to be restarted.
+    /// An fsync failed. The engine must be reopened. Carries the cause.
     Poisoned(String),
-    /// It was closed.
+    /// The engine was closed.
     Closed,
 }
 
-/// Something that was not as it should be. Nothing of it was deleted.
+/// Damage that was found, or repaired. Nothing damaged is ever deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incident {
-    /// A crash left an unfinished batch at the end of the log. It was cut off, after a copy.
+    /// A crash left an incomplete batch at the end of the write-ahead log. It was copied, then cut
+    /// off.
     TornTail {
         /// The log file.
         file: PathBuf,
-        /// Where the last whole batch ends.
+        /// The offset at which the last complete batch ends.
         kept_bytes: u64,
-        /// How many bytes were cut off.
+        /// The number of bytes cut off.
         cut_bytes: u64,
-        /// Where the copy of the cut bytes is.
+        /// The file with a copy of the cut bytes.
         copy: PathBuf,
     },
-    /// Events that cannot be read back. Reading them is an error; the rest is readable.
+    /// Events that cannot be read back. Reading them returns an error; all others are readable.
     DamagedEvents {
-        /// Their topic.
+        /// The topic of the events.
         topic: Topic,
-        /// The first that cannot be read.
+        /// The first damaged event.
         first: Seq,
-        /// The last that cannot be read.
+        /// The last damaged event.
         last: Seq,
-        /// The file they are in.
+        /// The file that contains them.
         file: PathBuf,
         /// What is wrong.
         detail: String,
     },
-    /// A part of a log file that cannot be told apart. Which events it held shows where positions
-    /// are missing; those are reported as damaged events.
+    /// A part of a log file that cannot be parsed. The events it contained are missing from their
+    /// topics and are reported as [`Incident::DamagedEvents`].
     DamagedLog {
         /// The log file.
         file: PathBuf,
-        /// Where it starts.
+        /// The byte offset of the damaged part.
         offset: u64,
-        /// How long it is.
+        /// The length of the damaged part in bytes.
         bytes: u64,
     },
-    /// Keyed state that cannot be read back.
+    /// A part of the keyed state that cannot be read back.
     DamagedState {
         /// What is wrong.
         detail: String,
     },
-    /// A log file that was damaged lies in quarantine, from an earlier start. Events it lost are
-    /// named when they are read; keyed state it lost shows older values.
+    /// A damaged log file is in quarantine since an earlier start. Reading an event that it lost
+    /// returns an error; state keys that it lost show older values.
     InQuarantine {
-        /// Where it is. Moved away from there, it is not reported any more.
+        /// The file in quarantine. It is reported until it is moved away.
         file: PathBuf,
     },
-    /// A file that only repeats what others hold was damaged; the others are used.
+    /// A damaged file with redundant contents: the data is read from other files.
     Rebuilt {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         detail: String,
     },
 }
@@ -89,33 +90,33 @@ impl fmt::Display for Incident {
         match self {
             Incident::TornTail { file, kept_bytes, cut_bytes, copy } => write!(
                 f,
-                "{} ended in an unfinished batch: {cut_bytes} bytes behind {kept_bytes} were cut \
-                 off, a copy is {}",
+                "{} ended in an incomplete batch: {cut_bytes} bytes after offset {kept_bytes} were \
+                 cut off and copied to {}",
                 file.display(),
                 copy.display()
             ),
             Incident::DamagedEvents { topic, first, last, file, detail } => write!(
                 f,
-                "events {first} to {last} of {topic} cannot be read back from {}: {detail}",
+                "events {first} to {last} of {topic} in {} are damaged: {detail}",
                 file.display()
             ),
             Incident::DamagedLog { file, offset, bytes } => write!(
                 f,
-                "{} is damaged: nothing can be told about {bytes} bytes from {offset} on",
+                "{} is damaged: {bytes} bytes from offset {offset} on cannot be parsed",
                 file.display()
             ),
             Incident::DamagedState { detail } => {
-                write!(f, "keyed state cannot be read back: {detail}")
+                write!(f, "the keyed state is damaged: {detail}")
             }
             Incident::InQuarantine { file } => write!(
                 f,
-                "{} was damaged when it was read: events it lost are named when they are read, \
-                 keyed state it lost shows older values",
+                "{} was damaged and is in quarantine: reading an event that it lost is an error, \
+                 state keys that it lost show older values",
                 file.display()
             ),
             Incident::Rebuilt { file, detail } => write!(
                 f,
-                "{} is damaged ({detail}); what it repeats is read from elsewhere",
+                "{} is damaged ({detail}); its contents are redundant and are read from other files",
                 file.display()
             ),
         }

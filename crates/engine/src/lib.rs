@@ -1,14 +1,18 @@
-//! Where events and state live.
+//! Storage engines: one log per topic and a small keyed state with expiry, written through
+//! [`Engine::commit`] alone.
 //!
-//! Two ideas, a log per topic and a small keyed state with expiry, and one door in:
-//! [`Engine::commit`]. The contract is [`contract`], and it is executable: `conformance` holds it
-//! as tests that every engine and every wrapper runs in full.
+//! In reading order:
 //!
-//! | engine | for |
-//! |---|---|
-//! | [`memory`] | tests, and buses that may forget |
-//! | [`disk`] | the default: a write-ahead log, topic segments, sorted files for state |
-//! | [`faulty`] | a wrapper that fails on demand |
+//! - [`contract`]: the [`Engine`] trait, with the guarantees that every engine makes
+//! - [`batch`]: what a commit takes and returns
+//! - [`page`], [`state`], [`retention`]: what reads return, the keyed state, retention rules
+//! - [`capabilities`], [`health`], [`error`]: what an engine supports, its condition, its errors
+//! - `conformance` (feature `conformance`): the contract as tests, which every engine and every
+//!   wrapper passes in full
+//! - [`memory`]: keeps everything in memory, for tests and for buses that may forget
+//! - [`disk`]: the default engine, with a write-ahead log, topic segments and sorted runs of state
+//! - [`delegating`]: forwards to another engine; the base of all wrappers
+//! - [`faulty`]: a wrapper that fails on demand, for tests
 
 #![warn(missing_docs)]
 

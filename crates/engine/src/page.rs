@@ -1,75 +1,76 @@
-//! What reading gives.
+//! What reads return.
 
 use bytes::Bytes;
 use prombus_proto::{EventId, Key, Seq, Timestamp};
 
-/// An event as it was committed.
+/// A stored event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
-    /// Its place.
+    /// Its position in the topic.
     pub seq: Seq,
-    /// Its time.
+    /// Its timestamp.
     pub ts: Timestamp,
-    /// Its identity.
+    /// Its id, unique within the topic.
     pub id: EventId,
-    /// Its key.
+    /// Its key, if the publisher set one.
     pub key: Option<Key>,
-    /// Its JSON, the bytes that were made when it was committed.
+    /// Its complete JSON, byte for byte as it was committed. See [`prombus_proto::Event::decode`].
     pub json: Bytes,
 }
 
-/// Some events in a row.
+/// Consecutive events of a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// In order, without gaps.
+    /// In order and without gaps; empty at the end of the topic.
     pub events: Vec<StoredEvent>,
 }
 
-/// How much one read may return. At least one event is returned if there is one.
+/// How much one read may return. The first event is returned even if it exceeds the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadBudget {
-    /// The most events.
+    /// The maximum number of events.
     pub events: usize,
-    /// The most bytes of JSON.
+    /// The maximum number of bytes of JSON.
     pub bytes: usize,
 }
 
 impl ReadBudget {
-    /// A budget of so many events and at most 1 MiB.
+    /// Creates a budget of `events` events and at most 1 MiB.
     #[must_use]
     pub const fn of_events(events: usize) -> Self {
         Self { events, bytes: 1 << 20 }
     }
 
-    /// A budget of so many bytes.
+    /// Creates a budget of `bytes` bytes and any number of events.
     #[must_use]
     pub const fn of_bytes(bytes: usize) -> Self {
         Self { events: usize::MAX, bytes }
     }
 }
 
-/// The ends of a topic.
+/// The retained range of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The first event kept; equal to `next` where none is.
+    /// The first retained event; equal to `next` if there is none.
     pub first: Seq,
-    /// What the next event gets.
+    /// The `seq` that the next event will get.
     pub next: Seq,
-    /// About how many bytes of storage the events take.
+    /// The approximate number of bytes that the events take in storage.
     pub bytes: u64,
 }
 
 impl Bounds {
-    /// A topic that never had an event.
+    /// The bounds of a topic that never had an event.
     pub const EMPTY: Bounds = Bounds { first: Seq::FIRST, next: Seq::FIRST, bytes: 0 };
 
-    /// The last event, or [`Seq::ZERO`] if there never was one.
+    /// Returns the `seq` of the last event, also if it was dropped; [`Seq::ZERO`] if the topic never
+    /// had one.
     #[must_use]
     pub const fn last(&self) -> Seq {
         self.next.previous()
     }
 
-    /// How many events are kept.
+    /// Returns the number of retained events.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.next.0 - self.first.0

@@ -1,12 +1,14 @@
-//! How long a topic keeps its events.
+//! Retention rules.
 
-/// What a topic keeps. An event goes when any limit says so; without limits, nothing goes.
+/// The retention rule of a topic. An event may be dropped when any limit is exceeded; without
+/// limits, nothing is dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Events whose `ts` is further back than this may go.
+    /// Events whose timestamp is older than this many milliseconds may be dropped.
     pub max_age_ms: Option<u64>,
-    /// What makes the topic larger than this may go, oldest first.
+    /// While the topic is larger than this, its oldest events may be dropped.
     pub max_bytes: Option<u64>,
-    /// Which rule is newer: the one with the larger number.
+    /// Orders the rules of a topic: a larger revision is newer. See
+    /// [`Engine::retain`](crate::Engine::retain).
     pub revision: u64,
 }

@@ -1,4 +1,4 @@
-//! The keyed state.
+//! The keyed state: keys, values, versions and preconditions.
 
 use std::fmt;
 
@@ -7,46 +7,46 @@ use prombus_proto::Timestamp;
 use prombus_proto::limits::MAX_STATE_KEY_BYTES;
 use thiserror::Error;
 
-/// A key of the keyed state: 1 to [`MAX_STATE_KEY_BYTES`] bytes, ordered as bytes.
+/// A state key: 1 to [`MAX_STATE_KEY_BYTES`] arbitrary bytes, in byte order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StateKey(Bytes);
 
-/// Why bytes are no key.
+/// A state key that is empty or longer than [`MAX_STATE_KEY_BYTES`]. Carries its length in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("a state key has 1 to {MAX_STATE_KEY_BYTES} bytes, this one has {0}")]
+#[error("a state key must be 1 to {MAX_STATE_KEY_BYTES} bytes long; this one has {0}")]
 pub struct InvalidStateKey(pub usize);
 
-/// A value and what belongs to it.
+/// A key with its value and metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateEntry {
-    /// Its key.
+    /// The key that was put.
     pub key: StateKey,
-    /// What was put.
+    /// The value that was put, which may be empty.
     pub value: Bytes,
-    /// The commit that put it.
+    /// The version of the commit that put the value.
     pub version: Version,
-    /// When it is gone by itself.
+    /// From when on the value counts as absent; `None` never expires.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Which commit put a value. Rises from commit to commit, never comes again.
+/// Identifies the commit that put a value. Increases from commit to commit and is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
-/// What has to be there before a change.
+/// A precondition on the current value of a key. An expired value counts as absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expect {
-    /// Anything.
+    /// Always holds.
     #[default]
     Any,
-    /// Nothing, or something that has expired.
+    /// The key has no value.
     Absent,
-    /// A value of this version, not expired.
+    /// The key's value has this version.
     Version(Version),
 }
 
 impl Expect {
-    /// Whether it holds where `actual` is the version of what is there.
+    /// Returns `true` if the precondition holds for the current version `actual`; `None` is absent.
     #[must_use]
     pub fn holds(self, actual: Option<Version>) -> bool {
         match self {
@@ -58,7 +58,11 @@ impl Expect {
 }
 
 impl StateKey {
-    /// The key, if its length allows.
+    /// Creates a key.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidStateKey`] if `key` is empty or longer than [`MAX_STATE_KEY_BYTES`].
     pub fn new(key: impl Into<Bytes>) -> Result<Self, InvalidStateKey> {
         let key = key.into();
         if key.is_empty() || key.len() > MAX_STATE_KEY_BYTES {
@@ -67,7 +71,7 @@ impl StateKey {
         Ok(Self(key))
     }
 
-    /// The key as bytes.
+    /// Returns the key as bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -75,7 +79,7 @@ impl StateKey {
 }
 
 impl StateEntry {
-    /// Whether it is gone at `now`.
+    /// Returns `true` if the value has expired at `now`.
     #[must_use]
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)

@@ -1,10 +1,10 @@
-//! What is appended is what is read.
+//! Appended events are read back unchanged.
 
 use prombus_proto::{Event, EventId, Headers, Key, Seq, Timestamp};
 
 use super::case::{Case, cases};
-use super::store::{
-    EVERYTHING, Store, all_as_stored, as_stored, of_events, payload, stored_at, topic,
+use super::test_store::{
+    EVERYTHING, TestStore, all_as_stored, as_stored, of_events, payload, stored_at, topic,
 };
 use crate::{Batch, Bounds, Condition, Durability};
 
@@ -12,18 +12,18 @@ pub(super) fn cases() -> Vec<Case> {
     cases![
         a_new_store_is_empty_and_healthy,
         an_appended_event_is_read_back_byte_for_byte,
-        members_that_are_absent_and_present_come_back,
-        an_answer_is_as_durable_as_asked_or_as_the_engine_can,
-        a_finished_commit_is_seen_by_the_next_call,
-        an_empty_batch_is_a_commit,
-        one_topic_does_not_show_in_another,
-        topics_are_listed_by_name_once_they_had_an_event,
-        asking_for_a_topic_does_not_make_it,
-        bounds_tell_about_the_size,
+        optional_members_are_preserved,
+        a_commit_reaches_the_requested_or_the_highest_supported_durability,
+        a_finished_commit_is_visible_to_the_next_call,
+        an_empty_batch_still_gets_a_version,
+        topics_with_similar_names_do_not_mix,
+        topics_are_listed_by_name_from_their_first_event_on,
+        reading_a_topic_does_not_create_it,
+        bounds_report_the_approximate_size,
     ]
 }
 
-async fn a_new_store_is_empty_and_healthy(store: Store) {
+async fn a_new_store_is_empty_and_healthy(store: TestStore) {
     assert_eq!(store.bounds("a").await, Bounds::EMPTY);
     assert_eq!(store.read_all("a").await, []);
     assert_eq!(store.topic_names().await, Vec::<String>::new());
@@ -33,7 +33,7 @@ async fn a_new_store_is_empty_and_healthy(store: Store) {
     assert_eq!(health.incidents, []);
 }
 
-async fn an_appended_event_is_read_back_byte_for_byte(store: Store) {
+async fn an_appended_event_is_read_back_byte_for_byte(store: TestStore) {
     let event = store.event("a");
     assert_eq!(store.append(std::slice::from_ref(&event)).await, stored_at([1]));
     let read = store.read_all("a").await;
@@ -41,7 +41,7 @@ async fn an_appended_event_is_read_back_byte_for_byte(store: Store) {
     assert_eq!(Event::decode(&read[0].json).unwrap(), (Seq(1), event));
 }
 
-async fn members_that_are_absent_and_present_come_back(store: Store) {
+async fn optional_members_are_preserved(store: TestStore) {
     let full = Event {
         key: Some(Key::new("order-7").unwrap()),
         headers: Headers::new([("b".into(), "2".into()), ("a".into(), String::new())]).unwrap(),
@@ -62,23 +62,23 @@ async fn members_that_are_absent_and_present_come_back(store: Store) {
     }
 }
 
-async fn an_answer_is_as_durable_as_asked_or_as_the_engine_can(store: Store) {
-    let most = store.engine().capabilities().max_durability;
-    for asked in [Durability::Buffered, Durability::Fsync] {
-        let batch = Batch { durability: asked, ..of_events(&[store.event("a")]) };
+async fn a_commit_reaches_the_requested_or_the_highest_supported_durability(store: TestStore) {
+    let max = store.engine().capabilities().max_durability;
+    for requested in [Durability::Buffered, Durability::Fsync] {
+        let batch = Batch { durability: requested, ..of_events(&[store.event("a")]) };
         let committed = store.commit(batch).await;
-        let answered = committed.durability;
-        assert!(answered >= asked.min(most), "{asked:?}: {answered:?}");
-        assert!(answered <= most, "{asked:?}: {answered:?}");
-        let write = committed.write.expect("nobody else told of it");
+        let reached = committed.durability;
+        assert!(reached >= requested.min(max), "{requested:?}: {reached:?}");
+        assert!(reached <= max, "{requested:?}: {reached:?}");
+        let write = committed.write.expect("no other commit shares the write");
         assert_eq!(write.events, 1);
         let is_synced = write.sync_time.is_some();
-        assert!(!is_synced || answered == Durability::Fsync, "{asked:?}: {committed:?}");
+        assert!(!is_synced || reached == Durability::Fsync, "{requested:?}: {committed:?}");
     }
     assert_eq!(store.read_all("a").await.len(), 2);
 }
 
-async fn a_finished_commit_is_seen_by_the_next_call(store: Store) {
+async fn a_finished_commit_is_visible_to_the_next_call(store: TestStore) {
     for round in 1..=20 {
         let event = store.event("a");
         store.append(std::slice::from_ref(&event)).await;
@@ -88,7 +88,7 @@ async fn a_finished_commit_is_seen_by_the_next_call(store: Store) {
     }
 }
 
-async fn an_empty_batch_is_a_commit(store: Store) {
+async fn an_empty_batch_still_gets_a_version(store: TestStore) {
     let first = store.commit(of_events(&[])).await;
     assert_eq!(first.positions, []);
     let second = store.commit(of_events(&[])).await;
@@ -96,8 +96,8 @@ async fn an_empty_batch_is_a_commit(store: Store) {
     assert_eq!(store.topic_names().await, Vec::<String>::new());
 }
 
-async fn one_topic_does_not_show_in_another(store: Store) {
-    // Names that are each other's beginnings must not run into each other.
+async fn topics_with_similar_names_do_not_mix(store: TestStore) {
+    // Each name is a prefix of another one, or nearly.
     let names = ["a", "a.b", "a-b", "ab", "a.b.c"];
     let mut all = Vec::new();
     for name in names {
@@ -109,7 +109,7 @@ async fn one_topic_does_not_show_in_another(store: Store) {
     }
 }
 
-async fn topics_are_listed_by_name_once_they_had_an_event(store: Store) {
+async fn topics_are_listed_by_name_from_their_first_event_on(store: TestStore) {
     for name in ["b", "a.z", "a-z", "c", "a", "b"] {
         store.fill(name, 1).await;
     }
@@ -118,7 +118,7 @@ async fn topics_are_listed_by_name_once_they_had_an_event(store: Store) {
     assert_eq!(store.topic_names().await, ["a", "a-z", "a.z", "b", "c"]);
 }
 
-async fn asking_for_a_topic_does_not_make_it(store: Store) {
+async fn reading_a_topic_does_not_create_it(store: TestStore) {
     store.read_all("asked").await;
     store.bounds("asked").await;
     store.seek_id("asked", &store.new_id()).await;
@@ -129,7 +129,7 @@ async fn asking_for_a_topic_does_not_make_it(store: Store) {
     assert_eq!(store.topic_names().await, Vec::<String>::new());
 }
 
-async fn bounds_tell_about_the_size(store: Store) {
+async fn bounds_report_the_approximate_size(store: TestStore) {
     let mut json_bytes = 0;
     for round in 1..=3 {
         let before = store.bounds("a").await.bytes;
@@ -143,7 +143,7 @@ async fn bounds_tell_about_the_size(store: Store) {
         json_bytes += events.iter().map(|e| as_stored(e, 1).json.len()).sum::<usize>() as u64;
         let after = store.bounds("a").await.bytes;
         assert!(after > before, "{before} {after}");
-        // "About": engines count their own framing, or compress.
+        // Engines may count their framing, or compress.
         assert!(after > json_bytes / 20 && after < json_bytes * 10, "{json_bytes} {after}");
     }
 }

@@ -1,4 +1,4 @@
-//! One case, and how it is run.
+//! A test case and how it runs.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 
 use super::NewSubject;
-use super::store::Store;
+use super::test_store::TestStore;
 use crate::Capabilities;
 
-/// A case gets a store of its own.
+/// One test of the contract. Every run gets its own store.
 pub(super) struct Case {
     pub(super) module: &'static str,
     pub(super) name: &'static str,
-    pub(super) run: fn(Store) -> Pin<Box<dyn Future<Output = ()>>>,
+    pub(super) run: fn(TestStore) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
-/// Lists cases. A case that is on no list is a function nobody calls, which the compiler reports.
+/// Lists cases by function name. The compiler reports a forgotten case as dead code.
 macro_rules! cases {
     ($($case:ident),* $(,)?) => {
         vec![$($crate::conformance::case::Case {
@@ -35,10 +35,10 @@ impl Case {
         expected: Capabilities,
         new_subject: NewSubject,
     ) -> Trial {
-        let idea = self.module.rsplit("::").next().unwrap();
-        Trial::test(format!("{engine}::{idea}::{}", self.name), move || {
+        let module = self.module.rsplit("::").next().unwrap();
+        Trial::test(format!("{engine}::{module}::{}", self.name), move || {
             run(async {
-                let store = Store::open(new_subject()).await;
+                let store = TestStore::open(new_subject()).await;
                 assert_eq!(store.engine().capabilities(), expected);
                 (self.run)(store).await;
             });
@@ -47,20 +47,20 @@ impl Case {
     }
 }
 
-/// A wake-up that never comes would hang the whole suite; no case asserts how long anything takes.
-const TAKEN_FOR_HUNG: Duration = Duration::from_secs(60);
+/// A wake-up that never comes must not hang the suite. No case asserts how long anything takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs `work` with two worker threads, so that what can happen at the same time does, and with
-/// room for blocking calls, which engines on files make.
+/// Runs `work` on two worker threads, so that concurrent tasks really overlap, with a pool for the
+/// blocking calls of file-based engines.
 pub(super) fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let done = runtime.block_on(async { tokio::time::timeout(TAKEN_FOR_HUNG, work).await });
+    let done = runtime.block_on(async { tokio::time::timeout(TIMEOUT, work).await });
     match done {
         Ok(value) => value,
         Err(_) => {
             runtime.shutdown_background();
-            panic!("hung: something the contract promises never came");
+            panic!("timed out: something that the contract promises never happened");
         }
     }
 }

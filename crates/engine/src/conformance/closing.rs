@@ -1,70 +1,70 @@
-//! The end of an engine.
+//! Closing an engine.
 
 use prombus_proto::{Event, Seq, Timestamp};
 
 use super::case::{Case, cases};
-use super::store::{EVERYTHING, Store, as_stored, key, of_events, of_state, put, topic};
+use super::test_store::{EVERYTHING, TestStore, as_stored, key, of_events, of_state, put, topic};
 use crate::{CommitError, Condition, ReadError, Retention, Unavailable};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        every_call_after_it_says_closed,
-        twice_nothing_more_happens,
-        health_says_closed_and_capabilities_stay,
-        what_runs_meanwhile_is_answered,
+        every_call_after_close_fails_with_closed,
+        a_second_call_changes_nothing,
+        a_closed_engine_still_reports_health_and_capabilities,
+        commits_in_progress_are_answered,
     ]
 }
 
-/// Cases that look at what is there after the end.
+/// Cases that reopen the store after closing.
 pub(super) fn cases_with_restart() -> Vec<Case> {
-    cases![what_was_answered_while_closing_is_there_afterwards]
+    cases![commits_acknowledged_while_closing_survive]
 }
 
-fn refused_commit<T>(answer: &Result<T, CommitError>) -> bool {
+fn commit_is_closed<T>(answer: &Result<T, CommitError>) -> bool {
     matches!(answer, Err(CommitError::Unavailable(Unavailable::Closed)))
 }
 
-fn refused_read<T>(answer: &Result<T, ReadError>) -> bool {
+fn read_is_closed<T>(answer: &Result<T, ReadError>) -> bool {
     matches!(answer, Err(ReadError::Unavailable(Unavailable::Closed)))
 }
 
-async fn every_call_after_it_says_closed(store: Store) {
+async fn every_call_after_close_fails_with_closed(store: TestStore) {
     let events = store.fill("a", 2).await;
     store.put("k", "v").await;
     let engine = store.engine();
     engine.close().await.unwrap();
     let topic = topic("a");
-    assert!(refused_commit(&engine.commit(of_events(&[])).await));
-    assert!(refused_commit(&engine.commit(of_events(&events)).await));
-    assert!(refused_commit(&engine.commit(of_state(vec![put("k", "w")])).await));
-    assert!(refused_commit(&engine.trim(&topic, Seq(2)).await));
-    assert!(refused_commit(&engine.retain(&topic, &Retention::default()).await));
-    assert!(refused_read(&engine.read(&topic, Seq::ZERO, EVERYTHING).await));
-    assert!(refused_read(&engine.bounds(&topic).await));
-    assert!(refused_read(&engine.topics().await));
-    assert!(refused_read(&engine.seek_time(&topic, Timestamp(0)).await));
-    assert!(refused_read(&engine.seek_id(&topic, &events[0].id).await));
-    assert!(refused_read(&engine.get(&key("k")).await));
-    assert!(refused_read(&engine.scan(b"", None, 1).await));
-    // It cannot fail; it has nothing more to tell.
+    assert!(commit_is_closed(&engine.commit(of_events(&[])).await));
+    assert!(commit_is_closed(&engine.commit(of_events(&events)).await));
+    assert!(commit_is_closed(&engine.commit(of_state(vec![put("k", "w")])).await));
+    assert!(commit_is_closed(&engine.trim(&topic, Seq(2)).await));
+    assert!(commit_is_closed(&engine.retain(&topic, &Retention::default()).await));
+    assert!(read_is_closed(&engine.read(&topic, Seq::ZERO, EVERYTHING).await));
+    assert!(read_is_closed(&engine.bounds(&topic).await));
+    assert!(read_is_closed(&engine.topics().await));
+    assert!(read_is_closed(&engine.seek_time(&topic, Timestamp(0)).await));
+    assert!(read_is_closed(&engine.seek_id(&topic, &events[0].id).await));
+    assert!(read_is_closed(&engine.get(&key("k")).await));
+    assert!(read_is_closed(&engine.scan(b"", None, 1).await));
+    // `watch` cannot fail, so its channel is closed instead.
     assert!(engine.watch(&topic).changed().await.is_err());
 }
 
-async fn twice_nothing_more_happens(store: Store) {
+async fn a_second_call_changes_nothing(store: TestStore) {
     store.engine().close().await.unwrap();
     store.engine().close().await.unwrap();
-    assert!(refused_read(&store.engine().topics().await));
+    assert!(read_is_closed(&store.engine().topics().await));
 }
 
-async fn health_says_closed_and_capabilities_stay(store: Store) {
+async fn a_closed_engine_still_reports_health_and_capabilities(store: TestStore) {
     let before = store.engine().capabilities();
     store.engine().close().await.unwrap();
     assert_eq!(store.engine().health().condition, Condition::Closed);
     assert_eq!(store.engine().capabilities(), before);
 }
 
-/// Starts many commits, closes in the middle of them and gives those that were answered as stored.
-async fn close_while_committing(store: &Store) -> Vec<(Event, Seq)> {
+/// Starts many commits, closes the engine in the middle, and returns the acknowledged events.
+async fn close_while_committing(store: &TestStore) -> Vec<(Event, Seq)> {
     let commits: Vec<_> = store
         .events("a", 200)
         .into_iter()
@@ -87,16 +87,16 @@ async fn close_while_committing(store: &Store) -> Vec<(Event, Seq)> {
             (_, Err(other)) => panic!("{other}"),
         }
     }
-    assert!(!stored.is_empty(), "one was seen, so it has to be answered");
+    assert!(!stored.is_empty(), "a watcher saw one, so it must be acknowledged");
     stored
 }
 
-async fn what_runs_meanwhile_is_answered(store: Store) {
+async fn commits_in_progress_are_answered(store: TestStore) {
     close_while_committing(&store).await;
-    assert!(refused_read(&store.engine().bounds(&topic("a")).await));
+    assert!(read_is_closed(&store.engine().bounds(&topic("a")).await));
 }
 
-async fn what_was_answered_while_closing_is_there_afterwards(mut store: Store) {
+async fn commits_acknowledged_while_closing_survive(mut store: TestStore) {
     let stored = close_while_committing(&store).await;
     store.restart().await;
     let read = store.read_all("a").await;

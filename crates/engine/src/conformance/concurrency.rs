@@ -1,4 +1,4 @@
-//! Many at a time: as if one after the other.
+//! Concurrent calls behave as if they ran one after another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,41 +9,41 @@ use prombus_proto::{Event, EventId, Seq, Timestamp};
 use tokio::task::JoinSet;
 
 use super::case::{Case, cases};
-use super::store::{
-    EVERYTHING, Store, all_as_stored, as_stored, key, of_events, of_state, put, put_if, put_until,
-    seqs_of, topic,
+use super::test_store::{
+    EVERYTHING, TestStore, all_as_stored, as_stored, key, of_events, of_state, put, put_if,
+    put_until, seqs_of, topic,
 };
 use crate::{Batch, CommitError, Committed, Conflict, Engine, Expect, Version};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        every_answer_tells_where_the_event_is,
-        batches_stay_together_and_follow_their_versions,
-        one_of_many_appends_of_an_id_stores_it,
-        one_of_many_puts_with_the_same_expectation_wins,
-        one_of_many_appends_to_the_same_end_wins,
+        every_answer_has_the_positions_of_its_events,
+        batches_are_contiguous_and_ordered_by_version,
+        one_of_many_concurrent_appends_of_an_id_stores_it,
+        one_of_many_concurrent_puts_with_the_same_expectation_wins,
+        one_of_many_concurrent_appends_with_the_same_expected_position_wins,
         readers_see_a_growing_prefix_and_whole_batches,
-        a_finished_commit_is_seen_by_every_other_task,
-        scanned_entries_are_whole_while_they_change,
-        trimming_while_writing_forgets_no_more_than_asked,
-        an_abandoned_commit_leaves_the_store_whole,
+        a_finished_commit_is_visible_to_every_task,
+        scanned_entries_are_consistent_during_commits,
+        trimming_during_appends_drops_no_more_than_requested,
+        an_abandoned_commit_is_stored_as_a_whole_or_not_at_all,
     ]
 }
 
-/// Cases that hold where a commit over several topics and state is one thing.
+/// Cases for engines whose commits are atomic across topics and state.
 pub(super) fn cases_across_topics() -> Vec<Case> {
-    cases![readers_see_topics_and_state_move_together]
+    cases![readers_never_see_topics_and_state_out_of_step]
 }
 
-/// Cases that hold where commits may be handed over while others are under way.
-pub(super) fn cases_under_way() -> Vec<Case> {
-    cases![commits_under_way_keep_their_order_and_fail_alone]
+/// Cases for engines that accept commits while others are in progress.
+pub(super) fn pipelined_cases() -> Vec<Case> {
+    cases![pipelined_commits_keep_their_order_and_fail_individually]
 }
 
 const WRITERS: usize = 8;
 const TOPICS: [&str; 3] = ["a", "b", "c"];
 
-/// Runs `work` for each writer at the same time and gives all they answered.
+/// Runs `work` for all writers concurrently and returns their results.
 async fn all_writers<T, F>(work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -56,8 +56,8 @@ where
     writers.join_all().await
 }
 
-/// Batches for one writer, over all topics, of changing size and order.
-fn batches_for(store: &Store, writer: usize, count: usize) -> Vec<Vec<Event>> {
+/// Creates batches for one writer, over all topics, of varying size and order.
+fn batches_for(store: &TestStore, writer: usize, count: usize) -> Vec<Vec<Event>> {
     (0..count)
         .map(|round| {
             (0..1 + (writer + round) % 7)
@@ -67,8 +67,8 @@ fn batches_for(store: &Store, writer: usize, count: usize) -> Vec<Vec<Event>> {
         .collect()
 }
 
-/// Lets all writers commit their batches and gives each batch with its answer.
-async fn write_all(store: &Store, rounds: usize) -> Vec<(Vec<Event>, Committed)> {
+/// Lets all writers commit their batches, and returns every batch with its result.
+async fn write_all(store: &TestStore, rounds: usize) -> Vec<(Vec<Event>, Committed)> {
     let answers = all_writers(|writer| {
         let engine = store.engine().clone();
         let batches = batches_for(store, writer, rounds);
@@ -84,27 +84,31 @@ async fn write_all(store: &Store, rounds: usize) -> Vec<(Vec<Event>, Committed)>
     answers.await.into_iter().flatten().collect()
 }
 
-async fn every_answer_tells_where_the_event_is(store: Store) {
+async fn every_answer_has_the_positions_of_its_events(store: TestStore) {
     let answers = write_all(&store, 15).await;
-    let mut due: BTreeMap<&str, BTreeMap<u64, &Event>> = BTreeMap::new();
+    let mut expected: BTreeMap<&str, BTreeMap<u64, &Event>> = BTreeMap::new();
     for (events, committed) in &answers {
         assert_eq!(committed.positions.len(), events.len());
         for (event, position) in events.iter().zip(&committed.positions) {
             assert!(!position.duplicate);
-            let places = due.entry(event.topic.as_str()).or_default();
-            let other = places.insert(position.seq.0, event);
+            let events = expected.entry(event.topic.as_str()).or_default();
+            let other = events.insert(position.seq.0, event);
             assert!(other.is_none(), "two events at {:?}", position.seq);
         }
     }
-    for (name, places) in due {
-        let due: Vec<_> = places.iter().map(|(seq, e)| as_stored(e, *seq)).collect();
+    for (name, events) in expected {
+        let expected: Vec<_> = events.iter().map(|(seq, e)| as_stored(e, *seq)).collect();
         let read = store.read_all(name).await;
-        assert_eq!(seqs_of(&read), (1..=due.len() as u64).collect::<Vec<_>>(), "a hole in {name}");
-        assert_eq!(read, due);
+        assert_eq!(
+            seqs_of(&read),
+            (1..=expected.len() as u64).collect::<Vec<_>>(),
+            "a gap in {name}"
+        );
+        assert_eq!(read, expected);
     }
 }
 
-async fn batches_stay_together_and_follow_their_versions(store: Store) {
+async fn batches_are_contiguous_and_ordered_by_version(store: TestStore) {
     let mut answers = write_all(&store, 15).await;
     answers.sort_by_key(|(_, committed)| committed.version);
     let mut next: BTreeMap<&str, u64> = TOPICS.iter().map(|name| (*name, 1)).collect();
@@ -115,13 +119,13 @@ async fn batches_stay_together_and_follow_their_versions(store: Store) {
         last_version = version;
         for (event, position) in events.iter().zip(&committed.positions) {
             let next = next.get_mut(event.topic.as_str()).unwrap();
-            assert_eq!(position.seq.0, *next, "not as if one after the other");
+            assert_eq!(position.seq.0, *next, "not equivalent to any serial order");
             *next += 1;
         }
     }
 }
 
-async fn one_of_many_appends_of_an_id_stores_it(store: Store) {
+async fn one_of_many_concurrent_appends_of_an_id_stores_it(store: TestStore) {
     for _ in 0..10 {
         let before = store.bounds("a").await.last();
         let events = store.events("a", 3);
@@ -141,13 +145,13 @@ async fn one_of_many_appends_of_an_id_stores_it(store: Store) {
     assert_eq!(store.read_all("a").await.len(), 30);
 }
 
-async fn one_of_many_puts_with_the_same_expectation_wins(store: Store) {
+async fn one_of_many_concurrent_puts_with_the_same_expectation_wins(store: TestStore) {
     const STEPS: usize = 10;
     all_writers(|_| {
         let engine = store.engine().clone();
         async move {
             for _ in 0..STEPS {
-                count_up(&*engine).await;
+                increment(&*engine).await;
             }
         }
     })
@@ -155,8 +159,8 @@ async fn one_of_many_puts_with_the_same_expectation_wins(store: Store) {
     assert_eq!(store.value("counter").await.unwrap(), (WRITERS * STEPS).to_string());
 }
 
-/// Reads, adds one and writes, until nobody else did in between.
-async fn count_up(engine: &dyn Engine) {
+/// Increments the counter with optimistic concurrency, retrying on conflicts.
+async fn increment(engine: &dyn Engine) {
     loop {
         let (count, expect) = match engine.get(&key("counter")).await.unwrap() {
             Some(entry) => {
@@ -174,7 +178,7 @@ async fn count_up(engine: &dyn Engine) {
     }
 }
 
-async fn one_of_many_appends_to_the_same_end_wins(store: Store) {
+async fn one_of_many_concurrent_appends_with_the_same_expected_position_wins(store: TestStore) {
     for round in 0..10 {
         let answers = all_writers(|_| {
             let engine = store.engine().clone();
@@ -199,10 +203,10 @@ async fn one_of_many_appends_to_the_same_end_wins(store: Store) {
     }
 }
 
-/// The mark of the last event of a batch.
+/// The `sid` of the last event of every batch.
 const LAST_OF_BATCH: &str = "last";
 
-async fn readers_see_a_growing_prefix_and_whole_batches(store: Store) {
+async fn readers_see_a_growing_prefix_and_whole_batches(store: TestStore) {
     let writing = Arc::new(AtomicUsize::new(WRITERS));
     let readers: Vec<_> = (0..2)
         .map(|_| {
@@ -210,7 +214,7 @@ async fn readers_see_a_growing_prefix_and_whole_batches(store: Store) {
             let writing = writing.clone();
             tokio::spawn(async move {
                 let mut seen: Vec<EventId> = Vec::new();
-                // Asked before the read, so that the last round sees everything.
+                // Checked before the read, so that the last read sees everything.
                 while writing.load(Ordering::SeqCst) > 0 {
                     seen = check_one_read(&*engine, seen).await;
                     tokio::task::yield_now().await;
@@ -242,7 +246,7 @@ async fn readers_see_a_growing_prefix_and_whole_batches(store: Store) {
     }
 }
 
-/// Reads the whole topic, which must begin with what was seen before and end with a whole batch.
+/// Reads the whole topic, which must start with what was seen before and end with a complete batch.
 async fn check_one_read(engine: &dyn Engine, seen: Vec<EventId>) -> Vec<EventId> {
     let bounds = engine.bounds(&topic("a")).await.unwrap();
     let read = engine.read(&topic("a"), Seq::ZERO, EVERYTHING).await;
@@ -254,11 +258,11 @@ async fn check_one_read(engine: &dyn Engine, seen: Vec<EventId>) -> Vec<EventId>
         assert_eq!(event.sid.as_deref(), Some(LAST_OF_BATCH), "a torn batch");
     }
     let ids: Vec<EventId> = events.into_iter().map(|event| event.id).collect();
-    assert!(ids.starts_with(&seen), "what was read before has changed");
+    assert!(ids.starts_with(&seen), "events that were read before have changed");
     ids
 }
 
-async fn a_finished_commit_is_seen_by_every_other_task(store: Store) {
+async fn a_finished_commit_is_visible_to_every_task(store: TestStore) {
     all_writers(|writer| {
         let engine = store.engine().clone();
         let events = store.events("a", 20);
@@ -274,8 +278,8 @@ async fn a_finished_commit_is_seen_by_every_other_task(store: Store) {
                 let seen = tokio::spawn(async move {
                     let page = engine.read(&topic("a"), seq, EVERYTHING).await.unwrap();
                     assert_eq!(page.events[0], as_stored(&event, seq.0));
-                    let place = engine.seek_id(&topic("a"), &event.id).await.unwrap();
-                    assert_eq!(place, Some(seq));
+                    let found = engine.seek_id(&topic("a"), &event.id).await.unwrap();
+                    assert_eq!(found, Some(seq));
                     assert!(engine.bounds(&topic("a")).await.unwrap().last() >= seq);
                     let entry = engine.get(&key(&name)).await.unwrap().unwrap();
                     assert_eq!(entry.value, event.id.to_string());
@@ -287,7 +291,7 @@ async fn a_finished_commit_is_seen_by_every_other_task(store: Store) {
     .await;
 }
 
-async fn scanned_entries_are_whole_while_they_change(store: Store) {
+async fn scanned_entries_are_consistent_during_commits(store: TestStore) {
     const KEYS: usize = 6;
     const ROUNDS: u64 = 60;
     let engine = store.engine().clone();
@@ -300,7 +304,7 @@ async fn scanned_entries_are_whole_while_they_change(store: Store) {
             for entry in &entries {
                 let text = String::from_utf8(entry.value.to_vec()).unwrap();
                 let round: u64 = text.parse().unwrap();
-                assert_eq!(entry.expires_at, Some(end_of(round)), "parts of two puts");
+                assert_eq!(entry.expires_at, Some(end_of(round)), "parts of two different puts");
                 let now = (round, entry.version);
                 let before = seen.insert(entry.key.clone(), now);
                 assert!(before.is_none_or(|(r, v)| (r, v) == now || (r < round && v < now.1)));
@@ -320,14 +324,14 @@ async fn scanned_entries_are_whole_while_they_change(store: Store) {
     scanner.await.unwrap();
 }
 
-async fn trimming_while_writing_forgets_no_more_than_asked(store: Store) {
+async fn trimming_during_appends_drops_no_more_than_requested(store: TestStore) {
     const EVENTS: u64 = 300;
     let engine = store.engine().clone();
     let trimmer = tokio::spawn(async move {
         let mut growth = engine.watch(&topic("a"));
         loop {
             let last = *growth.borrow_and_update();
-            // A few more than there are would trim all of them; these stay behind the end.
+            // The last few events always stay.
             let below = Seq(last.0.saturating_sub(5));
             let left = engine.trim(&topic("a"), below).await.unwrap();
             assert_eq!(left.first, below.max(Seq::FIRST));
@@ -351,7 +355,7 @@ async fn trimming_while_writing_forgets_no_more_than_asked(store: Store) {
     assert_eq!(store.bounds("a").await.first, first);
 }
 
-async fn an_abandoned_commit_leaves_the_store_whole(store: Store) {
+async fn an_abandoned_commit_is_stored_as_a_whole_or_not_at_all(store: TestStore) {
     for round in 0..20 {
         let events = store.events("a", 3);
         let batch = Batch { state: vec![put("round", &round.to_string())], ..of_events(&events) };
@@ -362,7 +366,8 @@ async fn an_abandoned_commit_leaves_the_store_whole(store: Store) {
         })
         .await;
         drop(commit);
-        // It may have happened, may happen in between or not at all; never in part, never twice.
+        // The abandoned commit may be stored before or after this one, or not at all; never in part,
+        // never twice.
         let seqs: Vec<u64> =
             store.commit(batch).await.positions.iter().map(|position| position.seq.0).collect();
         assert_eq!(seqs, [round * 3 + 1, round * 3 + 2, round * 3 + 3]);
@@ -371,11 +376,11 @@ async fn an_abandoned_commit_leaves_the_store_whole(store: Store) {
     assert_eq!(store.read_all("a").await.len(), 60);
 }
 
-async fn commits_under_way_keep_their_order_and_fail_alone(store: Store) {
+async fn pipelined_commits_keep_their_order_and_fail_individually(store: TestStore) {
     const COMMITS: usize = 300;
     let has_conflict = |number: usize| number % 7 == 3;
     let batches: Vec<_> = (0..COMMITS).map(|number| store.events("a", 1 + number % 3)).collect();
-    let mut under_way = Vec::new();
+    let mut in_progress = Vec::new();
     for (number, events) in batches.iter().enumerate() {
         let mut batch = of_events(events);
         if has_conflict(number) {
@@ -389,10 +394,10 @@ async fn commits_under_way_keep_their_order_and_fail_alone(store: Store) {
             })
         });
         let at_once = at_once.await;
-        under_way.push((commit, at_once));
+        in_progress.push((commit, at_once));
     }
-    let (mut last, mut told) = (0, 0);
-    for (number, (commit, at_once)) in under_way.into_iter().enumerate() {
+    let (mut last, mut reported) = (0, 0);
+    for (number, (commit, at_once)) in in_progress.into_iter().enumerate() {
         let outcome = match at_once {
             Some(outcome) => outcome,
             None => commit.await,
@@ -407,16 +412,16 @@ async fn commits_under_way_keep_their_order_and_fail_alone(store: Store) {
             last += 1;
             assert_eq!(position.seq, Seq(last), "{number}");
         }
-        told += committed.write.map_or(0, |write| write.events);
+        reported += committed.write.map_or(0, |write| write.events);
     }
-    // Each write is told once, however many commits it was for.
-    assert_eq!(told as u64, last);
+    // Every write is reported once, however many commits it stored.
+    assert_eq!(reported as u64, last);
     let expected = batches.iter().enumerate().filter(|(number, _)| !has_conflict(*number));
     let expected: Vec<_> = expected.flat_map(|(_, events)| events.clone()).collect();
     assert_eq!(store.read_all("a").await, all_as_stored(&expected, 1));
 }
 
-async fn readers_see_topics_and_state_move_together(store: Store) {
+async fn readers_never_see_topics_and_state_out_of_step(store: TestStore) {
     const COMMITS: u64 = 300;
     let engine = store.engine().clone();
     let reader = tokio::spawn(async move {
@@ -429,7 +434,7 @@ async fn readers_see_topics_and_state_move_together(store: Store) {
             };
             let third: u64 = counted.parse().unwrap();
             let fourth = engine.bounds(&topic("a")).await.unwrap().last().0;
-            // Each was asked after the one before it, and one commit moves all of them.
+            // Read one after another, and every commit advances all of them.
             assert!(
                 first <= second && second <= third && third <= fourth,
                 "{first} {second} {third} {fourth}"
@@ -437,7 +442,7 @@ async fn readers_see_topics_and_state_move_together(store: Store) {
             if first == COMMITS {
                 return;
             }
-            // Mostly without a pause: what is torn is torn for a moment only.
+            // Rarely yields: a torn state would be visible only for a moment.
             if round % 64 == 0 {
                 tokio::task::yield_now().await;
             }

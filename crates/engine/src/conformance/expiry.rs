@@ -1,45 +1,45 @@
-//! What has expired is absent, for everybody.
+//! An expired value is absent, for reads and for expectations.
 
 use prombus_proto::{Clock, Timestamp};
 
 use super::case::{Case, cases};
-use super::store::{Store, delete_if, of_state, put, put_if, put_until};
+use super::test_store::{TestStore, delete_if, of_state, put, put_if, put_until};
 use crate::{CommitError, Conflict, Expect, StateOp, Version};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_value_is_there_until_its_end,
-        what_has_expired_is_not_scanned,
-        what_has_expired_does_not_fill_a_page,
-        what_has_expired_is_absent_to_an_expectation,
-        what_has_expired_has_no_version_to_expect,
-        what_has_not_expired_is_there_to_an_expectation,
-        a_value_that_expires_in_the_past_is_absent_at_once,
-        a_batch_sees_its_own_expired_values_as_absent,
-        a_new_put_decides_anew_when_it_ends,
-        a_value_without_end_stays,
+        a_value_is_readable_until_it_expires,
+        a_scan_skips_expired_values,
+        expired_values_do_not_count_against_the_scan_limit,
+        expect_absent_holds_for_an_expired_value,
+        expect_version_fails_for_an_expired_value,
+        expect_version_holds_until_the_value_expires,
+        a_value_with_a_past_expiry_is_absent_at_once,
+        an_expectation_treats_expired_values_of_its_own_batch_as_absent,
+        a_put_replaces_the_expiry,
+        a_value_without_expiry_stays,
     ]
 }
 
 const LIFE_MS: u64 = 1000;
 
-impl Store {
-    async fn put_for_life(&self, name: &str) -> Version {
+impl TestStore {
+    async fn put_with_expiry(&self, name: &str) -> Version {
         let end = self.clock.now().plus_ms(LIFE_MS);
         self.commit(of_state(vec![put_until(name, "v", end)])).await.version
     }
 }
 
-fn is_conflict<T>(answer: &Result<T, CommitError>, due: Option<Version>) -> bool {
+fn is_conflict<T>(answer: &Result<T, CommitError>, expected: Option<Version>) -> bool {
     matches!(
         answer,
-        Err(CommitError::Conflict(Conflict::State { actual, .. })) if *actual == due
+        Err(CommitError::Conflict(Conflict::State { actual, .. })) if *actual == expected
     )
 }
 
-async fn a_value_is_there_until_its_end(store: Store) {
+async fn a_value_is_readable_until_it_expires(store: TestStore) {
     let end = store.clock.now().plus_ms(LIFE_MS);
-    store.put_for_life("k").await;
+    store.put_with_expiry("k").await;
     assert_eq!(store.get("k").await.unwrap().expires_at, Some(end));
     store.clock.advance_ms(LIFE_MS - 1);
     assert_eq!(store.value("k").await.unwrap(), "v");
@@ -49,18 +49,18 @@ async fn a_value_is_there_until_its_end(store: Store) {
     assert_eq!(store.get("k").await, None);
 }
 
-async fn what_has_expired_is_not_scanned(store: Store) {
-    store.put_for_life("a").await;
+async fn a_scan_skips_expired_values(store: TestStore) {
+    store.put_with_expiry("a").await;
     store.put("b", "stays").await;
-    store.put_for_life("c").await;
+    store.put_with_expiry("c").await;
     assert_eq!(store.scan(b"", None, 10).await, [b"a", b"b", b"c"]);
     store.clock.advance_ms(LIFE_MS);
     assert_eq!(store.scan(b"", None, 10).await, [b"b"]);
 }
 
-async fn what_has_expired_does_not_fill_a_page(store: Store) {
+async fn expired_values_do_not_count_against_the_scan_limit(store: TestStore) {
     for name in ["a", "b", "c", "e"] {
-        store.put_for_life(name).await;
+        store.put_with_expiry(name).await;
     }
     store.put("d", "stays").await;
     store.put("f", "stays").await;
@@ -68,9 +68,9 @@ async fn what_has_expired_does_not_fill_a_page(store: Store) {
     assert_eq!(store.scan(b"", None, 2).await, [b"d", b"f"]);
 }
 
-async fn what_has_expired_is_absent_to_an_expectation(store: Store) {
-    store.put_for_life("k").await;
-    store.put_for_life("j").await;
+async fn expect_absent_holds_for_an_expired_value(store: TestStore) {
+    store.put_with_expiry("k").await;
+    store.put_with_expiry("j").await;
     store.clock.advance_ms(LIFE_MS);
     store
         .commit(of_state(vec![put_if("k", "new", Expect::Absent), delete_if("j", Expect::Absent)]))
@@ -79,8 +79,8 @@ async fn what_has_expired_is_absent_to_an_expectation(store: Store) {
     assert_eq!(store.get("k").await.unwrap().expires_at, None);
 }
 
-async fn what_has_expired_has_no_version_to_expect(store: Store) {
-    let version = store.put_for_life("k").await;
+async fn expect_version_fails_for_an_expired_value(store: TestStore) {
+    let version = store.put_with_expiry("k").await;
     store.clock.advance_ms(LIFE_MS);
     for op in
         [put_if("k", "new", Expect::Version(version)), delete_if("k", Expect::Version(version))]
@@ -90,8 +90,8 @@ async fn what_has_expired_has_no_version_to_expect(store: Store) {
     }
 }
 
-async fn what_has_not_expired_is_there_to_an_expectation(store: Store) {
-    let version = store.put_for_life("k").await;
+async fn expect_version_holds_until_the_value_expires(store: TestStore) {
+    let version = store.put_with_expiry("k").await;
     store.clock.advance_ms(LIFE_MS - 1);
     let op = put_if("k", "new", Expect::Absent);
     let answer = store.try_commit(of_state(vec![op])).await;
@@ -99,7 +99,7 @@ async fn what_has_not_expired_is_there_to_an_expectation(store: Store) {
     store.commit(of_state(vec![put_if("k", "new", Expect::Version(version))])).await;
 }
 
-async fn a_value_that_expires_in_the_past_is_absent_at_once(store: Store) {
+async fn a_value_with_a_past_expiry_is_absent_at_once(store: TestStore) {
     let now = store.clock.now();
     for end in [now, Timestamp(now.0 - 1), Timestamp(0)] {
         store.put("k", "before").await;
@@ -110,28 +110,28 @@ async fn a_value_that_expires_in_the_past_is_absent_at_once(store: Store) {
     }
 }
 
-async fn a_batch_sees_its_own_expired_values_as_absent(store: Store) {
+async fn an_expectation_treats_expired_values_of_its_own_batch_as_absent(store: TestStore) {
     let now = store.clock.now();
     let ops = |last: StateOp| of_state(vec![put("k", "1"), put_until("k", "2", now), last]);
     store.commit(ops(put_if("k", "3", Expect::Absent))).await;
     assert_eq!(store.value("k").await.unwrap(), "3");
 }
 
-async fn a_new_put_decides_anew_when_it_ends(store: Store) {
-    store.put_for_life("stays").await;
-    store.put_for_life("longer").await;
+async fn a_put_replaces_the_expiry(store: TestStore) {
+    store.put_with_expiry("stays").await;
+    store.put_with_expiry("longer").await;
     store.put("shorter", "v").await;
     store.put("stays", "v").await;
     store.clock.advance_ms(1);
-    store.put_for_life("longer").await;
-    store.put_for_life("shorter").await;
+    store.put_with_expiry("longer").await;
+    store.put_with_expiry("shorter").await;
     store.clock.advance_ms(LIFE_MS - 1);
     assert_eq!(store.scan(b"", None, 10).await, [&b"longer"[..], b"shorter", b"stays"]);
     store.clock.advance_ms(1);
     assert_eq!(store.scan(b"", None, 10).await, [b"stays"]);
 }
 
-async fn a_value_without_end_stays(store: Store) {
+async fn a_value_without_expiry_stays(store: TestStore) {
     store.put("k", "v").await;
     let end_of_time = put_until("j", "v", Timestamp(u64::MAX));
     store.commit(of_state(vec![end_of_time])).await;

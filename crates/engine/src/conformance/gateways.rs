@@ -1,27 +1,27 @@
-//! Several engines on one store at a time, where an engine allows that.
+//! Several engines on one store at a time, for engines that support it.
 
 use prombus_proto::{Event, Seq};
 
 use super::case::{Case, cases};
-use super::store::{
-    EVERYTHING, Store, all_as_stored, found_at, key, of_events, of_state, put, put_if, seqs_of,
+use super::test_store::{
+    EVERYTHING, TestStore, all_as_stored, found_at, key, of_events, of_state, put, put_if, seqs_of,
     stored_at, topic,
 };
 use crate::{Batch, CommitError, Expect};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        what_one_committed_the_other_sees,
-        what_one_wrote_wakes_who_watches_the_other,
-        an_id_stored_by_one_is_found_by_the_other,
-        expectations_see_what_the_other_did,
-        what_one_trimmed_is_gone_for_the_other,
-        writers_on_both_leave_no_hole,
-        the_end_of_one_is_not_the_end_of_the_other,
+        a_commit_of_one_gateway_is_visible_to_the_other,
+        an_append_of_one_gateway_wakes_watchers_of_the_other,
+        an_id_stored_by_one_gateway_is_a_duplicate_for_the_other,
+        expectations_see_the_changes_of_the_other_gateway,
+        events_trimmed_by_one_gateway_are_gone_for_the_other,
+        concurrent_writers_on_both_gateways_leave_no_gap,
+        closing_one_gateway_leaves_the_other_open,
     ]
 }
 
-async fn what_one_committed_the_other_sees(mut store: Store) {
+async fn a_commit_of_one_gateway_is_visible_to_the_other(mut store: TestStore) {
     let other = store.open_another().await;
     let batch =
         Batch { state: vec![put("k", "v")], ..of_events(&[store.event("a"), store.event("a")]) };
@@ -36,7 +36,7 @@ async fn what_one_committed_the_other_sees(mut store: Store) {
     assert_eq!(store.seek_id("a", &event.id).await, Some(3));
 }
 
-async fn what_one_wrote_wakes_who_watches_the_other(mut store: Store) {
+async fn an_append_of_one_gateway_wakes_watchers_of_the_other(mut store: TestStore) {
     let other = store.open_another().await;
     let mut growth = other.watch(&topic("a"));
     for last in 1..=3 {
@@ -47,14 +47,14 @@ async fn what_one_wrote_wakes_who_watches_the_other(mut store: Store) {
     }
 }
 
-async fn an_id_stored_by_one_is_found_by_the_other(mut store: Store) {
+async fn an_id_stored_by_one_gateway_is_a_duplicate_for_the_other(mut store: TestStore) {
     let other = store.open_another().await;
     let events = store.fill("a", 2).await;
     let answer = other.commit(of_events(&events)).await.unwrap();
     assert_eq!(answer.positions, [found_at(1), found_at(2)]);
 }
 
-async fn expectations_see_what_the_other_did(mut store: Store) {
+async fn expectations_see_the_changes_of_the_other_gateway(mut store: TestStore) {
     let other = store.open_another().await;
     let first = store.put("k", "1").await;
     let op = put_if("k", "2", Expect::Version(first));
@@ -69,16 +69,16 @@ async fn expectations_see_what_the_other_did(mut store: Store) {
     assert!(matches!(answer, Err(CommitError::Conflict(_))));
 }
 
-async fn what_one_trimmed_is_gone_for_the_other(mut store: Store) {
+async fn events_trimmed_by_one_gateway_are_gone_for_the_other(mut store: TestStore) {
     let other = store.open_another().await;
     let events = store.fill("a", 4).await;
     other.trim(&topic("a"), Seq(3)).await.unwrap();
     assert_eq!(store.read_all("a").await, all_as_stored(&events[2..], 3));
-    let anew = other.commit(of_events(&events[..1])).await.unwrap();
-    assert_eq!(anew.positions, stored_at([5]));
+    let again = other.commit(of_events(&events[..1])).await.unwrap();
+    assert_eq!(again.positions, stored_at([5]));
 }
 
-async fn writers_on_both_leave_no_hole(mut store: Store) {
+async fn concurrent_writers_on_both_gateways_leave_no_gap(mut store: TestStore) {
     let gateways = [store.engine().clone(), store.open_another().await];
     let writers: Vec<_> = (0..8)
         .map(|writer| {
@@ -105,7 +105,7 @@ async fn writers_on_both_leave_no_hole(mut store: Store) {
     assert_eq!(store.read_all("a").await, all_as_stored(&all, 1));
 }
 
-async fn the_end_of_one_is_not_the_end_of_the_other(mut store: Store) {
+async fn closing_one_gateway_leaves_the_other_open(mut store: TestStore) {
     let other = store.open_another().await;
     store.fill("a", 1).await;
     other.close().await.unwrap();

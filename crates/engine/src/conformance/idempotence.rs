@@ -1,32 +1,32 @@
-//! The same id is stored once, for as long as the topic keeps the event.
+//! An id is stored once, for as long as the topic retains the event.
 
 use prombus_proto::{Event, EventId, Timestamp};
 
 use super::case::{Case, cases};
-use super::store::{
-    Store, all_as_stored, as_stored, found_at, of_events, payload, put, stored_at, topic,
+use super::test_store::{
+    TestStore, all_as_stored, as_stored, found_at, of_events, payload, put, stored_at, topic,
 };
 use crate::{Batch, Position};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        an_id_comes_again_in_a_later_batch,
-        an_id_comes_again_within_a_batch,
-        a_duplicate_takes_no_position,
-        the_first_one_stays_whatever_the_second_says,
-        an_id_belongs_to_its_topic,
-        any_kind_of_id_counts,
-        ids_that_look_alike_differ,
-        old_ids_are_known_behind_many_newer_ones,
+        a_duplicate_in_a_later_batch_is_found,
+        a_duplicate_within_a_batch_is_found,
+        a_duplicate_does_not_use_up_a_position,
+        a_duplicate_does_not_change_the_stored_event,
+        ids_are_unique_per_topic,
+        duplicates_are_found_for_every_kind_of_id,
+        similar_ids_are_distinct,
+        an_old_id_is_still_found_after_many_newer_ones,
         the_same_batch_again_stores_no_event_and_repeats_its_state,
-        a_duplicate_of_a_trimmed_event_is_stored_anew,
-        a_duplicate_of_a_kept_event_is_found_after_trimming,
-        what_a_refused_batch_brought_is_not_known,
+        the_id_of_a_trimmed_event_can_be_stored_again,
+        a_duplicate_of_a_retained_event_is_found_after_trimming,
+        the_ids_of_a_refused_batch_are_not_remembered,
     ]
 }
 
-/// One id of every kind that engines may treat in their own way: version 7 with its time in front,
-/// version 4 without, other UUIDs, and text.
+/// One id of every kind that engines may store differently: UUIDs of version 7, which start with
+/// their time, of version 4, other UUIDs, and text.
 pub(super) fn ids_of_every_kind() -> Vec<EventId> {
     [
         "018bcfe5-6800-7c3a-9f2e-0123456789ab",
@@ -46,14 +46,14 @@ pub(super) fn ids_of_every_kind() -> Vec<EventId> {
     .collect()
 }
 
-async fn an_id_comes_again_in_a_later_batch(store: Store) {
+async fn a_duplicate_in_a_later_batch_is_found(store: TestStore) {
     let events = store.fill("a", 3).await;
     let again = [events[1].clone(), store.event("a"), events[0].clone()];
     assert_eq!(store.append(&again).await, [found_at(2), stored_at([4])[0], found_at(1)]);
     assert_eq!(store.read_all("a").await.len(), 4);
 }
 
-async fn an_id_comes_again_within_a_batch(store: Store) {
+async fn a_duplicate_within_a_batch_is_found(store: TestStore) {
     let (one, two) = (store.event("a"), store.event("a"));
     let batch = [one.clone(), one.clone(), two.clone(), one.clone(), two.clone()];
     assert_eq!(
@@ -63,14 +63,14 @@ async fn an_id_comes_again_within_a_batch(store: Store) {
     assert_eq!(store.read_all("a").await, all_as_stored(&[one, two], 1));
 }
 
-async fn a_duplicate_takes_no_position(store: Store) {
+async fn a_duplicate_does_not_use_up_a_position(store: TestStore) {
     let events = store.fill("a", 2).await;
     store.append(&events).await;
     assert_eq!(store.bounds("a").await.next.0, 3);
     assert_eq!(store.append(&[store.event("a")]).await, stored_at([3]));
 }
 
-async fn the_first_one_stays_whatever_the_second_says(store: Store) {
+async fn a_duplicate_does_not_change_the_stored_event(store: TestStore) {
     let first = store.event("a");
     store.append(std::slice::from_ref(&first)).await;
     let second =
@@ -79,7 +79,7 @@ async fn the_first_one_stays_whatever_the_second_says(store: Store) {
     assert_eq!(store.read_all("a").await, [as_stored(&first, 1)]);
 }
 
-async fn an_id_belongs_to_its_topic(store: Store) {
+async fn ids_are_unique_per_topic(store: TestStore) {
     store.fill("b", 1).await;
     let here = store.event("a");
     let there = Event { topic: topic("b"), ..here.clone() };
@@ -87,7 +87,7 @@ async fn an_id_belongs_to_its_topic(store: Store) {
     assert_eq!(store.append(&[there, here]).await, [found_at(2), found_at(1)]);
 }
 
-async fn any_kind_of_id_counts(store: Store) {
+async fn duplicates_are_found_for_every_kind_of_id(store: TestStore) {
     let kinds = ids_of_every_kind();
     let events: Vec<Event> =
         kinds.iter().map(|id| Event { id: id.clone(), ..store.event("a") }).collect();
@@ -98,9 +98,9 @@ async fn any_kind_of_id_counts(store: Store) {
     assert_eq!(store.read_all("a").await, all_as_stored(&events, 1));
 }
 
-async fn ids_that_look_alike_differ(store: Store) {
+async fn similar_ids_are_distinct(store: TestStore) {
     // The first two have the same sixteen bytes; the next three are one UUID in three spellings.
-    let alike = [
+    let similar = [
         "61626364-6566-6768-696a-6b6c6d6e6f70",
         "abcdefghijklmnop",
         "018bcfe5-6800-7c3a-9f2e-0123456789ab",
@@ -110,7 +110,7 @@ async fn ids_that_look_alike_differ(store: Store) {
         "X",
         "x ",
     ];
-    let events: Vec<Event> = alike
+    let events: Vec<Event> = similar
         .iter()
         .map(|text| Event { id: EventId::new(text).unwrap(), ..store.event("a") })
         .collect();
@@ -120,7 +120,7 @@ async fn ids_that_look_alike_differ(store: Store) {
     }
 }
 
-async fn old_ids_are_known_behind_many_newer_ones(store: Store) {
+async fn an_old_id_is_still_found_after_many_newer_ones(store: TestStore) {
     let old = store.fill("a", 50).await;
     for _ in 0..20 {
         store.clock.advance_ms(60_000);
@@ -130,7 +130,7 @@ async fn old_ids_are_known_behind_many_newer_ones(store: Store) {
     assert_eq!(store.append(&old).await, found);
 }
 
-async fn the_same_batch_again_stores_no_event_and_repeats_its_state(store: Store) {
+async fn the_same_batch_again_stores_no_event_and_repeats_its_state(store: TestStore) {
     let batch =
         Batch { state: vec![put("k", "from the batch")], ..of_events(&store.events("a", 2)) };
     let first = store.commit(batch.clone()).await;
@@ -144,7 +144,7 @@ async fn the_same_batch_again_stores_no_event_and_repeats_its_state(store: Store
     assert_eq!(store.read_all("a").await.len(), 2);
 }
 
-async fn a_duplicate_of_a_trimmed_event_is_stored_anew(store: Store) {
+async fn the_id_of_a_trimmed_event_can_be_stored_again(store: TestStore) {
     let events: Vec<Event> =
         ids_of_every_kind().into_iter().map(|id| Event { id, ..store.event("a") }).collect();
     let count = events.len() as u64;
@@ -155,7 +155,7 @@ async fn a_duplicate_of_a_trimmed_event_is_stored_anew(store: Store) {
     assert_eq!(store.append(&events[..1]).await, [found_at(count + 1)]);
 }
 
-async fn a_duplicate_of_a_kept_event_is_found_after_trimming(store: Store) {
+async fn a_duplicate_of_a_retained_event_is_found_after_trimming(store: TestStore) {
     let events = store.fill("a", 5).await;
     store.trim("a", 3).await;
     assert_eq!(
@@ -164,7 +164,7 @@ async fn a_duplicate_of_a_kept_event_is_found_after_trimming(store: Store) {
     );
 }
 
-async fn what_a_refused_batch_brought_is_not_known(store: Store) {
+async fn the_ids_of_a_refused_batch_are_not_remembered(store: TestStore) {
     let events = store.events("a", 2);
     let refused =
         Batch { expected_last: vec![(topic("a"), prombus_proto::Seq(7))], ..of_events(&events) };

@@ -1,29 +1,24 @@
 //! The contract of [`Engine`] as tests.
 //!
-//! An engine adds all of it with one call, [`trials`], and says what it can do. Cases whose promise
-//! that engine does not make (what is there after a restart, where nothing survives one) are not
-//! listed for it; everything listed is checked.
+//! An engine runs the whole suite with one call to [`trials`], to which it passes its capabilities.
+//! Cases for a capability that the engine does not have, such as surviving a restart, are left out.
 //!
-//! | idea | file |
-//! |---|---|
-//! | what is appended is what is read | `appends` |
-//! | positions | `ordering` |
-//! | the same id is stored once | `idempotence` |
-//! | all or nothing | `atomicity` |
-//! | the keyed state, and its end | `state`, `scanning`, `expiry` |
-//! | pages, and places in a topic | `reading`, `seeking` |
-//! | what is forgotten | `trimming`, `retention` |
-//! | wake-ups | `watching` |
-//! | many at a time | `concurrency` |
-//! | several engines on one store | `gateways` |
-//! | what survives | `restarts` |
-//! | the largest and the strangest | `sizes` |
-//! | the end | `closing` |
-//! | everything at once, against a simple model | `model` |
-#![allow(
-    clippy::unwrap_used,
-    reason = "in a test, what is not as expected ends it; the place is what helps"
-)]
+//! - `appends`: appended events are read back unchanged
+//! - `ordering`: positions
+//! - `idempotence`: an id is stored once
+//! - `atomicity`: all of a batch or nothing, and expected positions
+//! - `state`, `scanning`, `expiry`: the keyed state
+//! - `reading`, `seeking`: pages, and positions by time and id
+//! - `trimming`, `retention`: dropping events
+//! - `watching`: wake-ups
+//! - `concurrency`: concurrent calls behave as if they ran one after another
+//! - `gateways`: several engines on one store
+//! - `restarts`: what survives a restart
+//! - `sizes`: limits, and unusual text
+//! - `closing`: the end of an engine
+//! - `model`: random operations, compared with a simple model
+//! - `case`, `test_store`: how a case runs, and its helpers
+#![allow(clippy::unwrap_used, reason = "a panic fails the test and shows the line")]
 
 mod appends;
 mod atomicity;
@@ -42,7 +37,7 @@ mod scanning;
 mod seeking;
 mod sizes;
 mod state;
-mod store;
+mod test_store;
 mod trimming;
 mod watching;
 
@@ -54,21 +49,20 @@ use prombus_proto::ManualClock;
 
 use crate::{Capabilities, Engine};
 
-/// A store under test. Each case gets a new one, empty.
+/// A store under test. Every case gets a new, empty one.
 #[async_trait]
 pub trait Subject: Send {
-    /// The clock that the engine asks. The suite moves it.
+    /// Returns the clock that the engine uses. The suite moves it.
     fn clock(&self) -> ManualClock;
 
-    /// Opens the store, or opens it again: the same store, with what it still holds. The suite has
-    /// closed and dropped the engine it got before; only where the engine allows several gateways,
-    /// it also opens one beside another.
+    /// Opens the store. Later calls open the same store again, with its contents. The suite closes and
+    /// drops an engine before it opens the next one, unless the engine supports several gateways.
     async fn open(&mut self) -> Arc<dyn Engine>;
 }
 
 type NewSubject = Arc<dyn Fn() -> Box<dyn Subject> + Send + Sync>;
 
-/// The whole contract for one engine that can do `expected`. Names start with `engine`.
+/// Returns the tests of one engine with the capabilities `expected`. Their names start with `engine`.
 #[must_use]
 pub fn trials<S: Subject + 'static>(
     engine: &str,
@@ -97,7 +91,7 @@ pub fn trials<S: Subject + 'static>(
         cases.push(concurrency::cases_across_topics());
     }
     if expected.gathers_commits {
-        cases.push(concurrency::cases_under_way());
+        cases.push(concurrency::pipelined_cases());
     }
     if expected.several_gateways {
         cases.push(gateways::cases());

@@ -1,23 +1,25 @@
-//! Positions: from one, without holes, in the order of the batch.
+//! Positions start at one, have no gaps, and follow the order of the batch.
 
 use prombus_proto::{Event, Seq};
 
 use super::case::{Case, cases};
-use super::store::{Store, all_as_stored, ids_of, of_state, put, seqs_of, stored_at, stored_ids};
+use super::test_store::{
+    TestStore, all_as_stored, ids_of, of_state, put, seqs_of, stored_at, stored_ids,
+};
 use crate::Bounds;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        positions_count_from_one,
+        positions_start_at_one,
         a_batch_keeps_its_order,
-        topics_mixed_in_a_batch_count_each_for_itself,
-        state_does_not_count,
-        times_and_ids_do_not_decide_the_order,
-        many_small_batches_leave_no_hole,
+        each_topic_of_a_mixed_batch_has_its_own_positions,
+        state_operations_do_not_use_up_positions,
+        timestamps_and_ids_do_not_affect_the_order,
+        many_small_batches_leave_no_gap,
     ]
 }
 
-async fn positions_count_from_one(store: Store) {
+async fn positions_start_at_one(store: TestStore) {
     for seq in 1..=5 {
         assert_eq!(store.append(&[store.event("a")]).await, stored_at([seq]), "event {seq}");
         let bounds = store.bounds("a").await;
@@ -25,13 +27,13 @@ async fn positions_count_from_one(store: Store) {
     }
 }
 
-async fn a_batch_keeps_its_order(store: Store) {
+async fn a_batch_keeps_its_order(store: TestStore) {
     let events = store.events("a", 100);
     assert_eq!(store.append(&events).await, stored_at(1..=100));
     assert_eq!(store.read_all("a").await, all_as_stored(&events, 1));
 }
 
-async fn topics_mixed_in_a_batch_count_each_for_itself(store: Store) {
+async fn each_topic_of_a_mixed_batch_has_its_own_positions(store: TestStore) {
     store.fill("b", 10).await;
     let order = ["a", "b", "a", "c", "b", "a"];
     let events: Vec<Event> = order.iter().map(|name| store.event(name)).collect();
@@ -45,14 +47,14 @@ async fn topics_mixed_in_a_batch_count_each_for_itself(store: Store) {
     assert_eq!(store.read_all("c").await, all_as_stored(&of("c"), 1));
 }
 
-async fn state_does_not_count(store: Store) {
+async fn state_operations_do_not_use_up_positions(store: TestStore) {
     store.fill("a", 1).await;
     store.commit(of_state(vec![put("a", "1"), put("k", "2")])).await;
     assert_eq!(store.append(&[store.event("a")]).await, stored_at([2]));
     assert_eq!(store.bounds("k").await, Bounds::EMPTY);
 }
 
-async fn times_and_ids_do_not_decide_the_order(store: Store) {
+async fn timestamps_and_ids_do_not_affect_the_order(store: TestStore) {
     let mut events = store.events("a", 20);
     events.reverse();
     for (n, event) in events.iter_mut().enumerate() {
@@ -64,7 +66,7 @@ async fn times_and_ids_do_not_decide_the_order(store: Store) {
     assert_eq!(stored_ids(&store.read_all("a").await), ids_of(&events));
 }
 
-async fn many_small_batches_leave_no_hole(store: Store) {
+async fn many_small_batches_leave_no_gap(store: TestStore) {
     let mut all = Vec::new();
     for size in [1, 3, 0, 2, 7, 1, 1, 30, 5] {
         all.extend(store.fill("a", size).await);

@@ -1,27 +1,27 @@
-//! Pages: where they start, and as much as their budget allows.
+//! Pages: where they start, and how much they return.
 
 use prombus_proto::Event;
 
 use super::case::{Case, cases};
-use super::store::{EVERYTHING, Store, all_as_stored, as_stored, ends, payload, seqs_of};
+use super::test_store::{EVERYTHING, TestStore, all_as_stored, as_stored, ends, payload, seqs_of};
 use crate::ReadBudget;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_page_starts_where_it_is_asked_to,
-        from_zero_is_from_the_first,
-        below_the_first_kept_it_starts_with_that_one,
-        above_the_last_it_is_empty,
-        a_budget_of_events_is_used_up_and_kept,
-        a_budget_of_bytes_is_used_up_and_kept,
-        the_smaller_budget_counts,
-        at_least_one_event_comes_whatever_the_budget,
-        pages_join_without_gap_or_overlap,
+        a_page_starts_at_the_requested_position,
+        reading_from_zero_starts_at_the_first_event,
+        reading_below_the_first_retained_event_starts_with_it,
+        reading_above_the_last_event_returns_nothing,
+        the_event_budget_is_used_up_but_not_exceeded,
+        the_byte_budget_is_used_up_but_not_exceeded,
+        the_tighter_budget_applies,
+        a_page_has_at_least_one_event_whatever_the_budget,
+        consecutive_pages_have_no_gap_or_overlap,
         reading_changes_nothing,
     ]
 }
 
-async fn a_page_starts_where_it_is_asked_to(store: Store) {
+async fn a_page_starts_at_the_requested_position(store: TestStore) {
     let events = store.fill("a", 20).await;
     for from in 1..=20u64 {
         let skipped = usize::try_from(from - 1).unwrap();
@@ -32,12 +32,12 @@ async fn a_page_starts_where_it_is_asked_to(store: Store) {
     }
 }
 
-async fn from_zero_is_from_the_first(store: Store) {
+async fn reading_from_zero_starts_at_the_first_event(store: TestStore) {
     store.fill("a", 2).await;
     assert_eq!(seqs_of(&store.read("a", 0, EVERYTHING).await), [1, 2]);
 }
 
-async fn below_the_first_kept_it_starts_with_that_one(store: Store) {
+async fn reading_below_the_first_retained_event_starts_with_it(store: TestStore) {
     store.fill("a", 6).await;
     store.trim("a", 4).await;
     for from in 0..=4 {
@@ -46,7 +46,7 @@ async fn below_the_first_kept_it_starts_with_that_one(store: Store) {
     }
 }
 
-async fn above_the_last_it_is_empty(store: Store) {
+async fn reading_above_the_last_event_returns_nothing(store: TestStore) {
     store.fill("a", 3).await;
     for from in [4, 5, 1000, u64::MAX] {
         assert_eq!(store.read("a", from, EVERYTHING).await, []);
@@ -57,15 +57,15 @@ async fn above_the_last_it_is_empty(store: Store) {
     }
 }
 
-async fn a_budget_of_events_is_used_up_and_kept(store: Store) {
+async fn the_event_budget_is_used_up_but_not_exceeded(store: TestStore) {
     store.fill("a", 10).await;
-    for most in 1..=12 {
-        let page = store.read("a", 3, ReadBudget::of_events(most)).await;
-        assert_eq!(page.len(), most.min(8));
+    for max in 1..=12 {
+        let page = store.read("a", 3, ReadBudget::of_events(max)).await;
+        assert_eq!(page.len(), max.min(8));
     }
 }
 
-async fn a_budget_of_bytes_is_used_up_and_kept(store: Store) {
+async fn the_byte_budget_is_used_up_but_not_exceeded(store: TestStore) {
     let sizes = [10, 500, 20, 20, 3000, 1, 1, 1, 700];
     let events: Vec<Event> = sizes
         .iter()
@@ -80,16 +80,16 @@ async fn a_budget_of_bytes_is_used_up_and_kept(store: Store) {
         let rest = &stored[from - 1..];
         for count in 1..=rest.len() {
             let fits: usize = rest[..count].iter().map(|event| event.json.len()).sum();
-            // One byte less and the last one has to wait, unless it is the only one.
-            for (bytes, due) in [(fits, count), (fits - 1, (count - 1).max(1))] {
+            // With one byte less, the last event no longer fits, unless it is the only one.
+            for (bytes, expected) in [(fits, count), (fits - 1, (count - 1).max(1))] {
                 let page = store.read("a", from as u64, ReadBudget::of_bytes(bytes)).await;
-                assert_eq!(page, rest[..due], "from {from}, {bytes} bytes");
+                assert_eq!(page, rest[..expected], "from {from}, {bytes} bytes");
             }
         }
     }
 }
 
-async fn the_smaller_budget_counts(store: Store) {
+async fn the_tighter_budget_applies(store: TestStore) {
     let events = store.fill("a", 10).await;
     let three = all_as_stored(&events[..3], 1).iter().map(|event| event.json.len()).sum();
     let budget = |events, bytes| ReadBudget { events, bytes };
@@ -97,7 +97,7 @@ async fn the_smaller_budget_counts(store: Store) {
     assert_eq!(store.read("a", 1, budget(2, three)).await.len(), 2);
 }
 
-async fn at_least_one_event_comes_whatever_the_budget(store: Store) {
+async fn a_page_has_at_least_one_event_whatever_the_budget(store: TestStore) {
     let large =
         Event { payload: payload(&format!("\"{}\"", "x".repeat(100_000))), ..store.event("a") };
     store.append(&[large.clone(), store.event("a")]).await;
@@ -112,7 +112,7 @@ async fn at_least_one_event_comes_whatever_the_budget(store: Store) {
     }
 }
 
-async fn pages_join_without_gap_or_overlap(store: Store) {
+async fn consecutive_pages_have_no_gap_or_overlap(store: TestStore) {
     let mut events = Vec::new();
     for _ in 0..10 {
         events.extend(store.fill("a", 17).await);
@@ -136,7 +136,7 @@ async fn pages_join_without_gap_or_overlap(store: Store) {
     }
 }
 
-async fn reading_changes_nothing(store: Store) {
+async fn reading_changes_nothing(store: TestStore) {
     store.fill("a", 5).await;
     let before = (ends(store.bounds("a").await), store.read_all("a").await);
     store.read("a", 3, ReadBudget::of_events(1)).await;

@@ -1,39 +1,39 @@
-//! What is there after a restart: everything that was answered.
+//! Everything that was acknowledged survives a restart.
 
 use prombus_proto::{Clock, Event, EventId, Seq};
 
 use super::case::{Case, cases};
 use super::idempotence::ids_of_every_kind;
-use super::store::{
-    Store, all_as_stored, delete, ends, found_at, of_events, of_state, put, put_if, put_until,
+use super::test_store::{
+    TestStore, all_as_stored, delete, ends, found_at, of_events, of_state, put, put_if, put_until,
     stored_at, topic,
 };
 use crate::{Batch, CommitError, Condition, Durability, Expect, Position, Retention};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        events_are_there_and_go_on,
-        buffered_events_are_there_after_a_clean_end,
-        topics_and_their_ends_are_there,
-        every_kind_of_id_is_still_known,
-        places_are_still_found,
-        state_is_there_with_its_versions,
-        versions_go_on_rising,
-        expiry_goes_on_running,
+        events_survive_and_numbering_continues,
+        buffered_events_survive_a_clean_close,
+        topics_and_their_bounds_survive,
+        every_kind_of_id_is_still_deduplicated,
+        seeking_by_time_and_id_still_works,
+        state_survives_with_its_versions,
+        versions_keep_increasing,
+        expiry_survives,
         deleted_state_stays_deleted,
         trimmed_events_stay_trimmed,
-        a_topic_trimmed_empty_goes_on_counting,
-        a_trimmed_id_is_stored_anew,
-        what_retention_left_is_left,
+        a_topic_trimmed_empty_continues_its_numbering,
+        a_trimmed_id_can_be_stored_again,
+        the_effect_of_retention_survives,
         an_older_rule_is_still_refused,
-        what_was_refused_does_not_come_back,
-        a_watch_begins_where_the_topic_ends,
+        a_refused_batch_does_not_reappear,
+        a_watch_starts_at_the_last_position,
         an_empty_store_opens_empty,
         restart_after_restart_loses_nothing,
     ]
 }
 
-async fn events_are_there_and_go_on(mut store: Store) {
+async fn events_survive_and_numbering_continues(mut store: TestStore) {
     let mut all = store.fill("a", 10).await;
     store.restart().await;
     assert_eq!(store.engine().health().condition, Condition::Healthy);
@@ -45,7 +45,7 @@ async fn events_are_there_and_go_on(mut store: Store) {
     assert_eq!(store.read_all("a").await, all_as_stored(&all, 1));
 }
 
-async fn buffered_events_are_there_after_a_clean_end(mut store: Store) {
+async fn buffered_events_survive_a_clean_close(mut store: TestStore) {
     let events = store.events("a", 10);
     for event in &events {
         let batch =
@@ -56,7 +56,7 @@ async fn buffered_events_are_there_after_a_clean_end(mut store: Store) {
     assert_eq!(store.read_all("a").await, all_as_stored(&events, 1));
 }
 
-async fn topics_and_their_ends_are_there(mut store: Store) {
+async fn topics_and_their_bounds_survive(mut store: TestStore) {
     for (name, count) in [("b", 3), ("a.b", 1), ("a", 7)] {
         store.fill(name, count).await;
     }
@@ -69,11 +69,11 @@ async fn topics_and_their_ends_are_there(mut store: Store) {
     assert_eq!(ends(store.bounds("b").await), (4, 4));
 }
 
-fn with_id(store: &Store, id: EventId) -> Event {
+fn with_id(store: &TestStore, id: EventId) -> Event {
     Event { id, ..store.event("a") }
 }
 
-async fn every_kind_of_id_is_still_known(mut store: Store) {
+async fn every_kind_of_id_is_still_deduplicated(mut store: TestStore) {
     let events: Vec<Event> =
         ids_of_every_kind().into_iter().map(|id| with_id(&store, id)).collect();
     let count = events.len() as u64;
@@ -91,18 +91,18 @@ async fn every_kind_of_id_is_still_known(mut store: Store) {
     }
 }
 
-async fn places_are_still_found(mut store: Store) {
+async fn seeking_by_time_and_id_still_works(mut store: TestStore) {
     let events = store.fill_at("a", &[500, 100, 900, 50]).await;
     store.restart().await;
     for (seq, event) in (1..).zip(&events) {
         assert_eq!(store.seek_id("a", &event.id).await, Some(seq));
     }
-    for (ts, place) in [(0, 1), (501, 3), (901, 5)] {
-        assert_eq!(store.seek_time("a", ts).await, place);
+    for (ts, seq) in [(0, 1), (501, 3), (901, 5)] {
+        assert_eq!(store.seek_time("a", ts).await, seq);
     }
 }
 
-async fn state_is_there_with_its_versions(mut store: Store) {
+async fn state_survives_with_its_versions(mut store: TestStore) {
     let end = store.clock.now().plus_ms(1000);
     store.put("a", "1").await;
     store.put("b", "").await;
@@ -118,9 +118,9 @@ async fn state_is_there_with_its_versions(mut store: Store) {
     }
 }
 
-async fn versions_go_on_rising(mut store: Store) {
+async fn versions_keep_increasing(mut store: TestStore) {
     let mut last = store.put("k", "v").await;
-    // Also behind commits that left no value to tell the last version by.
+    // Also after commits that left no value from which to derive the last version.
     for batch in [
         of_state(vec![delete("k")]),
         of_events(&[store.event("a")]),
@@ -135,7 +135,7 @@ async fn versions_go_on_rising(mut store: Store) {
     }
 }
 
-async fn expiry_goes_on_running(mut store: Store) {
+async fn expiry_survives(mut store: TestStore) {
     let end = store.clock.now().plus_ms(1000);
     store.commit(of_state(vec![put_until("k", "v", end), put("stays", "v")])).await;
     store.restart().await;
@@ -147,7 +147,7 @@ async fn expiry_goes_on_running(mut store: Store) {
     store.commit(of_state(vec![put_if("k", "new", Expect::Absent)])).await;
 }
 
-async fn deleted_state_stays_deleted(mut store: Store) {
+async fn deleted_state_stays_deleted(mut store: TestStore) {
     store.put("k", "v").await;
     store.put("other", "v").await;
     store.restart().await;
@@ -157,7 +157,7 @@ async fn deleted_state_stays_deleted(mut store: Store) {
     assert_eq!(store.scan(b"", None, 10).await, [b"other"]);
 }
 
-async fn trimmed_events_stay_trimmed(mut store: Store) {
+async fn trimmed_events_stay_trimmed(mut store: TestStore) {
     let events = store.fill("a", 10).await;
     store.trim("a", 6).await;
     store.restart().await;
@@ -166,7 +166,7 @@ async fn trimmed_events_stay_trimmed(mut store: Store) {
     assert_eq!(ends(store.trim("a", 3).await), (6, 11));
 }
 
-async fn a_topic_trimmed_empty_goes_on_counting(mut store: Store) {
+async fn a_topic_trimmed_empty_continues_its_numbering(mut store: TestStore) {
     store.fill("a", 3).await;
     store.trim("a", u64::MAX).await;
     store.restart().await;
@@ -177,7 +177,7 @@ async fn a_topic_trimmed_empty_goes_on_counting(mut store: Store) {
     assert_eq!(ends(store.bounds("a").await), (4, 5));
 }
 
-async fn a_trimmed_id_is_stored_anew(mut store: Store) {
+async fn a_trimmed_id_can_be_stored_again(mut store: TestStore) {
     let events = store.fill("a", 4).await;
     store.trim("a", 3).await;
     store.restart().await;
@@ -189,7 +189,7 @@ async fn a_trimmed_id_is_stored_anew(mut store: Store) {
     assert_eq!(store.append(&events[..1]).await, [found_at(5)]);
 }
 
-async fn what_retention_left_is_left(mut store: Store) {
+async fn the_effect_of_retention_survives(mut store: TestStore) {
     let now = store.clock.now().0;
     let events = store.fill_at("a", &[now - 5000, now - 5000, now]).await;
     let rule = Retention { max_age_ms: Some(1000), ..Retention::default() };
@@ -200,7 +200,7 @@ async fn what_retention_left_is_left(mut store: Store) {
     assert_eq!(store.read_all("a").await, all_as_stored(&events[gone..], left.first.0));
 }
 
-async fn an_older_rule_is_still_refused(mut store: Store) {
+async fn an_older_rule_is_still_refused(mut store: TestStore) {
     store.fill("a", 2).await;
     let rule = |revision| Retention {
         max_bytes: (revision < 5).then_some(0),
@@ -222,7 +222,7 @@ async fn an_older_rule_is_still_refused(mut store: Store) {
     assert_eq!(store.read_all("a").await.len(), 2);
 }
 
-async fn what_was_refused_does_not_come_back(mut store: Store) {
+async fn a_refused_batch_does_not_reappear(mut store: TestStore) {
     store.fill("a", 1).await;
     let events = store.events("a", 2);
     let refused = Batch {
@@ -237,7 +237,7 @@ async fn what_was_refused_does_not_come_back(mut store: Store) {
     assert_eq!(store.append(&events).await, stored_at([2, 3]));
 }
 
-async fn a_watch_begins_where_the_topic_ends(mut store: Store) {
+async fn a_watch_starts_at_the_last_position(mut store: TestStore) {
     store.fill("a", 3).await;
     store.restart().await;
     let mut growth = store.engine().watch(&topic("a"));
@@ -246,14 +246,14 @@ async fn a_watch_begins_where_the_topic_ends(mut store: Store) {
     growth.wait_for(|seq| *seq == Seq(4)).await.unwrap();
 }
 
-async fn an_empty_store_opens_empty(mut store: Store) {
+async fn an_empty_store_opens_empty(mut store: TestStore) {
     store.restart().await;
     assert_eq!(store.topic_names().await, Vec::<String>::new());
     assert_eq!(store.scan(b"", None, 10).await.len(), 0);
     assert_eq!(store.append(&[store.event("a")]).await, stored_at([1]));
 }
 
-async fn restart_after_restart_loses_nothing(mut store: Store) {
+async fn restart_after_restart_loses_nothing(mut store: TestStore) {
     let mut all = Vec::new();
     for round in 0..8 {
         all.extend(store.fill("a", round * 5).await);

@@ -1,56 +1,56 @@
-//! Places in a topic, by time and by id.
+//! Positions in a topic, by time and by id.
 
 use super::case::{Case, cases};
 use super::idempotence::ids_of_every_kind;
-use super::store::Store;
+use super::test_store::TestStore;
 use prombus_proto::{Event, EventId};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_time_leads_to_the_first_event_not_before_it,
-        of_equal_times_the_first_counts,
-        times_need_not_rise,
-        an_old_event_late_in_the_topic_hides_nothing,
-        times_are_sought_among_what_is_kept,
-        in_an_empty_topic_every_time_is_behind_the_last,
-        every_time_is_sought_right_in_a_long_topic,
-        an_id_leads_to_its_event,
+        a_time_seeks_to_the_first_event_at_or_after_it,
+        of_equal_times_the_first_event_is_returned,
+        times_need_not_increase,
+        a_late_event_with_an_old_time_hides_nothing,
+        only_retained_events_are_searched_by_time,
+        an_empty_topic_returns_its_next_position_for_any_time,
+        every_time_is_found_in_a_long_topic,
+        an_id_seeks_to_its_event,
         an_id_of_any_kind_is_found,
-        an_id_is_sought_in_its_topic_only,
-        an_id_that_was_trimmed_is_not_found,
-        an_id_stored_anew_is_found_at_its_new_place,
+        an_id_is_searched_in_its_own_topic_only,
+        a_trimmed_id_is_not_found,
+        an_id_stored_again_is_found_at_its_new_position,
     ]
 }
 
-async fn a_time_leads_to_the_first_event_not_before_it(store: Store) {
+async fn a_time_seeks_to_the_first_event_at_or_after_it(store: TestStore) {
     store.fill_at("a", &[100, 200, 300]).await;
-    let places =
+    let positions =
         [(0, 1), (100, 1), (101, 2), (200, 2), (299, 3), (300, 3), (301, 4), (u64::MAX, 4)];
-    for (ts, place) in places {
-        assert_eq!(store.seek_time("a", ts).await, place, "{ts}");
+    for (ts, seq) in positions {
+        assert_eq!(store.seek_time("a", ts).await, seq, "{ts}");
     }
 }
 
-async fn of_equal_times_the_first_counts(store: Store) {
+async fn of_equal_times_the_first_event_is_returned(store: TestStore) {
     store.fill_at("a", &[100, 200, 200, 200, 300]).await;
     assert_eq!(store.seek_time("a", 200).await, 2);
     assert_eq!(store.seek_time("a", 150).await, 2);
 }
 
-async fn times_need_not_rise(store: Store) {
+async fn times_need_not_increase(store: TestStore) {
     store.fill_at("a", &[500, 100, 400, 900, 50, 600]).await;
-    let places = [(0, 1), (500, 1), (501, 4), (900, 4), (901, 7)];
-    for (ts, place) in places {
-        assert_eq!(store.seek_time("a", ts).await, place, "{ts}");
+    let positions = [(0, 1), (500, 1), (501, 4), (900, 4), (901, 7)];
+    for (ts, seq) in positions {
+        assert_eq!(store.seek_time("a", ts).await, seq, "{ts}");
     }
     store.trim("a", 2).await;
-    let places = [(0, 2), (100, 2), (101, 3), (401, 4), (901, 7)];
-    for (ts, place) in places {
-        assert_eq!(store.seek_time("a", ts).await, place, "{ts}, trimmed");
+    let positions = [(0, 2), (100, 2), (101, 3), (401, 4), (901, 7)];
+    for (ts, seq) in positions {
+        assert_eq!(store.seek_time("a", ts).await, seq, "{ts}, trimmed");
     }
 }
 
-async fn an_old_event_late_in_the_topic_hides_nothing(store: Store) {
+async fn a_late_event_with_an_old_time_hides_nothing(store: TestStore) {
     for _ in 0..20 {
         store.fill_at("a", &[1000; 50]).await;
     }
@@ -62,7 +62,7 @@ async fn an_old_event_late_in_the_topic_hides_nothing(store: Store) {
     assert_eq!(store.seek_time("a", 2001).await, 1004);
 }
 
-async fn times_are_sought_among_what_is_kept(store: Store) {
+async fn only_retained_events_are_searched_by_time(store: TestStore) {
     store.fill_at("a", &[900, 100, 200]).await;
     store.trim("a", 2).await;
     assert_eq!(store.seek_time("a", 0).await, 2);
@@ -71,26 +71,26 @@ async fn times_are_sought_among_what_is_kept(store: Store) {
     assert_eq!(store.seek_time("a", 0).await, 4);
 }
 
-async fn in_an_empty_topic_every_time_is_behind_the_last(store: Store) {
+async fn an_empty_topic_returns_its_next_position_for_any_time(store: TestStore) {
     for ts in [0, 1, u64::MAX] {
         assert_eq!(store.seek_time("a", ts).await, 1);
     }
 }
 
-async fn every_time_is_sought_right_in_a_long_topic(store: Store) {
-    // Rising on the whole and stepping back now and then, as clocks of several publishers do.
+async fn every_time_is_found_in_a_long_topic(store: TestStore) {
+    // Increasing overall but stepping back now and then, like the clocks of several publishers.
     let times: Vec<u64> = (0..600u64).map(|n| 10_000 + n * 10 - (n * 37) % 90).collect();
     for part in times.chunks(100) {
         store.fill_at("a", part).await;
     }
     for ts in (9_900..16_100).step_by(13) {
-        let due = times.iter().position(|time| *time >= ts);
-        let due = due.map_or(601, |index| index as u64 + 1);
-        assert_eq!(store.seek_time("a", ts).await, due, "{ts}");
+        let expected = times.iter().position(|time| *time >= ts);
+        let expected = expected.map_or(601, |index| index as u64 + 1);
+        assert_eq!(store.seek_time("a", ts).await, expected, "{ts}");
     }
 }
 
-async fn an_id_leads_to_its_event(store: Store) {
+async fn an_id_seeks_to_its_event(store: TestStore) {
     let mut events = Vec::new();
     for _ in 0..10 {
         events.extend(store.fill("a", 20).await);
@@ -103,7 +103,7 @@ async fn an_id_leads_to_its_event(store: Store) {
     assert_eq!(store.seek_id("a", &unknown).await, None);
 }
 
-async fn an_id_of_any_kind_is_found(store: Store) {
+async fn an_id_of_any_kind_is_found(store: TestStore) {
     for (seq, id) in (1..).zip(ids_of_every_kind()) {
         assert_eq!(store.seek_id("a", &id).await, None);
         let event = Event { id: id.clone(), ..store.event("a") };
@@ -112,14 +112,14 @@ async fn an_id_of_any_kind_is_found(store: Store) {
     }
 }
 
-async fn an_id_is_sought_in_its_topic_only(store: Store) {
+async fn an_id_is_searched_in_its_own_topic_only(store: TestStore) {
     let events = store.fill("a", 1).await;
     store.fill("b", 1).await;
     assert_eq!(store.seek_id("b", &events[0].id).await, None);
     assert_eq!(store.seek_id("c", &events[0].id).await, None);
 }
 
-async fn an_id_that_was_trimmed_is_not_found(store: Store) {
+async fn a_trimmed_id_is_not_found(store: TestStore) {
     let events = store.fill("a", 4).await;
     store.trim("a", 3).await;
     let mut found = Vec::new();
@@ -129,7 +129,7 @@ async fn an_id_that_was_trimmed_is_not_found(store: Store) {
     assert_eq!(found, [None, None, Some(3), Some(4)]);
 }
 
-async fn an_id_stored_anew_is_found_at_its_new_place(store: Store) {
+async fn an_id_stored_again_is_found_at_its_new_position(store: TestStore) {
     let events = store.fill("a", 3).await;
     store.trim("a", 2).await;
     store.append(&events[..1]).await;

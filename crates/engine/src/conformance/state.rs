@@ -3,43 +3,43 @@
 use bytes::Bytes;
 
 use super::case::{Case, cases};
-use super::store::{Store, delete, delete_if, key, of_events, of_state, put, put_if};
+use super::test_store::{TestStore, delete, delete_if, key, of_events, of_state, put, put_if};
 use crate::{CommitError, Conflict, Expect, StateEntry, StateKey, StateOp, Version};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        what_was_put_is_there,
+        a_put_value_is_returned,
         a_key_that_was_never_put_is_absent,
-        many_at_once_are_as_each_alone,
-        the_last_put_counts,
+        get_many_returns_what_get_returns,
+        the_last_put_wins,
         a_deleted_key_is_absent,
-        deleting_what_is_not_there_is_no_error,
+        deleting_an_absent_key_succeeds,
         an_empty_value_is_a_value,
-        keys_and_values_are_any_bytes,
-        versions_rise_from_commit_to_commit,
+        keys_and_values_may_contain_any_byte,
+        versions_increase_with_every_commit,
         all_values_of_a_commit_have_its_version,
-        a_deleted_and_put_again_key_has_a_new_version,
-        operations_happen_in_order,
-        expect_absent_wants_nothing_there,
-        expect_version_wants_this_version,
-        deletes_have_expectations_too,
-        an_expectation_sees_the_operations_before_it,
-        an_expectation_on_one_key_does_not_see_another,
+        a_key_put_again_after_a_delete_has_a_new_version,
+        operations_apply_in_order,
+        expect_absent_fails_if_the_key_has_a_value,
+        expect_version_fails_for_any_other_version,
+        deletes_check_their_expectation,
+        an_expectation_sees_earlier_operations_of_its_batch,
+        an_expectation_only_looks_at_its_own_key,
     ]
 }
 
-async fn check_conflict(store: &Store, ops: Vec<StateOp>, name: &str, actual: Option<Version>) {
+async fn check_conflict(store: &TestStore, ops: Vec<StateOp>, name: &str, actual: Option<Version>) {
     let answer = store.try_commit(of_state(ops)).await;
-    let due = Conflict::State { key: key(name), actual };
+    let expected = Conflict::State { key: key(name), actual };
     assert!(
-        matches!(&answer, Err(CommitError::Conflict(conflict)) if *conflict == due),
-        "{due:?} was due: {answer:?}"
+        matches!(&answer, Err(CommitError::Conflict(conflict)) if *conflict == expected),
+        "expected {expected:?}: {answer:?}"
     );
 }
 
-/// An in-batch conflict names a version that exists only inside the refused batch, so only the
-/// kind of the answer is promised.
-async fn check_refused(store: &Store, ops: Vec<StateOp>) {
+/// A conflict within a batch names a version that exists only in the refused batch, so the contract
+/// only promises the kind of error.
+async fn check_refused(store: &TestStore, ops: Vec<StateOp>) {
     let answer = store.try_commit(of_state(ops)).await;
     assert!(
         matches!(
@@ -50,7 +50,7 @@ async fn check_refused(store: &Store, ops: Vec<StateOp>) {
     );
 }
 
-async fn many_at_once_are_as_each_alone(store: Store) {
+async fn get_many_returns_what_get_returns(store: TestStore) {
     for n in 0..300 {
         store.put(&format!("k{n}"), &format!("v{n}")).await;
     }
@@ -66,7 +66,7 @@ async fn many_at_once_are_as_each_alone(store: Store) {
     assert_eq!(store.engine().get_many(&[]).await.unwrap(), vec![]);
 }
 
-async fn what_was_put_is_there(store: Store) {
+async fn a_put_value_is_returned(store: TestStore) {
     let version = store.put("k", "v").await;
     assert_eq!(
         store.get("k").await,
@@ -79,21 +79,21 @@ async fn what_was_put_is_there(store: Store) {
     );
 }
 
-async fn a_key_that_was_never_put_is_absent(store: Store) {
+async fn a_key_that_was_never_put_is_absent(store: TestStore) {
     store.put("key", "v").await;
     for absent in ["k", "ke", "keys", "key\0", "x"] {
         assert_eq!(store.get(absent).await, None, "{absent}");
     }
 }
 
-async fn the_last_put_counts(store: Store) {
+async fn the_last_put_wins(store: TestStore) {
     store.put("k", "a long first value").await;
     let version = store.put("k", "2").await;
     let entry = store.get("k").await.unwrap();
     assert_eq!((entry.value, entry.version), ("2".into(), version));
 }
 
-async fn a_deleted_key_is_absent(store: Store) {
+async fn a_deleted_key_is_absent(store: TestStore) {
     store.put("k", "v").await;
     store.put("other", "v").await;
     store.commit(of_state(vec![delete("k")])).await;
@@ -101,19 +101,19 @@ async fn a_deleted_key_is_absent(store: Store) {
     assert_eq!(store.scan(b"", None, 10).await, [b"other"]);
 }
 
-async fn deleting_what_is_not_there_is_no_error(store: Store) {
+async fn deleting_an_absent_key_succeeds(store: TestStore) {
     store.commit(of_state(vec![delete("k"), delete("k")])).await;
     store.commit(of_state(vec![delete_if("k", Expect::Absent)])).await;
     assert_eq!(store.get("k").await, None);
 }
 
-async fn an_empty_value_is_a_value(store: Store) {
+async fn an_empty_value_is_a_value(store: TestStore) {
     let version = store.put("k", "").await;
     assert_eq!(store.value("k").await.unwrap(), "");
     check_conflict(&store, vec![put_if("k", "x", Expect::Absent)], "k", Some(version)).await;
 }
 
-async fn keys_and_values_are_any_bytes(store: Store) {
+async fn keys_and_values_may_contain_any_byte(store: TestStore) {
     let every_byte: Bytes = (0..=255).collect();
     let keys: Vec<StateKey> =
         (0..=255u8).map(|byte| StateKey::new(vec![byte, 0, 255, byte]).unwrap()).collect();
@@ -132,7 +132,7 @@ async fn keys_and_values_are_any_bytes(store: Store) {
     assert!(found.iter().map(|entry| &entry.key).eq(&keys));
 }
 
-async fn versions_rise_from_commit_to_commit(store: Store) {
+async fn versions_increase_with_every_commit(store: TestStore) {
     let mut last = None;
     for round in 0..10 {
         let batch = match round % 3 {
@@ -146,7 +146,7 @@ async fn versions_rise_from_commit_to_commit(store: Store) {
     }
 }
 
-async fn all_values_of_a_commit_have_its_version(store: Store) {
+async fn all_values_of_a_commit_have_its_version(store: TestStore) {
     let before = store.put("other", "v").await;
     let version =
         store.commit(of_state(vec![put("a", "1"), put("b", "2"), put("a", "3")])).await.version;
@@ -156,7 +156,7 @@ async fn all_values_of_a_commit_have_its_version(store: Store) {
     assert_eq!(store.get("other").await.unwrap().version, before);
 }
 
-async fn a_deleted_and_put_again_key_has_a_new_version(store: Store) {
+async fn a_key_put_again_after_a_delete_has_a_new_version(store: TestStore) {
     let first = store.put("k", "v").await;
     store.commit(of_state(vec![delete("k")])).await;
     let second = store.put("k", "v").await;
@@ -164,7 +164,7 @@ async fn a_deleted_and_put_again_key_has_a_new_version(store: Store) {
     check_conflict(&store, vec![put_if("k", "x", Expect::Version(first))], "k", Some(second)).await;
 }
 
-async fn operations_happen_in_order(store: Store) {
+async fn operations_apply_in_order(store: TestStore) {
     store
         .commit(of_state(vec![
             put("a", "1"),
@@ -180,7 +180,7 @@ async fn operations_happen_in_order(store: Store) {
     assert_eq!(store.value("c").await.unwrap(), "1");
 }
 
-async fn expect_absent_wants_nothing_there(store: Store) {
+async fn expect_absent_fails_if_the_key_has_a_value(store: TestStore) {
     let put_new = || vec![put_if("k", "v", Expect::Absent)];
     let version = store.commit(of_state(put_new())).await.version;
     check_conflict(&store, put_new(), "k", Some(version)).await;
@@ -188,7 +188,7 @@ async fn expect_absent_wants_nothing_there(store: Store) {
     store.commit(of_state(put_new())).await;
 }
 
-async fn expect_version_wants_this_version(store: Store) {
+async fn expect_version_fails_for_any_other_version(store: TestStore) {
     check_conflict(&store, vec![put_if("k", "v", Expect::Version(Version(u64::MAX)))], "k", None)
         .await;
     let first = store.put("k", "1").await;
@@ -198,7 +198,7 @@ async fn expect_version_wants_this_version(store: Store) {
     assert_eq!(store.value("k").await.unwrap(), "2");
 }
 
-async fn deletes_have_expectations_too(store: Store) {
+async fn deletes_check_their_expectation(store: TestStore) {
     let first = store.put("k", "1").await;
     let second = store.put("k", "2").await;
     for wrong in [Expect::Absent, Expect::Version(first)] {
@@ -209,7 +209,7 @@ async fn deletes_have_expectations_too(store: Store) {
     check_conflict(&store, vec![delete_if("k", Expect::Version(second))], "k", None).await;
 }
 
-async fn an_expectation_sees_the_operations_before_it(store: Store) {
+async fn an_expectation_sees_earlier_operations_of_its_batch(store: TestStore) {
     let old = store.put("k", "old").await;
     check_refused(&store, vec![put("k", "1"), put_if("k", "2", Expect::Version(old))]).await;
     check_refused(&store, vec![delete("k"), put_if("k", "2", Expect::Version(old))]).await;
@@ -225,7 +225,7 @@ async fn an_expectation_sees_the_operations_before_it(store: Store) {
     assert_eq!(store.value("k").await.unwrap(), "new");
 }
 
-async fn an_expectation_on_one_key_does_not_see_another(store: Store) {
+async fn an_expectation_only_looks_at_its_own_key(store: TestStore) {
     store
         .commit(of_state(vec![
             put_if("k", "1", Expect::Absent),

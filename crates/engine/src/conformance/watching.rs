@@ -1,28 +1,28 @@
-//! Wake-ups.
+//! Watching a topic grow.
 
 use prombus_proto::Seq;
 
 use super::case::{Case, cases};
-use super::store::{EVERYTHING, Store, of_state, put, topic};
+use super::test_store::{EVERYTHING, TestStore, of_state, put, topic};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_watch_begins_with_the_last_position,
-        a_watch_begins_with_the_last_position_of_a_trimmed_topic,
-        growth_wakes_and_tells_the_last_position,
-        growth_wakes_who_watched_before_the_first_event,
-        several_watchers_are_all_woken,
-        a_watch_made_again_goes_on,
-        what_grows_elsewhere_is_not_told_here,
-        duplicates_and_state_wake_nobody,
-        the_value_is_never_ahead_of_what_is_read,
-        following_a_watch_gives_every_event,
+        a_watch_starts_with_the_last_position,
+        a_watch_of_a_trimmed_topic_starts_with_the_last_position,
+        an_append_wakes_with_the_last_position,
+        the_first_event_of_a_topic_wakes_earlier_watchers,
+        all_watchers_are_woken,
+        a_new_watch_works_after_the_first_was_dropped,
+        appends_to_another_topic_do_not_change_the_watch,
+        duplicates_and_state_wake_no_watcher,
+        the_watched_position_is_never_ahead_of_reads,
+        following_a_watch_returns_every_event,
         a_watch_ends_when_the_engine_is_closed,
         a_watch_ends_when_the_engine_is_dropped,
     ]
 }
 
-async fn a_watch_begins_with_the_last_position(store: Store) {
+async fn a_watch_starts_with_the_last_position(store: TestStore) {
     assert_eq!(*store.engine().watch(&topic("a")).borrow(), Seq::ZERO);
     store.fill("a", 3).await;
     assert_eq!(*store.engine().watch(&topic("a")).borrow(), Seq(3));
@@ -30,13 +30,13 @@ async fn a_watch_begins_with_the_last_position(store: Store) {
     assert_eq!(*store.engine().watch(&topic("b")).borrow(), Seq(2));
 }
 
-async fn a_watch_begins_with_the_last_position_of_a_trimmed_topic(store: Store) {
+async fn a_watch_of_a_trimmed_topic_starts_with_the_last_position(store: TestStore) {
     store.fill("a", 3).await;
     store.trim("a", u64::MAX).await;
     assert_eq!(*store.engine().watch(&topic("a")).borrow(), Seq(3));
 }
 
-async fn growth_wakes_and_tells_the_last_position(store: Store) {
+async fn an_append_wakes_with_the_last_position(store: TestStore) {
     store.fill("a", 1).await;
     let mut growth = store.engine().watch(&topic("a"));
     growth.borrow_and_update();
@@ -45,12 +45,12 @@ async fn growth_wakes_and_tells_the_last_position(store: Store) {
         store.fill("a", count).await;
         last += count as u64;
         growth.changed().await.unwrap();
-        // An engine may tell a batch in steps.
+        // An engine may report a batch in several steps.
         growth.wait_for(|seq| *seq == Seq(last)).await.unwrap();
     }
 }
 
-async fn growth_wakes_who_watched_before_the_first_event(store: Store) {
+async fn the_first_event_of_a_topic_wakes_earlier_watchers(store: TestStore) {
     let mut growth = store.engine().watch(&topic("a"));
     let woken = tokio::spawn(async move {
         growth.changed().await.unwrap();
@@ -60,7 +60,7 @@ async fn growth_wakes_who_watched_before_the_first_event(store: Store) {
     assert_eq!(woken.await.unwrap(), Seq(1));
 }
 
-async fn several_watchers_are_all_woken(store: Store) {
+async fn all_watchers_are_woken(store: TestStore) {
     let watchers: Vec<_> = (0..5)
         .map(|_| {
             let mut growth = store.engine().watch(&topic("a"));
@@ -73,7 +73,7 @@ async fn several_watchers_are_all_woken(store: Store) {
     }
 }
 
-async fn a_watch_made_again_goes_on(store: Store) {
+async fn a_new_watch_works_after_the_first_was_dropped(store: TestStore) {
     drop(store.engine().watch(&topic("a")));
     store.fill("a", 2).await;
     let mut growth = store.engine().watch(&topic("a"));
@@ -82,7 +82,7 @@ async fn a_watch_made_again_goes_on(store: Store) {
     growth.wait_for(|seq| *seq == Seq(3)).await.unwrap();
 }
 
-async fn what_grows_elsewhere_is_not_told_here(store: Store) {
+async fn appends_to_another_topic_do_not_change_the_watch(store: TestStore) {
     store.fill("a", 1).await;
     let here = store.engine().watch(&topic("a"));
     let mut there = store.engine().watch(&topic("a.b"));
@@ -91,7 +91,7 @@ async fn what_grows_elsewhere_is_not_told_here(store: Store) {
     assert_eq!(*here.borrow(), Seq(1));
 }
 
-async fn duplicates_and_state_wake_nobody(store: Store) {
+async fn duplicates_and_state_wake_no_watcher(store: TestStore) {
     let events = store.fill("a", 3).await;
     let mut growth = store.engine().watch(&topic("a"));
     growth.borrow_and_update();
@@ -101,19 +101,19 @@ async fn duplicates_and_state_wake_nobody(store: Store) {
     assert_eq!(*growth.borrow(), Seq(3));
 }
 
-async fn the_value_is_never_ahead_of_what_is_read(store: Store) {
+async fn the_watched_position_is_never_ahead_of_reads(store: TestStore) {
     const BATCHES: u64 = 100;
     let engine = store.engine().clone();
     let mut growth = engine.watch(&topic("a"));
     let follower = tokio::spawn(async move {
-        let mut told = Seq::ZERO;
-        while told < Seq(2 * BATCHES) {
+        let mut seen = Seq::ZERO;
+        while seen < Seq(2 * BATCHES) {
             growth.changed().await.unwrap();
             let last = *growth.borrow_and_update();
-            assert!(last > told, "{last:?} was told after {told:?}");
-            told = last;
-            let page = engine.read(&topic("a"), told, EVERYTHING).await.unwrap();
-            assert_eq!(page.events.first().map(|event| event.seq), Some(told));
+            assert!(last > seen, "{last:?} after {seen:?}");
+            seen = last;
+            let page = engine.read(&topic("a"), seen, EVERYTHING).await.unwrap();
+            assert_eq!(page.events.first().map(|event| event.seq), Some(seen));
         }
     });
     for _ in 0..BATCHES {
@@ -122,7 +122,7 @@ async fn the_value_is_never_ahead_of_what_is_read(store: Store) {
     follower.await.unwrap();
 }
 
-async fn following_a_watch_gives_every_event(store: Store) {
+async fn following_a_watch_returns_every_event(store: TestStore) {
     const EVENTS: usize = 120;
     let engine = store.engine().clone();
     let mut growth = engine.watch(&topic("a"));
@@ -142,7 +142,7 @@ async fn following_a_watch_gives_every_event(store: Store) {
     assert_eq!(follower.await.unwrap(), store.read_all("a").await);
 }
 
-async fn a_watch_ends_when_the_engine_is_closed(store: Store) {
+async fn a_watch_ends_when_the_engine_is_closed(store: TestStore) {
     store.fill("a", 1).await;
     let mut growth = store.engine().watch(&topic("a"));
     growth.borrow_and_update();
@@ -150,7 +150,7 @@ async fn a_watch_ends_when_the_engine_is_closed(store: Store) {
     assert!(growth.changed().await.is_err());
 }
 
-async fn a_watch_ends_when_the_engine_is_dropped(mut store: Store) {
+async fn a_watch_ends_when_the_engine_is_dropped(mut store: TestStore) {
     store.fill("a", 1).await;
     let mut growth = store.engine().watch(&topic("a"));
     growth.borrow_and_update();

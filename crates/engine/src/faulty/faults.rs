@@ -1,4 +1,4 @@
-//! The switches.
+//! The switches of a faulty engine.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::Unavailable;
 #[derive(Clone)]
 pub struct Faults(Arc<watch::Sender<Switches>>);
 
-/// What came of the faults so far.
+/// Counts the faults injected so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultReport {
-    /// Commits that reached the engine below and were stored there.
+    /// Commits that the wrapped engine stored.
     pub commits_stored: u64,
-    /// Commits that failed before they happened.
+    /// Commits that failed before they reached the wrapped engine.
     pub commits_failed_before: u64,
-    /// Commits that happened and whose answer was lost.
+    /// Commits that were stored but reported as failed.
     pub commits_failed_after: u64,
     /// Reads that failed.
     pub reads_failed: u64,
-    /// Commits that wait at the gate now.
+    /// Commits that are waiting at the gate now.
     pub commits_waiting: usize,
 }
 
@@ -41,38 +41,39 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// No fault yet.
+    /// Creates switches with every fault off.
     #[must_use]
     pub fn none() -> Self {
         Self(Arc::new(watch::Sender::new(Switches::default())))
     }
 
-    /// The next `count` commits fail and do not happen. `usize::MAX` is every one.
+    /// Makes the next `count` commits fail without being stored. `usize::MAX` means all of them.
     pub fn fail_commits_before(&self, count: usize) {
         self.0.send_modify(|switches| switches.fail_before = count);
     }
 
-    /// The next `count` commits that the engine below stores fail nevertheless: the answer is lost.
+    /// Makes the next `count` commits that the wrapped engine stores fail nevertheless, as if the
+    /// answer was lost.
     pub fn fail_commits_after(&self, count: usize) {
         self.0.send_modify(|switches| switches.fail_after = count);
     }
 
-    /// The next `count` reads of any kind fail.
+    /// Makes the next `count` reads of any kind fail.
     pub fn fail_reads(&self, count: usize) {
         self.0.send_modify(|switches| switches.fail_reads = count);
     }
 
-    /// Commits wait from now on, before anything of them happens.
+    /// Makes commits wait before they reach the wrapped engine.
     pub fn shut_gate(&self) {
         self.0.send_modify(|switches| switches.gate_shut = true);
     }
 
-    /// Lets go on what waits at the gate.
+    /// Releases the commits that wait at the gate.
     pub fn open_gate(&self) {
         self.0.send_modify(|switches| switches.gate_shut = false);
     }
 
-    /// Waits until at least `count` commits wait at the gate.
+    /// Waits until at least `count` commits are waiting at the gate.
     pub async fn until_waiting(&self, count: usize) {
         self.wait_for(|switches| switches.report.commits_waiting >= count).await;
     }
@@ -84,7 +85,7 @@ impl Faults {
         });
     }
 
-    /// What came of the faults so far.
+    /// Returns the counts of injected faults.
     #[must_use]
     pub fn report(&self) -> FaultReport {
         self.0.borrow().report
@@ -105,7 +106,7 @@ impl Faults {
     }
 
     pub(super) fn before_commit(&self) -> Result<(), Unavailable> {
-        self.fail_if("the commit did not happen", |switches| {
+        self.fail_if("the commit was not stored", |switches| {
             let fails = take_one(&mut switches.fail_before);
             switches.report.commits_failed_before += u64::from(fails);
             fails
@@ -113,7 +114,7 @@ impl Faults {
     }
 
     pub(super) fn after_commit(&self) -> Result<(), Unavailable> {
-        self.fail_if("the commit happened, its answer was lost", |switches| {
+        self.fail_if("the commit was stored, but its answer was lost", |switches| {
             let fails = take_one(&mut switches.fail_after);
             switches.report.commits_stored += 1;
             switches.report.commits_failed_after += u64::from(fails);
@@ -146,11 +147,7 @@ impl Faults {
     }
 
     async fn wait_for(&self, condition: impl FnMut(&Switches) -> bool) {
-        self.0
-            .subscribe()
-            .wait_for(condition)
-            .await
-            .expect("the sender is ours and lives as long as this call");
+        self.0.subscribe().wait_for(condition).await.expect("`self` owns the sender");
     }
 }
 
@@ -165,7 +162,7 @@ fn take_one(count: &mut usize) -> bool {
     }
 }
 
-/// A commit at the gate; no longer one when its caller gave up.
+/// A commit at the gate. Dropping it, also by cancellation, leaves the gate.
 struct Waiting<'a>(&'a Faults);
 
 impl Drop for Waiting<'_> {

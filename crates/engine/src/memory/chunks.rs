@@ -1,16 +1,17 @@
-//! A queue that grows without moving what is in it.
+//! A queue that grows without moving its elements.
 
 use std::collections::VecDeque;
 use std::ops::Index;
 
-/// So many make a chunk: enough that one more costs nothing, few enough that an empty one is no waste.
+/// Elements per chunk: enough to make a new chunk cheap, few enough that an empty one wastes little.
 const CHUNK: usize = 1024;
 
-/// A queue in chunks. One buffer for all would be copied whenever it is full, to pages that are new to the
-/// process: publishing was slower by 8 %.
+/// A queue in chunks. A single buffer is copied into fresh memory whenever it is full, which made
+/// publishing 8 % slower.
 #[derive(Debug)]
 pub(super) struct Chunks<T> {
-    /// None is empty. The first may have lost some at its front; all but the first and the last are full.
+    /// No chunk is empty. The first may have been consumed in part; all between the first and the
+    /// last are full.
     chunks: VecDeque<VecDeque<T>>,
     len: usize,
 }
@@ -31,7 +32,7 @@ impl<T> Chunks<T> {
         match self.chunks.back_mut().filter(|last| last.len() < CHUNK) {
             Some(last) => last.push_back(value),
             None => {
-                // Who has few needs less than a chunk.
+                // A queue with few elements should not take a whole chunk.
                 let room = if self.chunks.is_empty() { 0 } else { CHUNK };
                 let mut chunk = VecDeque::with_capacity(room);
                 chunk.push_back(value);
@@ -54,27 +55,27 @@ impl<T> Chunks<T> {
         value
     }
 
-    /// All from the place `start` on.
+    /// Iterates over the elements from index `start` on.
     pub(super) fn from(&self, start: usize) -> impl Iterator<Item = &T> {
-        (start..self.len).map(|place| &self[place])
+        (start..self.len).map(|index| &self[index])
     }
 
-    /// The one with this key, where keys rise from the front to the back.
+    /// Returns the element with this key. Keys must increase from front to back.
     pub(super) fn find_by_key<K: Ord>(&self, key: &K, key_of: impl Fn(&T) -> K) -> Option<&T> {
         let ends_below = |chunk: &VecDeque<T>| chunk.back().is_some_and(|last| key_of(last) < *key);
         let chunk = self.chunks.get(self.chunks.partition_point(ends_below))?;
-        chunk.binary_search_by_key(key, &key_of).ok().map(|place| &chunk[place])
+        chunk.binary_search_by_key(key, &key_of).ok().map(|index| &chunk[index])
     }
 }
 
 impl<T> Index<usize> for Chunks<T> {
     type Output = T;
 
-    fn index(&self, place: usize) -> &T {
+    fn index(&self, index: usize) -> &T {
         let in_first = self.chunks.front().map_or(0, VecDeque::len);
-        match place.checked_sub(in_first) {
-            None => &self.chunks[0][place],
-            Some(behind) => &self.chunks[1 + behind / CHUNK][behind % CHUNK],
+        match index.checked_sub(in_first) {
+            None => &self.chunks[0][index],
+            Some(rest) => &self.chunks[1 + rest / CHUNK][rest % CHUNK],
         }
     }
 }
@@ -83,9 +84,8 @@ impl<T> Index<usize> for Chunks<T> {
 mod tests {
     use super::*;
 
-    /// Pushed at the back and taken from the front, by several chunks at a time.
     #[test]
-    fn what_is_in_it_is_what_is_in_one_buffer() {
+    fn behaves_like_a_single_queue_across_chunks() {
         let (mut chunks, mut buffer) = (Chunks::default(), VecDeque::new());
         let mut next = 0u64;
         for (pushed, popped) in [(1, 1), (3, 2), (CHUNK, 700), (3 * CHUNK, 2 * CHUNK), (10, 9999)] {
@@ -94,16 +94,16 @@ mod tests {
                 buffer.push_back(next);
                 next += 3;
             }
-            assert_all_is_the_same(&chunks, &buffer);
+            assert_same(&chunks, &buffer);
             for _ in 0..popped {
                 assert_eq!(chunks.pop_front(), buffer.pop_front());
             }
-            assert_all_is_the_same(&chunks, &buffer);
+            assert_same(&chunks, &buffer);
         }
         assert_eq!(chunks.len(), 0);
     }
 
-    fn assert_all_is_the_same(chunks: &Chunks<u64>, buffer: &VecDeque<u64>) {
+    fn assert_same(chunks: &Chunks<u64>, buffer: &VecDeque<u64>) {
         assert_eq!(chunks.len(), buffer.len());
         assert_eq!(chunks.front(), buffer.front());
         for start in [0, 1, CHUNK - 1, CHUNK, buffer.len()] {

@@ -1,18 +1,19 @@
-//! The engine that forgets: the whole contract over plain maps behind one lock.
+//! The in-memory engine: the whole contract over plain maps behind one lock.
 //!
-//! It is the shortest reading of the contract, and what tests of the layers above run on. Every
-//! call does all it does under the lock and never waits inside it, so calls are one after the other
-//! by construction, and a commit is seen whole or not at all.
+//! It is the shortest implementation of the contract, and the tests of the layers above run on it.
+//! Every call does all its work under the lock without awaiting, so calls are serialised and a
+//! commit is visible as a whole or not at all.
 
 mod chunks;
-mod json_pages;
-mod places;
+mod id_index;
+mod json_arena;
 mod store;
 mod topic_log;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use prombus_proto::{Clock, EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 
@@ -22,29 +23,23 @@ use crate::{
 };
 use store::Store;
 
-/// Events and state in this process only.
+/// Keeps events and state in the memory of this process. Everything is lost when it is closed.
 pub struct MemoryEngine {
     clock: Arc<dyn Clock>,
-    /// Nothing once it was closed.
+    /// `None` after `close`.
     store: Mutex<Option<Store>>,
 }
 
 impl MemoryEngine {
-    /// An empty engine that asks `clock` what has expired.
+    /// Creates an empty engine. `clock` decides what has expired.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, store: Mutex::new(Some(Store::default())) }
     }
 
-    /// Nothing panics between two changes that belong together, so a store that was locked by a
-    /// thread that died is still whole.
-    fn lock(&self) -> MutexGuard<'_, Option<Store>> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ask<T>(&self, question: impl FnOnce(&Store) -> T) -> Result<T, ReadError> {
-        match self.lock().as_ref() {
-            Some(store) => Ok(question(store)),
+    fn query<T>(&self, query: impl FnOnce(&Store) -> T) -> Result<T, ReadError> {
+        match self.store.lock().as_ref() {
+            Some(store) => Ok(query(store)),
             None => Err(Unavailable::Closed.into()),
         }
     }
@@ -53,7 +48,7 @@ impl MemoryEngine {
         &self,
         change: impl FnOnce(&mut Store) -> Result<T, CommitError>,
     ) -> Result<T, CommitError> {
-        match self.lock().as_mut() {
+        match self.store.lock().as_mut() {
             Some(store) => change(store),
             None => Err(Unavailable::Closed.into()),
         }
@@ -78,29 +73,29 @@ impl Engine for MemoryEngine {
     }
 
     async fn read(&self, topic: &Topic, from: Seq, budget: ReadBudget) -> Result<Page, ReadError> {
-        self.ask(|store| match store.log(topic) {
+        self.query(|store| match store.log(topic) {
             Some(log) => log.read(from, budget),
             None => Page::default(),
         })
     }
 
     async fn bounds(&self, topic: &Topic) -> Result<Bounds, ReadError> {
-        self.ask(|store| store.bounds(topic))
+        self.query(|store| store.bounds(topic))
     }
 
     async fn topics(&self) -> Result<Vec<Topic>, ReadError> {
-        self.ask(Store::topics)
+        self.query(Store::topics)
     }
 
     async fn seek_time(&self, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
-        self.ask(|store| match store.log(topic) {
+        self.query(|store| match store.log(topic) {
             Some(log) => log.seek_time(ts),
             None => Seq::FIRST,
         })
     }
 
     async fn seek_id(&self, topic: &Topic, id: &EventId) -> Result<Option<Seq>, ReadError> {
-        self.ask(|store| store.log(topic)?.seek_id(id))
+        self.query(|store| store.log(topic)?.seek_id(id))
     }
 
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
@@ -112,7 +107,7 @@ impl Engine for MemoryEngine {
     }
 
     async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
-        self.ask(|store| store.get(key, self.clock.now()).cloned())
+        self.query(|store| store.get(key, self.clock.now()).cloned())
     }
 
     async fn scan(
@@ -121,19 +116,19 @@ impl Engine for MemoryEngine {
         after: Option<&StateKey>,
         limit: usize,
     ) -> Result<Vec<StateEntry>, ReadError> {
-        self.ask(|store| store.scan(prefix, after, limit, self.clock.now()))
+        self.query(|store| store.scan(prefix, after, limit, self.clock.now()))
     }
 
     fn watch(&self, topic: &Topic) -> watch::Receiver<Seq> {
-        match self.lock().as_mut() {
+        match self.store.lock().as_mut() {
             Some(store) => store.watch(topic),
-            // Without a sender it has ended before it began.
+            // Without a sender, the channel is closed from the start.
             None => watch::channel(Seq::ZERO).1,
         }
     }
 
     fn health(&self) -> Health {
-        let condition = match *self.lock() {
+        let condition = match *self.store.lock() {
             Some(_) => Condition::Healthy,
             None => Condition::Closed,
         };
@@ -141,7 +136,7 @@ impl Engine for MemoryEngine {
     }
 
     async fn close(&self) -> Result<(), CommitError> {
-        *self.lock() = None;
+        *self.store.lock() = None;
         Ok(())
     }
 }

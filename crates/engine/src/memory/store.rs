@@ -1,4 +1,4 @@
-//! All topics and all state: what is behind the lock.
+//! The contents of the engine, behind its lock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -15,11 +15,11 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Store {
     logs: BTreeMap<Topic, TopicLog>,
-    /// The newest rule applied per topic, also to topics that never had an event.
+    /// The newest retention revision applied per topic, also for topics without events.
     applied_rules: HashMap<Topic, u64>,
     state: BTreeMap<StateKey, StateEntry>,
     last_version: u64,
-    /// Made when somebody first watches; all watchers of a topic share one.
+    /// Created by the first watcher of a topic and shared by all of them.
     growth: HashMap<Topic, watch::Sender<Seq>>,
 }
 
@@ -43,9 +43,9 @@ impl Store {
     ) -> Result<Committed, CommitError> {
         self.check_last_positions(&batch)?;
         let version = Version(self.last_version + 1);
-        let changes = self.changes_by(batch.state, version, now)?;
+        let changes = self.apply_in_order(batch.state, version, now)?;
 
-        // From here on nothing can fail.
+        // Nothing can fail from here on.
         self.last_version = version.0;
         for (key, entry) in changes {
             match entry {
@@ -64,7 +64,7 @@ impl Store {
                 positions.push(log.append(&next));
             }
             if let Some(last) = positions[before..].iter().max_by_key(|position| position.seq) {
-                self.tell_watchers(&topic, *last);
+                self.notify_watchers(&topic, *last);
             }
         }
         let write = Some(WriteStats { events: positions.len(), sync_time: None });
@@ -81,8 +81,9 @@ impl Store {
         Ok(())
     }
 
-    /// What the operations leave for each key they touch, or the first conflict.
-    fn changes_by(
+    /// Returns the entry that the operations leave for each key, `None` if deleted, or the first
+    /// conflict.
+    fn apply_in_order(
         &self,
         ops: Vec<StateOp>,
         version: Version,
@@ -111,7 +112,7 @@ impl Store {
         Ok(changes)
     }
 
-    fn tell_watchers(&self, topic: &Topic, position: Position) {
+    fn notify_watchers(&self, topic: &Topic, position: Position) {
         if let Some(growth) = self.growth.get(topic) {
             growth.send_if_modified(|last| {
                 let grown = position.seq > *last;

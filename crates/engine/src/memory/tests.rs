@@ -1,4 +1,4 @@
-//! What this engine promises beyond the contract: retention is exact.
+//! Beyond the contract, retention of this engine is exact.
 
 use bytes::Bytes;
 use prombus_proto::{Event, Headers, ManualClock, Payload};
@@ -29,14 +29,14 @@ async fn engine_with_times(times: &[u64]) -> (MemoryEngine, Topic) {
 }
 
 #[tokio::test]
-async fn by_age_it_stops_at_the_first_event_that_is_kept() {
+async fn retention_by_age_stops_at_the_first_retained_event() {
     let (engine, topic) = engine_with_times(&[899, 899, 900, 100, 950]).await;
     let rule = Retention { max_age_ms: Some(100), ..Retention::default() };
     assert_eq!(engine.retain(&topic, &rule).await.unwrap().first, Seq(3));
 }
 
 #[tokio::test]
-async fn by_size_it_keeps_all_that_fits() {
+async fn retention_by_size_keeps_everything_that_fits() {
     let (engine, topic) = engine_with_times(&[900; 5]).await;
     let all = engine.bounds(&topic).await.unwrap().bytes;
     for (max_bytes, first) in [(all, 1), (all - 1, 2), (all / 5 * 2, 4), (0, 6)] {

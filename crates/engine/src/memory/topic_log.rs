@@ -3,23 +3,23 @@
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp};
 
 use super::chunks::Chunks;
-use super::json_pages::JsonPages;
-use super::places::Places;
+use super::id_index::IdIndex;
+use super::json_arena::JsonArena;
 use crate::{Bounds, Page, Position, ReadBudget, Retention, StoredEvent};
 
 pub(super) struct TopicLog {
-    /// Without gaps; the first one has the place `first`.
+    /// Without gaps; the first one is at `first`.
     events: Chunks<StoredEvent>,
-    pages: JsonPages,
-    places: Places,
+    arena: JsonArena,
+    ids: IdIndex,
     first: Seq,
     json_bytes: usize,
 }
 
 impl Default for TopicLog {
     fn default() -> Self {
-        let (events, pages) = (Chunks::default(), JsonPages::default());
-        Self { events, pages, places: Places::default(), first: Seq::FIRST, json_bytes: 0 }
+        let (events, arena) = (Chunks::default(), JsonArena::default());
+        Self { events, arena, ids: IdIndex::default(), first: Seq::FIRST, json_bytes: 0 }
     }
 }
 
@@ -32,7 +32,7 @@ impl TopicLog {
         self.first.plus(self.events.len() as u64)
     }
 
-    /// All events from `from` on.
+    /// Iterates over the events from `from` on.
     fn from(&self, from: Seq) -> impl Iterator<Item = &StoredEvent> {
         let skipped = from.0.saturating_sub(self.first.0).min(self.events.len() as u64);
         self.events.from(usize::try_from(skipped).unwrap_or(usize::MAX))
@@ -40,10 +40,10 @@ impl TopicLog {
 
     pub(super) fn append(&mut self, event: &EncodedEvent) -> Position {
         let seq = self.next();
-        if let Some(seq) = self.places.add(event.id(), seq) {
+        if let Some(seq) = self.ids.add(event.id(), seq) {
             return Position { seq, duplicate: true };
         }
-        let json = self.pages.keep(event.json_bytes(seq), |page| event.write_json(seq, page));
+        let json = self.arena.append(event.json_bytes(seq), |out| event.write_json(seq, out));
         self.json_bytes += json.len();
         let (id, key) = (event.id().clone(), event.key().cloned());
         self.events.push_back(StoredEvent { seq, ts: event.ts(), id, key, json });
@@ -70,28 +70,28 @@ impl TopicLog {
     }
 
     pub(super) fn seek_id(&self, id: &EventId) -> Option<Seq> {
-        self.places.find(id)
+        self.ids.find(id)
     }
 
     pub(super) fn trim(&mut self, below: Seq) {
-        self.forget_while(|event, _| event.seq < below);
+        self.drop_while(|event, _| event.seq < below);
     }
 
     pub(super) fn retain(&mut self, rule: &Retention, now: Timestamp) {
-        let oldest_kept = rule.max_age_ms.map(|age| now.minus_ms(age));
-        self.forget_while(|event, bytes| {
-            oldest_kept.is_some_and(|oldest| event.ts < oldest)
-                || rule.max_bytes.is_some_and(|most| bytes as u64 > most)
+        let oldest_retained = rule.max_age_ms.map(|age| now.minus_ms(age));
+        self.drop_while(|event, bytes| {
+            oldest_retained.is_some_and(|oldest| event.ts < oldest)
+                || rule.max_bytes.is_some_and(|max| bytes as u64 > max)
         });
     }
 
-    /// Forgets from the front up to the first event that is kept: what is left has no gaps.
-    fn forget_while(&mut self, goes: impl Fn(&StoredEvent, usize) -> bool) {
+    /// Drops events from the front until `drops` returns `false`, so that no gap appears.
+    fn drop_while(&mut self, drops: impl Fn(&StoredEvent, usize) -> bool) {
         while let Some(oldest) = self.events.front()
-            && goes(oldest, self.json_bytes)
+            && drops(oldest, self.json_bytes)
         {
             self.json_bytes -= oldest.json.len();
-            self.places.forget(&oldest.id);
+            self.ids.remove_oldest(&oldest.id);
             self.first = self.first.next();
             self.events.pop_front();
         }

@@ -1,4 +1,4 @@
-//! The model: what the contract says is there, in plain maps and without any cleverness.
+//! The model: the contract in plain maps, without any optimisation.
 
 use std::collections::BTreeMap;
 
@@ -9,33 +9,34 @@ use crate::{Batch, Expect, StateEntry, StateOp, StoredEvent, Version};
 #[derive(Clone, Default)]
 pub(super) struct Expected {
     pub(super) topics: BTreeMap<String, ExpectedTopic>,
-    /// Also what has expired.
+    /// Includes expired values.
     state: BTreeMap<Vec<u8>, StateEntry>,
     pub(super) last_version: Option<Version>,
 }
 
 #[derive(Clone, Default)]
 pub(super) struct ExpectedTopic {
-    pub(super) kept: Vec<StoredEvent>,
-    pub(super) ever: u64,
+    pub(super) retained: Vec<StoredEvent>,
+    /// The number of events ever appended.
+    pub(super) appended: u64,
     pub(super) applied_rule: Option<u64>,
 }
 
-/// What a commit that goes through leads to: where each event is and whether it was there before.
-pub(super) type Places = Vec<(u64, bool)>;
+/// The result of a successful commit: the position of each event, and whether it is a duplicate.
+pub(super) type Positions = Vec<(u64, bool)>;
 
 impl ExpectedTopic {
     pub(super) fn first(&self) -> u64 {
-        self.ever + 1 - self.kept.len() as u64
+        self.appended + 1 - self.retained.len() as u64
     }
 
-    pub(super) fn place_of(&self, id: &EventId) -> Option<u64> {
-        let found = self.kept.iter().find(|event| event.id == *id)?;
+    pub(super) fn seq_of(&self, id: &EventId) -> Option<u64> {
+        let found = self.retained.iter().find(|event| event.id == *id)?;
         Some(found.seq.0)
     }
 
-    pub(super) fn forget_below(&mut self, below: u64) {
-        self.kept.retain(|event| event.seq.0 >= below);
+    pub(super) fn drop_below(&mut self, below: u64) {
+        self.retained.retain(|event| event.seq.0 >= below);
     }
 }
 
@@ -49,7 +50,7 @@ impl Expected {
     }
 
     pub(super) fn topic_names(&self) -> Vec<String> {
-        let with_events = self.topics.iter().filter(|(_, topic)| topic.ever > 0);
+        let with_events = self.topics.iter().filter(|(_, topic)| topic.appended > 0);
         with_events.map(|(name, _)| name.clone()).collect()
     }
 
@@ -77,16 +78,16 @@ impl Expected {
         found
     }
 
-    /// The model after `batch`, if nothing keeps it out. Which version the engine gives is only
-    /// known from its answer; a version inside the batch is one that nobody can have expected.
+    /// Returns the model after `batch`, or `None` if an expectation fails. `version` comes from the
+    /// engine's result: the model cannot predict it, and no expectation in the batch can name it.
     pub(super) fn after(
         &self,
         batch: &Batch,
         version: Version,
         now: Timestamp,
-    ) -> Option<(Expected, Places)> {
+    ) -> Option<(Expected, Positions)> {
         for (topic, last) in &batch.expected_last {
-            if self.topic(topic.as_str()).ever != last.0 {
+            if self.topic(topic.as_str()).appended != last.0 {
                 return None;
             }
         }
@@ -94,38 +95,38 @@ impl Expected {
         after.last_version = Some(version);
         for op in &batch.state {
             let key = op.key().as_bytes();
-            let there = after.get(key, now).map(|entry| entry.version);
+            let actual = after.get(key, now).map(|entry| entry.version);
             let holds = match op.expect() {
                 Expect::Any => true,
-                Expect::Absent => there.is_none(),
-                Expect::Version(wanted) => there == Some(wanted),
+                Expect::Absent => actual.is_none(),
+                Expect::Version(expected) => actual == Some(expected),
             };
             if !holds {
                 return None;
             }
             after.apply(op, version);
         }
-        let mut places = Places::new();
+        let mut positions = Positions::new();
         for event in &batch.events {
             let topic = after.topic_mut(event.topic().as_str());
-            if let Some(place) = topic.place_of(event.id()) {
-                places.push((place, true));
+            if let Some(seq) = topic.seq_of(event.id()) {
+                positions.push((seq, true));
                 continue;
             }
-            topic.ever += 1;
-            let seq = prombus_proto::Seq(topic.ever);
+            topic.appended += 1;
+            let seq = prombus_proto::Seq(topic.appended);
             let mut json = Vec::new();
             event.write_json(seq, &mut json);
-            topic.kept.push(StoredEvent {
+            topic.retained.push(StoredEvent {
                 seq,
                 ts: event.ts(),
                 id: event.id().clone(),
                 key: event.key().cloned(),
                 json: json.into(),
             });
-            places.push((topic.ever, false));
+            positions.push((topic.appended, false));
         }
-        Some((after, places))
+        Some((after, positions))
     }
 
     fn apply(&mut self, op: &StateOp, version: Version) {

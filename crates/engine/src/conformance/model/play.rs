@@ -1,4 +1,4 @@
-//! Does each step on the engine and on the model, and compares.
+//! Applies each operation to the engine and to the model, and compares the results.
 
 use std::fmt::Debug;
 
@@ -8,26 +8,26 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::expected::Expected;
-use super::step::{Change, Guess, GuessedState, KEYS, NewEvent, PREFIXES, Step, TOPICS};
+use super::step::{Change, EventSpec, Guess, GuessedState, KEYS, PREFIXES, Step, TOPICS};
 use crate::conformance::Subject;
-use crate::conformance::store::{EVERYTHING, Store, ends, payload, topic};
+use crate::conformance::test_store::{EVERYTHING, TestStore, ends, payload, topic};
 use crate::{Batch, CommitError, Expect, ReadBudget, Retention, StateKey, StateOp, Version};
 
-/// A version that no commit gets within a life.
+/// A version that no commit will ever reach.
 const NEVER_GIVEN: Version = Version(u64::MAX);
 
 type Checked = Result<(), TestCaseError>;
 
 struct Play {
-    store: Store,
+    store: TestStore,
     model: Expected,
-    began: Timestamp,
+    start: Timestamp,
 }
 
-/// Plays all steps, then compares everything there is.
+/// Applies all operations, then compares everything.
 pub(super) async fn play(subject: Box<dyn Subject>, steps: &[Step]) -> Checked {
-    let store = Store::open(subject).await;
-    let mut play = Play { began: store.clock.now(), store, model: Expected::default() };
+    let store = TestStore::open(subject).await;
+    let mut play = Play { start: store.clock.now(), store, model: Expected::default() };
     for step in steps {
         play.step(step).await?;
     }
@@ -42,7 +42,7 @@ fn key_of(key: usize) -> StateKey {
     StateKey::new(Bytes::from_static(KEYS[key])).unwrap()
 }
 
-/// Version 7, version 4 and text, by turns.
+/// Alternates between UUIDs of version 7, of version 4, and text.
 fn id_of(id: usize) -> EventId {
     let text = match id % 3 {
         0 => format!("018bcfe5-68{id:02x}-7c3a-9f2e-0123456789ab"),
@@ -52,7 +52,7 @@ fn id_of(id: usize) -> EventId {
     EventId::new(&text).unwrap()
 }
 
-fn works<T, E: Debug>(answer: Result<T, E>) -> Result<T, TestCaseError> {
+fn succeeds<T, E: Debug>(answer: Result<T, E>) -> Result<T, TestCaseError> {
     answer.map_err(|error| TestCaseError::fail(format!("{error:?}")))
 }
 
@@ -81,13 +81,13 @@ impl Play {
                 self.read(topic_name(*topic), *from, budget).await
             }
             Step::SeekTime { topic, offset_ms } => {
-                let ts = Timestamp(self.began.0 - 500 + offset_ms);
+                let ts = Timestamp(self.start.0 - 500 + offset_ms);
                 self.seek_time(topic_name(*topic), ts).await
             }
             Step::SeekId { topic, id } => {
                 let name = topic_name(*topic);
-                let due = self.model.topic(name).place_of(&id_of(*id));
-                prop_assert_eq!(self.store.seek_id(name, &id_of(*id)).await, due);
+                let expected = self.model.topic(name).seq_of(&id_of(*id));
+                prop_assert_eq!(self.store.seek_id(name, &id_of(*id)).await, expected);
                 Ok(())
             }
             Step::Trim { topic, below } => self.trim(topic_name(*topic), *below).await,
@@ -103,7 +103,7 @@ impl Play {
                 self.retain(name, &rule, all_fits, now).await
             }
             Step::Get { key } => {
-                let found = works(self.store.engine().get(&key_of(*key)).await)?;
+                let found = succeeds(self.store.engine().get(&key_of(*key)).await)?;
                 prop_assert_eq!(found.as_ref(), self.model.get(KEYS[*key], now));
                 Ok(())
             }
@@ -112,9 +112,9 @@ impl Play {
                 let found =
                     self.store.engine().scan(PREFIXES[*prefix], after.as_ref(), *limit).await;
                 let after = after.as_ref().map(StateKey::as_bytes);
-                let mut due = self.model.scan(PREFIXES[*prefix], after, now);
-                due.truncate(*limit);
-                prop_assert_eq!(works(found)?, due);
+                let mut expected = self.model.scan(PREFIXES[*prefix], after, now);
+                expected.truncate(*limit);
+                prop_assert_eq!(succeeds(found)?, expected);
                 Ok(())
             }
             Step::Restart => {
@@ -124,7 +124,7 @@ impl Play {
         }
     }
 
-    fn event(&self, new: &NewEvent) -> Event {
+    fn event(&self, new: &EventSpec) -> Event {
         let name = topic_name(new.topic);
         Event {
             id: id_of(new.id),
@@ -136,7 +136,7 @@ impl Play {
 
     fn guessed_last(&self, of: usize, guess: Guess) -> (Topic, Seq) {
         let name = topic_name(of);
-        let last = self.model.topic(name).ever;
+        let last = self.model.topic(name).appended;
         let guessed = match guess {
             Guess::Right => last,
             Guess::OneTooFew => last.wrapping_sub(1),
@@ -170,68 +170,68 @@ impl Play {
         let answer = self.store.try_commit(batch.clone()).await;
         let version = match &answer {
             Ok(committed) => committed.version,
-            // Stands for the one it would have had, which nobody can have expected.
+            // Stands for the version it would have got, which no expectation can name.
             Err(_) => Version(NEVER_GIVEN.0 - 1),
         };
-        let due = self.model.after(&batch, version, now);
-        match (answer, due) {
-            (Ok(committed), Some((after, places))) => {
+        let expected = self.model.after(&batch, version, now);
+        match (answer, expected) {
+            (Ok(committed), Some((after, positions))) => {
                 prop_assert!(Some(committed.version) > self.model.last_version);
                 let answered: Vec<_> = committed
                     .positions
                     .iter()
                     .map(|position| (position.seq.0, position.duplicate))
                     .collect();
-                prop_assert_eq!(answered, places);
+                prop_assert_eq!(answered, positions);
                 self.model = after;
                 Ok(())
             }
             (Err(CommitError::Conflict(_)), None) => Ok(()),
-            (answer, due) => Err(TestCaseError::fail(format!(
-                "{answer:?}, the model has it go through: {}",
-                due.is_some()
+            (answer, expected) => Err(TestCaseError::fail(format!(
+                "{answer:?}, but in the model the commit succeeds: {}",
+                expected.is_some()
             ))),
         }
     }
 
     async fn read(&self, name: &str, from: u64, budget: ReadBudget) -> Checked {
-        let mut due = Vec::new();
+        let mut expected = Vec::new();
         let mut bytes = 0;
-        for event in self.model.topic(name).kept {
+        for event in self.model.topic(name).retained {
             if event.seq.0 < from {
                 continue;
             }
             bytes += event.json.len();
-            if !due.is_empty() && (due.len() == budget.events || bytes > budget.bytes) {
+            if !expected.is_empty() && (expected.len() == budget.events || bytes > budget.bytes) {
                 break;
             }
-            due.push(event);
-            if due.len() >= budget.events {
+            expected.push(event);
+            if expected.len() >= budget.events {
                 break;
             }
         }
-        prop_assert_eq!(self.store.read(name, from, budget).await, due);
+        prop_assert_eq!(self.store.read(name, from, budget).await, expected);
         Ok(())
     }
 
     async fn seek_time(&self, name: &str, ts: Timestamp) -> Checked {
         let topic = self.model.topic(name);
-        let found = topic.kept.iter().find(|event| event.ts >= ts);
-        let due = found.map_or(topic.ever + 1, |event| event.seq.0);
-        prop_assert_eq!(self.store.seek_time(name, ts.0).await, due);
+        let found = topic.retained.iter().find(|event| event.ts >= ts);
+        let expected = found.map_or(topic.appended + 1, |event| event.seq.0);
+        prop_assert_eq!(self.store.seek_time(name, ts.0).await, expected);
         Ok(())
     }
 
     async fn trim(&mut self, name: &str, below: u64) -> Checked {
-        let left = works(self.store.engine().trim(&topic(name), Seq(below)).await)?;
+        let left = succeeds(self.store.engine().trim(&topic(name), Seq(below)).await)?;
         let model = self.model.topic_mut(name);
-        model.forget_below(below);
-        prop_assert_eq!(ends(left), (model.first(), model.ever + 1));
+        model.drop_below(below);
+        prop_assert_eq!(ends(left), (model.first(), model.appended + 1));
         Ok(())
     }
 
-    /// What the rule keeps must be kept. Where the size says that something may go, how much
-    /// depends on how the engine counts bytes; that a suffix is left is checked everywhere.
+    /// Checks that everything the rule retains is retained. By size, how much may be dropped depends
+    /// on how the engine counts bytes; it is only checked that a suffix remains.
     async fn retain(
         &mut self,
         name: &str,
@@ -248,12 +248,12 @@ impl Play {
                 {
                     Ok(())
                 }
-                other => Err(TestCaseError::fail(format!("stale, but {other:?}"))),
+                other => Err(TestCaseError::fail(format!("expected a stale rule, got {other:?}"))),
             };
         }
-        let left = works(answer)?;
+        let left = succeeds(answer)?;
         model.applied_rule = Some(rule.revision);
-        prop_assert_eq!(left.next.0, model.ever + 1);
+        prop_assert_eq!(left.next.0, model.appended + 1);
         prop_assert!(left.first.0 >= model.first());
         prop_assert!(left.first <= left.next);
         if all_fits {
@@ -261,12 +261,12 @@ impl Play {
                 Some(age) => ts.0 + age < now.0,
                 None => false,
             };
-            let kept = model.kept.iter().find(|event| !old(event.ts));
+            let kept = model.retained.iter().find(|event| !old(event.ts));
             if let Some(kept) = kept {
                 prop_assert!(left.first <= kept.seq, "{:?} must stay", kept.seq);
             }
         }
-        model.forget_below(left.first.0);
+        model.drop_below(left.first.0);
         Ok(())
     }
 
@@ -274,12 +274,15 @@ impl Play {
         let now = self.store.clock.now();
         prop_assert_eq!(self.store.topic_names().await, self.model.topic_names());
         for name in (0..TOPICS).map(topic_name) {
-            let due = self.model.topic(name);
-            prop_assert_eq!(ends(self.store.bounds(name).await), (due.first(), due.ever + 1));
-            prop_assert_eq!(self.store.read(name, 0, EVERYTHING).await, &due.kept[..]);
-            prop_assert_eq!(self.store.engine().watch(&topic(name)).borrow().0, due.ever);
+            let expected = self.model.topic(name);
+            prop_assert_eq!(
+                ends(self.store.bounds(name).await),
+                (expected.first(), expected.appended + 1)
+            );
+            prop_assert_eq!(self.store.read(name, 0, EVERYTHING).await, &expected.retained[..]);
+            prop_assert_eq!(self.store.engine().watch(&topic(name)).borrow().0, expected.appended);
         }
-        let found = works(self.store.engine().scan(b"", None, usize::MAX).await)?;
+        let found = succeeds(self.store.engine().scan(b"", None, usize::MAX).await)?;
         prop_assert_eq!(found, self.model.scan(b"", None, now));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The steps. Small worlds, so that steps meet: few topics, ids, keys and moments.
+//! The operations of the model test. Few topics, ids, keys and times, so that operations collide.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(super) const PREFIXES: [&[u8]; 6] = [b"", b"a", b"a/", b"a\xff", b"\xff", b"
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Commit {
-        events: Vec<NewEvent>,
+        events: Vec<EventSpec>,
         expected_last: Option<(usize, Guess)>,
         state: Vec<Change>,
         durability: Durability,
@@ -31,7 +31,7 @@ pub(super) enum Step {
     },
     SeekTime {
         topic: usize,
-        /// From some time before the story begins on.
+        /// Relative to some time before the first step.
         offset_ms: u64,
     },
     SeekId {
@@ -45,7 +45,7 @@ pub(super) enum Step {
     Retain {
         topic: usize,
         max_age_ms: Option<u64>,
-        /// Of what the topic has now.
+        /// In percent of the topic's current size.
         max_percent: Option<u64>,
         revision: u64,
     },
@@ -61,7 +61,7 @@ pub(super) enum Step {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct NewEvent {
+pub(super) struct EventSpec {
     pub(super) topic: usize,
     pub(super) id: usize,
     pub(super) age_ms: u64,
@@ -71,14 +71,14 @@ pub(super) struct NewEvent {
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) key: usize,
-    /// Nothing deletes.
+    /// `None` deletes.
     pub(super) value: Option<u8>,
-    /// From now on; zero has expired already.
+    /// The lifetime from now on; zero is already expired.
     pub(super) life_ms: Option<u64>,
     pub(super) expect: GuessedState,
 }
 
-/// What a batch expects of a topic.
+/// The last position that a batch expects of a topic, relative to the actual one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Guess {
     Right,
@@ -86,14 +86,14 @@ pub(super) enum Guess {
     OneTooMany,
 }
 
-/// What a change expects of its key, from what was there before the batch.
+/// What a change expects of its key, relative to the state before the batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum GuessedState {
     Any,
     Absent,
-    /// The version before the batch; one that never was, if there was none.
+    /// The version before the batch, or an unused one if the key was absent.
     AsBefore,
-    /// A version that no commit was given.
+    /// A version that no commit has.
     NeverGiven,
 }
 
@@ -128,7 +128,7 @@ pub(super) fn any_step(capabilities: Capabilities) -> BoxedStrategy<Step> {
     .boxed()
 }
 
-/// Times are multiples of a tick, so that equal ones are common: that is where mistakes hide.
+/// Times are multiples of a tick, so that equal ones are common: bugs hide there.
 fn ticks(count: Range<u64>) -> impl Strategy<Value = u64> {
     count.prop_map(|ticks| ticks * TICK_MS)
 }
@@ -153,9 +153,9 @@ fn any_commit() -> impl Strategy<Value = Step> {
         })
 }
 
-fn any_event() -> impl Strategy<Value = NewEvent> {
+fn any_event() -> impl Strategy<Value = EventSpec> {
     (0..TOPICS, 0..IDS, ticks(0..10), 0..200usize)
-        .prop_map(|(topic, id, age_ms, text_bytes)| NewEvent { topic, id, age_ms, text_bytes })
+        .prop_map(|(topic, id, age_ms, text_bytes)| EventSpec { topic, id, age_ms, text_bytes })
 }
 
 fn any_change() -> impl Strategy<Value = Change> {

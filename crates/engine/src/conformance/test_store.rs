@@ -1,4 +1,4 @@
-//! The store of one case, and short ways to say what a case does with it.
+//! The store of one case, with helpers for the calls that cases make.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,19 +15,19 @@ use crate::{
     StateEntry, StateKey, StateOp, StoredEvent, Version,
 };
 
-/// More than any case stores.
+/// A budget for more events than any case stores.
 pub(super) const EVERYTHING: ReadBudget = ReadBudget { events: usize::MAX, bytes: usize::MAX };
 
-pub(super) struct Store {
+pub(super) struct TestStore {
     engine: Option<Arc<dyn Engine>>,
-    /// Behind the engine, so that it goes later: it may own the folder the engine lives in.
+    /// Declared after the engine so that it is dropped later: it may own the engine's directory.
     subject: Box<dyn Subject>,
     pub(super) clock: ManualClock,
     ids: IdSource,
     events_made: AtomicU64,
 }
 
-impl Store {
+impl TestStore {
     pub(super) async fn open(mut subject: Box<dyn Subject>) -> Self {
         let clock = subject.clock();
         clock.set(Timestamp(1_700_000_000_000));
@@ -42,17 +42,17 @@ impl Store {
     }
 
     pub(super) fn engine(&self) -> &Arc<dyn Engine> {
-        self.engine.as_ref().expect("dropped by this case")
+        self.engine.as_ref().expect("the case has dropped the engine")
     }
 
-    /// Closes the engine and opens the same store again.
+    /// Closes the engine and reopens the store.
     pub(super) async fn restart(&mut self) {
         self.engine().close().await.unwrap();
         self.drop_engine();
         self.engine = Some(self.subject.open().await);
     }
 
-    /// One more engine on the same store, beside the one that is open.
+    /// Opens another engine on the same store while the first stays open.
     pub(super) async fn open_another(&mut self) -> Arc<dyn Engine> {
         self.subject.open().await
     }
@@ -65,7 +65,7 @@ impl Store {
         self.ids.next_id()
     }
 
-    /// A new event that happens now.
+    /// Creates an event with a new id and the current time.
     pub(super) fn event(&self, topic_name: &str) -> Event {
         let number = self.events_made.fetch_add(1, Ordering::Relaxed);
         Event {
@@ -97,14 +97,14 @@ impl Store {
         self.commit(of_events(events)).await.positions
     }
 
-    /// Appends so many new events and gives them back.
+    /// Appends `count` new events and returns them.
     pub(super) async fn fill(&self, topic_name: &str, count: usize) -> Vec<Event> {
         let events = self.events(topic_name, count);
         self.append(&events).await;
         events
     }
 
-    /// Appends one event for each of `times`, in this order.
+    /// Appends one event for each of `times`, in this order, and returns them.
     pub(super) async fn fill_at(&self, topic_name: &str, times: &[u64]) -> Vec<Event> {
         let events: Vec<Event> =
             times.iter().map(|ts| Event { ts: Timestamp(*ts), ..self.event(topic_name) }).collect();
@@ -112,7 +112,7 @@ impl Store {
         events
     }
 
-    /// All that a topic holds.
+    /// Returns all events of a topic.
     pub(super) async fn read_all(&self, topic_name: &str) -> Vec<StoredEvent> {
         self.read(topic_name, 0, EVERYTHING).await
     }
@@ -131,13 +131,13 @@ impl Store {
     }
 
     pub(super) async fn seek_id(&self, topic_name: &str, id: &EventId) -> Option<u64> {
-        let place = self.engine().seek_id(&topic(topic_name), id).await;
-        place.unwrap().map(|seq| seq.0)
+        let seq = self.engine().seek_id(&topic(topic_name), id).await;
+        seq.unwrap().map(|seq| seq.0)
     }
 
     pub(super) async fn seek_time(&self, topic_name: &str, ts: u64) -> u64 {
-        let place = self.engine().seek_time(&topic(topic_name), Timestamp(ts)).await;
-        place.unwrap().0
+        let seq = self.engine().seek_time(&topic(topic_name), Timestamp(ts)).await;
+        seq.unwrap().0
     }
 
     pub(super) async fn trim(&self, topic_name: &str, below: u64) -> Bounds {
@@ -152,7 +152,7 @@ impl Store {
         self.engine().get(&key(name)).await.unwrap()
     }
 
-    /// The value of a key, as text.
+    /// Returns the value of a key as text.
     pub(super) async fn value(&self, name: &str) -> Option<String> {
         let entry = self.get(name).await?;
         Some(String::from_utf8(entry.value.to_vec()).unwrap())
@@ -163,7 +163,7 @@ impl Store {
         topics.iter().map(ToString::to_string).collect()
     }
 
-    /// The keys found.
+    /// Returns the keys of the entries found.
     pub(super) async fn scan(
         &self,
         prefix: &[u8],
@@ -226,17 +226,18 @@ pub(super) fn delete_if(name: &str, expect: Expect) -> StateOp {
     StateOp::Delete { key: key(name), expect }
 }
 
-/// The positions of events that were stored, not found.
+/// Positions of newly stored events.
 pub(super) fn stored_at(seqs: impl IntoIterator<Item = u64>) -> Vec<Position> {
     let stored = |seq| Position { seq: Seq(seq), duplicate: false };
     seqs.into_iter().map(stored).collect()
 }
 
+/// The position of a duplicate.
 pub(super) fn found_at(seq: u64) -> Position {
     Position { seq: Seq(seq), duplicate: true }
 }
 
-/// The first and the next position: what bounds say exactly. Their size may change by itself.
+/// The exact part of bounds: the first and the next position. The size may change without a commit.
 pub(super) fn ends(bounds: Bounds) -> (u64, u64) {
     (bounds.first.0, bounds.next.0)
 }
@@ -253,7 +254,7 @@ pub(super) fn seqs_of(events: &[StoredEvent]) -> Vec<u64> {
     events.iter().map(|event| event.seq.0).collect()
 }
 
-/// What the contract says is read where `event` was stored at `seq`.
+/// Returns what must be read back for `event` stored at `seq`.
 pub(super) fn as_stored(event: &Event, seq: u64) -> StoredEvent {
     let mut json = Vec::new();
     event.encode().write_json(Seq(seq), &mut json);
@@ -266,7 +267,7 @@ pub(super) fn as_stored(event: &Event, seq: u64) -> StoredEvent {
     }
 }
 
-/// What the contract says is read where all of `events` were stored from `first` on.
+/// Returns what must be read back for `events` stored from `first` on.
 pub(super) fn all_as_stored(events: &[Event], first: u64) -> Vec<StoredEvent> {
     events.iter().zip(first..).map(|(event, seq)| as_stored(event, seq)).collect()
 }
