@@ -1,40 +1,46 @@
 //! The disk engine: a write-ahead log, topic segments behind it, and keyed state beside them.
 //!
-//! **In.** [`Engine::commit`] hands a batch to the journal, one thread that gathers all that waits,
-//! gives positions (`journal::staging`), writes one frame to the log (`wal`), syncs once,
-//! shows it to readers (`read::view`) and answers everybody.
+//! **Write path.** [`Engine::commit`] hands a batch to the `journal`, one thread that gathers the
+//! waiting commits, assigns positions, writes them to the `wal` as one frame, syncs once, publishes
+//! the frame to readers and answers the commits.
 //!
-//! **Behind.** When a log file is full, the checkpoint thread copies its records into the topics'
-//! segments (`segment`), its ids and state into sorted files (`ids`, `state`), makes all of
-//! it durable, writes the `checkpoint::catalog` and removes the log file.
+//! **Checkpoint.** When a WAL file is full, the `checkpoint` thread copies its records into the
+//! topics' segments (`segment`), its ids and state changes into sorted runs (`ids`, `state`),
+//! makes all of it durable, writes the catalog and removes the WAL file.
 //!
-//! **Out.** Readers (`read`) look up in the view where events are, let go of it
-//! and read the files.
+//! **Read path.** Readers (`read`) look up in the view where events are, release it and read the
+//! files.
 //!
-//! **Again.** `recovery` loads the catalog and reads the log files it does not cover.
+//! **Recovery.** `recovery` loads the catalog and replays the WAL files that it does not cover.
+//!
+//! The formats of all files are in `docs/disk-format.md`.
 
 mod checkpoint;
 mod checksum;
 mod file_cache;
 mod file_header;
+mod file_io;
 mod ids;
 mod journal;
 mod layout;
 mod options;
+mod quarantine;
 mod read;
 mod record;
 mod recovery;
 mod segment;
 mod shared;
+mod sorted_runs;
 mod state;
 mod storage_faults;
 mod wal;
 
 use std::fs::{self, File, TryLockError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -42,10 +48,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub use self::options::DiskOptions;
 pub use self::storage_faults::StorageFaults;
 
-use self::checkpoint::{Checkpointer, Task};
+use self::checkpoint::{CheckpointTask, Checkpointer};
 use self::journal::{Journal, Request};
 use self::layout::Layout;
-use self::record::EndSum;
+use self::record::SuffixChecksum;
 use self::recovery::Recovered;
 use self::shared::Shared;
 use crate::{
@@ -53,26 +59,31 @@ use crate::{
     OpenError, Page, ReadBudget, ReadError, Retention, StateEntry, StateKey, Unavailable,
 };
 
-/// How many requests may wait for the journal before senders wait, too.
-const REQUESTS_WAITING: usize = 8192;
+/// How many requests may wait for the journal before senders block.
+const REQUEST_QUEUE: usize = 8192;
 
-/// Events and state in a folder. One process at a time.
+/// Stores events and state in a folder, which one process at a time can open.
 pub struct DiskEngine {
     shared: Arc<Shared>,
     requests: mpsc::Sender<Request>,
-    running: Mutex<Option<Running>>,
+    workers: Mutex<Option<Workers>>,
 }
 
-/// The threads, and the lock they work under.
-struct Running {
+/// The threads, and the lock on the folder.
+struct Workers {
     journal: JoinHandle<()>,
     checkpointer: JoinHandle<()>,
     lock: File,
 }
 
 impl DiskEngine {
-    /// Opens the store in the folder, or makes one. What had to be repaired is in
-    /// [`Engine::health`].
+    /// Opens the store in the folder, or creates one. [`Engine::health`] lists what was found damaged
+    /// or repaired.
+    ///
+    /// # Errors
+    ///
+    /// If another process has the store open, if its catalog is unreadable, if a file has a newer
+    /// format version, or if the operating system reports an error.
     pub fn open(options: &DiskOptions) -> Result<Self, OpenError> {
         let layout = Layout::new(options.folder.clone());
         let io = |source| OpenError::Io { path: options.folder.clone(), source };
@@ -90,30 +101,30 @@ impl DiskEngine {
         let shared = Arc::new(shared);
         let (tasks, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog);
         for wal in sealed {
-            shared.backlog.add();
-            tasks.send(Task::Move(wal)).expect("the receiver is at hand");
+            shared.pending_checkpoints.add();
+            tasks.send(CheckpointTask::Checkpoint(wal)).expect("the receiver is still owned here");
         }
-        let (requests, receiver) = mpsc::channel(REQUESTS_WAITING);
+        let (requests, receiver) = mpsc::channel(REQUEST_QUEUE);
         let journal = Journal::new(Arc::clone(&shared), receiver, tasks, &start);
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_owned()).spawn(run).map_err(io)
         };
-        let running = Running {
+        let workers = Workers {
             checkpointer: spawn("prombus-checkpoint", Box::new(|| checkpointer.run()))?,
             journal: spawn("prombus-journal", Box::new(|| journal.run()))?,
             lock,
         };
-        Ok(Self { shared, requests, running: Mutex::new(Some(running)) })
+        Ok(Self { shared, requests, workers: Mutex::new(Some(workers)) })
     }
 
-    /// Hands a request to the journal and waits for its answer.
+    /// Sends a request to the journal and waits for the answer.
     async fn ask<T>(
         &self,
         request: impl FnOnce(oneshot::Sender<T>) -> Request,
     ) -> Result<T, CommitError> {
         let (reply, answer) = oneshot::channel();
         let closed = || CommitError::Unavailable(Unavailable::Closed);
-        // Mostly there is room, and nothing to wait for.
+        // Usually the queue has room, and nothing has to wait.
         if let Err(refused) = self.requests.try_send(request(reply)) {
             match refused {
                 TrySendError::Full(request) => {
@@ -132,7 +143,7 @@ impl DiskEngine {
         }
     }
 
-    /// Runs what may wait for the disk where waiting does no harm.
+    /// Runs `work`, which may wait for the disk, on the blocking thread pool.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Shared) -> Result<T, ReadError> + Send + 'static,
@@ -145,18 +156,18 @@ impl DiskEngine {
         }
     }
 
-    /// Waits for the threads and lets go of the folder.
-    fn join(running: Running) {
-        let Running { journal, checkpointer, lock } = running;
-        // A thread that panicked has said so already.
+    /// Waits for the threads and unlocks the folder.
+    fn join(workers: Workers) {
+        let Workers { journal, checkpointer, lock } = workers;
+        // The panic hook has already reported a panic.
         let _ = journal.join();
         let _ = checkpointer.join();
-        // A child that was just forked may hold the file open for a moment; the lock ends now.
+        // Explicitly, because a child that was just forked may still have the file open.
         let _ = lock.unlock();
     }
 
-    fn take_running(&self) -> Option<Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn take_running(&self) -> Option<Workers> {
+        self.workers.lock().take()
     }
 }
 
@@ -173,10 +184,10 @@ impl Engine for DiskEngine {
     }
 
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
-        // Here rather than in the journal, which every commit has to pass.
+        // Here rather than in the journal, which is a single thread.
         let bytes = batch.check_sizes()?;
-        let end_sums = batch.events.iter().map(EndSum::of).collect();
-        let commit = |reply| Request::Commit { batch, bytes, end_sums, reply };
+        let suffix_checksums = batch.events.iter().map(SuffixChecksum::of).collect();
+        let commit = |reply| Request::Commit { batch, bytes, suffix_checksums, reply };
         let (answer, _batch) = self.ask(commit).await?;
         answer
     }
@@ -199,7 +210,7 @@ impl Engine for DiskEngine {
     async fn topics(&self) -> Result<Vec<Topic>, ReadError> {
         self.check_open()?;
         let view = self.shared.view();
-        // A retention rule alone makes no topic.
+        // A retention rule alone does not create a topic.
         let topics = view.topics.iter().filter(|(_, view)| view.next > Seq::FIRST);
         let mut topics: Vec<_> = topics.map(|(topic, _)| topic.clone()).collect();
         topics.sort_unstable();
@@ -262,12 +273,12 @@ impl Engine for DiskEngine {
     async fn close(&self) -> Result<(), CommitError> {
         let result = match self.ask(|reply| Request::Close { reply }).await {
             Ok(result) => result,
-            // Closed before.
+            // It was closed before.
             Err(_) => Ok(()),
         };
-        if let Some(running) = self.take_running() {
-            // The threads end right after their answer; the folder is free when this returns.
-            let _ = tokio::task::spawn_blocking(|| Self::join(running)).await;
+        if let Some(workers) = self.take_running() {
+            // The threads end right after their answer. The folder is unlocked when this returns.
+            let _ = tokio::task::spawn_blocking(|| Self::join(workers)).await;
         }
         result
     }
@@ -275,11 +286,11 @@ impl Engine for DiskEngine {
 
 impl Drop for DiskEngine {
     fn drop(&mut self) {
-        if let Some(running) = self.take_running() {
-            // The last sender goes, and with it the journal; it closes properly on its way.
+        if let Some(workers) = self.take_running() {
+            // Without senders the journal closes the store and ends.
             let (requests, _) = mpsc::channel(1);
             drop(std::mem::replace(&mut self.requests, requests));
-            Self::join(running);
+            Self::join(workers);
         }
     }
 }

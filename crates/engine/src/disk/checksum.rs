@@ -1,56 +1,56 @@
-//! The one checksum of everything on disk: CRC-32C, in hardware where there is some.
+//! The checksum of everything on disk: CRC-32C, computed in hardware if available.
 
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// The checksum of two rows of bytes one behind the other, from that of each: the second may have
-/// been taken elsewhere, before the first was known.
-pub(crate) fn joined(first: u32, second: u32, mut second_bytes: usize) -> u32 {
-    let mut moved = first;
-    for digits in &ZEROS_BEHIND {
+/// Combines the checksums of two byte strings into that of their concatenation. The second may
+/// have been computed elsewhere, before the first string was known.
+pub(crate) fn combine(first: u32, second: u32, mut second_bytes: usize) -> u32 {
+    let mut shifted = first;
+    for digits in &APPEND_ZEROS {
         let digit = second_bytes & 0xF;
         if digit > 0 {
-            moved = digits[digit - 1].append_to(moved);
+            shifted = digits[digit - 1].apply(shifted);
         }
         second_bytes >>= 4;
     }
-    debug_assert_eq!(second_bytes, 0, "no row is as long as that");
-    moved ^ second
+    debug_assert_eq!(second_bytes, 0, "the second string is longer than the tables cover");
+    shifted ^ second
 }
 
-/// What a number of zeros does to the checksum of the bytes before them. That is linear in its bits,
-/// so it is looked up four bits at a time.
+/// The effect of appending a number of zero bytes on a checksum. It is linear in the bits of the
+/// checksum, so a table lookup handles four bits at a time.
 #[derive(Clone, Copy)]
-struct ZerosBehind([[u32; 16]; 8]);
+struct AppendZeros([[u32; 16]; 8]);
 
-/// By the hexadecimal digits of the number of zeros, lowest first: 16 MiB of them at most.
-static ZEROS_BEHIND: [[ZerosBehind; 15]; 6] = zeros_behind();
+/// Indexed by the hexadecimal digits of the number of zero bytes, lowest first; less than 16 MiB.
+static APPEND_ZEROS: [[AppendZeros; 15]; 6] = append_zeros();
 
-impl ZerosBehind {
+impl AppendZeros {
     const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-    const fn append_to(&self, sum: u32) -> u32 {
-        let (mut result, mut place) = (0, 0);
-        while place < 8 {
-            result ^= self.0[place][(sum >> (4 * place) & 0xF) as usize];
-            place += 1;
+    const fn apply(&self, sum: u32) -> u32 {
+        let (mut result, mut nibble) = (0, 0);
+        while nibble < 8 {
+            result ^= self.0[nibble][(sum >> (4 * nibble) & 0xF) as usize];
+            nibble += 1;
         }
         result
     }
 
-    /// From what becomes of each single bit.
+    /// Builds the table from the effect on each single bit.
     const fn of_bits(bits: [u32; 32]) -> Self {
         let mut table = [[0; 16]; 8];
-        let mut place = 0;
-        while place < 8 {
+        let mut nibble = 0;
+        while nibble < 8 {
             let mut value: usize = 1;
             while value < 16 {
-                let lowest = bits[4 * place + value.trailing_zeros() as usize];
-                table[place][value] = table[place][value & (value - 1)] ^ lowest;
+                let lowest = bits[4 * nibble + value.trailing_zeros() as usize];
+                table[nibble][value] = table[nibble][value & (value - 1)] ^ lowest;
                 value += 1;
             }
-            place += 1;
+            nibble += 1;
         }
         Self(table)
     }
@@ -74,32 +74,32 @@ impl ZerosBehind {
         let mut bits = [0; 32];
         let mut bit = 0;
         while bit < 32 {
-            bits[bit] = more.append_to(self.append_to(1 << bit));
+            bits[bit] = more.apply(self.apply(1 << bit));
             bit += 1;
         }
         Self::of_bits(bits)
     }
 }
 
-const fn zeros_behind() -> [[ZerosBehind; 15]; 6] {
-    let mut once = ZerosBehind::one();
+const fn append_zeros() -> [[AppendZeros; 15]; 6] {
+    let mut once = AppendZeros::one();
     let mut all = [[once; 15]; 6];
-    let mut place = 0;
-    while place < 6 {
-        all[place][0] = once;
+    let mut nibble = 0;
+    while nibble < 6 {
+        all[nibble][0] = once;
         let mut digit = 1;
         while digit < 15 {
-            all[place][digit] = all[place][digit - 1].and(&once);
+            all[nibble][digit] = all[nibble][digit - 1].and(&once);
             digit += 1;
         }
-        once = all[place][14].and(&once);
-        place += 1;
+        once = all[nibble][14].and(&once);
+        nibble += 1;
     }
     all
 }
 
-/// A checksum of bytes that are still growing, taken block by block while the newest are at hand:
-/// taking it over all of them in the end would fetch them from memory once more.
+/// A checksum over a growing buffer, computed block by block while the newest bytes are in the
+/// processor's cache: computing it at the end would load all of them from memory again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BlockChecksum {
     done: usize,
@@ -109,14 +109,14 @@ pub(crate) struct BlockChecksum {
 impl BlockChecksum {
     const BLOCK_BYTES: usize = 16 << 10;
 
-    /// Takes in the full blocks of `bytes`, of which it knows the beginning.
+    /// Adds the full blocks of `bytes`, which starts with the bytes added before.
     pub(crate) fn advance(&mut self, bytes: &[u8]) {
         while bytes.len() - self.done >= Self::BLOCK_BYTES {
             self.add(&bytes[self.done..self.done + Self::BLOCK_BYTES]);
         }
     }
 
-    /// The checksum of all of `bytes`, of which it knows the beginning.
+    /// Returns the checksum of all of `bytes`, which starts with the bytes added before.
     pub(crate) fn finish(mut self, bytes: &[u8]) -> u32 {
         self.advance(bytes);
         self.add(&bytes[self.done..]);
@@ -134,12 +134,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_the_one_that_the_files_of_version_1_have() {
+    fn matches_the_check_value_of_crc32c() {
         assert_eq!(checksum(b"123456789"), 0xE306_9283);
     }
 
     #[test]
-    fn joined_or_whole_the_checksum_is_the_same() {
+    fn combining_gives_the_checksum_of_the_whole() {
         let bytes: Vec<u8> =
             (0..1_100_000u32).map(|i| (i.wrapping_mul(i) % 251).to_le_bytes()[0]).collect();
         let lengths = (0..600).chain([4095, 4096, 65_535, 65_536, 70_001, 1_048_576, 1_099_000]);
@@ -147,13 +147,13 @@ mod tests {
             for first in [0, 1, 50, 300] {
                 let whole = &bytes[..first + second];
                 let (a, b) = whole.split_at(first);
-                assert_eq!(joined(checksum(a), checksum(b), b.len()), checksum(whole));
+                assert_eq!(combine(checksum(a), checksum(b), b.len()), checksum(whole));
             }
         }
     }
 
     #[test]
-    fn growing_or_grown_the_checksum_is_the_same_and_sees_every_block() {
+    fn incremental_checksum_equals_the_one_shot_checksum() {
         let bytes: Vec<u8> = (0..100_000u32).map(|i| i.to_le_bytes()[0] ^ 0x5A).collect();
         let mut growing = BlockChecksum::default();
         (0..bytes.len()).step_by(999).for_each(|length| growing.advance(&bytes[..length]));

@@ -1,9 +1,12 @@
-//! How every file begins: what it is and which version of that.
+//! The header of every file: its kind, its format version and its number.
 //!
 //! ```text
 //! "PROMBUS\n"  kind [4]  version u16  0 u16  number u64  checksum u32  0 u32     = 32 bytes
 //! ```
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::{Buf, BufMut};
@@ -13,10 +16,9 @@ use crate::disk::checksum::checksum;
 
 const MAGIC: &[u8; 8] = b"PROMBUS\n";
 
-/// The length of every header.
 pub(crate) const HEADER_BYTES: usize = 32;
 
-/// What a file is, and the newest version of it that this program knows.
+/// A kind of file, and the newest format version that this program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileKind {
     tag: [u8; 4],
@@ -32,20 +34,20 @@ pub(crate) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 3 };
 
 #[cfg(test)]
 impl FileKind {
-    /// The version after this one.
+    /// The same kind, one version newer.
     pub(crate) const fn newer(self) -> Self {
         Self { version: self.version + 1, ..self }
     }
 }
 
-/// Why a file's beginning is not what it should be.
+/// Why a file's header was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderFault {
     Newer { found: u16, supported: u16 },
     Damaged(&'static str),
 }
 
-/// The header of a new file; `number` tells it apart from others of its kind.
+/// Encodes the header of a new file. `number` is unique among the files of its kind.
 pub(crate) fn encode(kind: FileKind, number: u64) -> [u8; HEADER_BYTES] {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     header.put_slice(MAGIC);
@@ -58,14 +60,14 @@ pub(crate) fn encode(kind: FileKind, number: u64) -> [u8; HEADER_BYTES] {
     header.try_into().expect("the fields above are 32 bytes")
 }
 
-/// Checks that `bytes` begin a file of `kind` and answers its number.
+/// Checks that `bytes` start with the header of a file of `kind` and returns its number.
 pub(crate) fn decode(kind: FileKind, bytes: &[u8]) -> Result<u64, HeaderFault> {
     let Some(header) = bytes.get(..HEADER_BYTES) else {
-        return Err(HeaderFault::Damaged("the header is cut off"));
+        return Err(HeaderFault::Damaged("the header is truncated"));
     };
     let (covered, mut rest) = header.split_at(24);
     if checksum(covered) != rest.get_u32_le() || rest.get_u32_le() != 0 {
-        return Err(HeaderFault::Damaged("the header's checksum does not fit"));
+        return Err(HeaderFault::Damaged("the header has a checksum mismatch"));
     }
     let mut fields = &covered[8..];
     let mut tag = [0; 4];
@@ -81,7 +83,16 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8]) -> Result<u64, HeaderFault> {
     Ok(fields.get_u64_le())
 }
 
-/// The version of a file whose header was decoded.
+/// Reads and checks the header of an open file.
+pub(crate) fn read(file: &File, kind: FileKind) -> io::Result<Result<u64, HeaderFault>> {
+    let mut header = [0; HEADER_BYTES];
+    match file.read_exact_at(&mut header, 0) {
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+        _ => Ok(decode(kind, &header)),
+    }
+}
+
+/// The format version in a header that was decoded before.
 pub(crate) fn version(header: &[u8]) -> u16 {
     header.get(12..14).map_or(0, |mut version| version.get_u16_le())
 }
@@ -104,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn detects_every_flipped_bit() {
         let header = encode(WAL, 42);
         assert_eq!(decode(WAL, &header), Ok(42));
         assert_eq!(version(&header), WAL.version);
@@ -116,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_and_a_newer_version_are_told_apart() {
+    fn distinguishes_another_kind_from_a_newer_version() {
         assert!(matches!(decode(SEGMENT, &encode(WAL, 1)), Err(HeaderFault::Damaged(_))));
         let newer = encode(WAL.newer(), 1);
         assert_eq!(decode(WAL, &newer), Err(HeaderFault::Newer { found: 2, supported: 1 }));

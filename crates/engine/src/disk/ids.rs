@@ -1,13 +1,13 @@
-//! Which ids are stored where, so that an id is stored once.
+//! The index of event ids, which makes sure that an id is stored once per topic.
 //!
-//! Most ids are UUIDs of version 7 that are newer than every one their topic had before. Such an id
-//! is new without any look-up, and later it is found by halving: in order in memory while it is
-//! only in the write-ahead log, then by the sparse index of its segment.
+//! Most ids are UUIDv7 that are newer than every id their topic had before. Such a monotonic id is
+//! known to be new without a look-up, and binary search finds it later: in memory while it is only in
+//! the write-ahead log, then by the sparse index of its segment.
 //!
 //! All other ids are hashed. While their events are only in the write-ahead log they are in memory,
-//! one table per log file ([`recent`]). A checkpoint turns a table into a sorted file ([`run`]), and
-//! several files into one ([`merge`]). Memory is bounded by the write-ahead log; a look-up costs one
-//! page per file, and files grow eightfold from level to level.
+//! in one table per WAL file ([`recent`]). A checkpoint writes a table as a sorted run ([`run`]), and
+//! several runs are merged into one ([`merge`]). The write-ahead log bounds the memory. A look-up
+//! reads one page per run, and runs grow eightfold from level to level.
 
 pub(crate) mod merge;
 pub(crate) mod recent;
@@ -21,24 +21,24 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use self::recent::RecentIds;
 use self::run::IdRun;
 
-/// An id within its topic, as the index knows it. Different ids may share one: whoever finds a
-/// place there looks at the event.
+/// The hash of an id within its topic. Hashes may collide, so a match has to be verified by reading
+/// the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct IdHash(pub(crate) u64);
 
-/// The number of a topic in the index.
+/// The number of a topic in the index; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Ordinal(pub(crate) u32);
+pub(crate) struct TopicOrdinal(pub(crate) u32);
 
-/// Where an id is stored.
+/// An entry of the index: the position of a hashed id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct IdPlace {
+pub(crate) struct IdEntry {
     pub(crate) hash: IdHash,
-    pub(crate) topic: Ordinal,
+    pub(crate) topic: TopicOrdinal,
     pub(crate) seq: Seq,
 }
 
-/// What a topic's hashes start from. Secret per store, so that nobody can aim at one place.
+/// The seed of a topic's hashes. Secret per store, so that nobody can provoke collisions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdSeed(u64);
 
@@ -52,43 +52,43 @@ impl IdSeed {
     }
 }
 
-/// The time within an id that rises with time.
+/// The Unix time in milliseconds within a UUIDv7.
 pub(crate) fn millis_of(time_ordered: u128) -> u64 {
     u64::try_from(time_ordered >> 80).unwrap_or(u64::MAX)
 }
 
-/// All tables and files, for look-ups. Cheap to clone.
+/// The tables of sealed WAL files and the sorted runs. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdIndex {
-    /// Tables of log files that are full, oldest first.
+    /// Oldest first.
     pub(crate) sealed: Vec<Arc<RecentIds>>,
     pub(crate) runs: Vec<Arc<IdRun>>,
 }
 
-/// The index cannot tell: a page of it is damaged.
+/// A page of an id run is damaged, so the index cannot tell whether an id is stored.
 #[derive(Debug)]
-pub(crate) struct IndexDamaged {
+pub(crate) struct DamagedIdRun {
     pub(crate) run: Arc<IdRun>,
     pub(crate) detail: String,
 }
 
 impl IdIndex {
-    /// The places where `id` may be, newest first, without those of the newest log file.
+    /// Returns the positions that `id` may have, newest first.
     pub(crate) fn candidates(
         &self,
         hash: IdHash,
-        topic: Ordinal,
+        topic: TopicOrdinal,
         id: &EventId,
-    ) -> Result<Vec<Seq>, IndexDamaged> {
+    ) -> Result<Vec<Seq>, DamagedIdRun> {
         let mut found = Vec::new();
         let time_ordered = id.time_ordered();
         for table in self.sealed.iter().rev() {
             table.find(hash, topic, time_ordered, &mut found);
         }
-        let time = time_ordered.map(millis_of);
-        for run in self.runs.iter().rev().filter(|run| run.may_hold(time)) {
+        let millis = time_ordered.map(millis_of);
+        for run in self.runs.iter().rev().filter(|run| run.info.coverage.may_contain(millis)) {
             run.find(hash, topic, &mut found)
-                .map_err(|detail| IndexDamaged { run: Arc::clone(run), detail })?;
+                .map_err(|detail| DamagedIdRun { run: Arc::clone(run), detail })?;
         }
         Ok(found)
     }

@@ -1,21 +1,22 @@
-//! Where everything lies in the data folder.
+//! The layout of the data folder.
 //!
 //! ```text
-//! LOCK                        held by the process that uses the folder
-//! catalog, catalog.mirror     topics and their segments as of the last checkpoint, twice
-//! wal/N.wal                   the write-ahead log, newest last
+//! LOCK                        locked by the process that uses the folder
+//! catalog, catalog.mirror     topics and their segments as of the last checkpoint, in two copies
+//! wal/N.wal                   the write-ahead log; the highest number is the newest file
 //! topics/NAME/SEQ.seg, .idx   a topic's segments, each with its sparse index
-//! ids/N.ids                   which ids are stored where
-//! state/N.kv                  the keyed state, sorted files, newest last
-//! quarantine/                 what could not be read back; nothing here is ever deleted
+//! ids/N.ids                   sorted runs of hashed event ids
+//! state/N.kv                  sorted runs of the keyed state
+//! quarantine/                 damaged files and bytes; the engine never deletes anything here
 //! ```
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use prombus_proto::{Seq, Topic};
 
+/// Builds the path of every file in the data folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     root: PathBuf,
@@ -30,7 +31,7 @@ impl Layout {
         &self.root
     }
 
-    /// Makes those that are missing. A catalog stored later makes them durable.
+    /// Creates missing folders. They become durable when a catalog is stored.
     pub(crate) fn create_folders(&self) -> io::Result<()> {
         for folder in [self.wal(), self.topics(), self.ids(), self.state(), self.quarantine()] {
             fs::create_dir_all(folder)?;
@@ -94,13 +95,13 @@ impl Layout {
         self.root.join("quarantine")
     }
 
-    /// The numbers of the files `N.extension` in `folder`, rising. Other files are left alone.
+    /// Lists the numbers of the files `N.extension` in `folder`, ascending. Ignores other files.
     pub(crate) fn numbered(folder: &Path, extension: &str) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for entry in fs::read_dir(folder)? {
             let name = entry?.file_name();
             let stem = Path::new(&name).file_stem().and_then(|stem| stem.to_str());
-            // Only names that this program gives: `1.wal` may be anybody's.
+            // Only zero-padded names are ours; a file called `1.wal` is not.
             if let Some(number) = stem.and_then(|stem| stem.parse().ok())
                 && name == format!("{number:020}.{extension}").as_str()
             {
@@ -109,18 +110,5 @@ impl Layout {
         }
         numbers.sort_unstable();
         Ok(numbers)
-    }
-}
-
-/// Makes new, renamed and removed entries of a folder durable.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-/// The result of removing something that may be gone already.
-pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
     }
 }

@@ -1,41 +1,42 @@
-//! How a disk engine is set up.
+//! The settings of a disk engine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use prombus_proto::{Clock, SystemClock};
 
-use crate::disk::storage_faults::StorageFaults;
+use super::storage_faults::StorageFaults;
 
-/// How a disk engine is set up. [`DiskOptions::at`] has the defaults.
+/// The settings of a disk engine. [`DiskOptions::at`] returns the defaults.
 #[derive(Clone)]
 pub struct DiskOptions {
-    /// The data folder; made if it is not there.
+    /// The data folder; created if it does not exist.
     pub folder: PathBuf,
-    /// What time it is, for expiry and retention.
+    /// The clock that decides expiry and retention.
     pub clock: Arc<dyn Clock>,
-    /// How large a file of the write-ahead log becomes before the next is begun and this one is
-    /// moved into the segments.
+    /// The size at which a file of the write-ahead log is sealed and handed to the checkpoint
+    /// thread.
     pub wal_file_bytes: u64,
-    /// How many full files of the write-ahead log may wait to be moved before commits wait, too.
-    /// With the file size it bounds memory and the time to reopen after a crash.
+    /// How many sealed WAL files may wait for their checkpoint before commits block. Together
+    /// with the file size, this bounds memory and the time to reopen after a crash.
     pub wal_files_waiting: usize,
-    /// How large a segment becomes before the next is begun. Retention drops whole segments.
+    /// The size at which a new segment is started. Retention drops whole segments.
     pub segment_bytes: u64,
-    /// A full file of the write-ahead log becomes a segment as it is where at least half of it are events
-    /// of one topic, and so many bytes of them lie in a row on average. Others are between the rows, and
-    /// to find the way over them takes time.
-    pub kept_row_bytes: u64,
-    /// How old a segment becomes before the next is begun, so that a quiet topic's events go, too.
+    /// A sealed WAL file becomes a segment as it is if at least half of it are events of one
+    /// topic, in extents of at least this many bytes on average. With smaller extents a reader
+    /// would spend its time skipping what lies between them.
+    pub min_adopted_extent_bytes: u64,
+    /// The age at which a new segment is started, so that retention also reaches the events of a
+    /// topic with little traffic.
     pub segment_age_ms: u64,
-    /// How many segment and index files are kept open.
+    /// How many segment and index files stay open for reading.
     pub open_files: usize,
-    /// Makes the storage fail, for tests.
+    /// Makes the storage fail on demand, for tests.
     pub faults: Arc<StorageFaults>,
 }
 
 impl DiskOptions {
-    /// The defaults, in `folder`, on the machine's clock.
+    /// The defaults, with data in `folder` and the system clock.
     #[must_use]
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self {
@@ -44,7 +45,7 @@ impl DiskOptions {
             wal_file_bytes: 64 << 20,
             wal_files_waiting: 3,
             segment_bytes: 64 << 20,
-            kept_row_bytes: 4 << 10,
+            min_adopted_extent_bytes: 4 << 10,
             segment_age_ms: 24 * 60 * 60 * 1000,
             open_files: 256,
             faults: Arc::default(),

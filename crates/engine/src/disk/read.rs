@@ -1,6 +1,7 @@
-//! The read path: the view of what is committed, and the look-ups that follow it into the files.
+//! The read path: look up in the view where events are, release it, and read the files.
 
 pub(crate) mod events;
+mod fault;
 pub(crate) mod seek_id;
 pub(crate) mod seek_time;
 pub(crate) mod state;

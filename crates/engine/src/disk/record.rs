@@ -1,13 +1,13 @@
-//! An event as bytes, in the write-ahead log and in segments alike, so that moving one from there
-//! to here is a copy.
+//! The encoding of an event, the same in the write-ahead log and in segments, so that a checkpoint
+//! copies the bytes.
 //!
 //! ```text
 //! checksum u32 | length u32 | seq u64 | ts u64 | id length u16 | key length u16 | id | key | json
 //! ```
 //!
-//! `length` counts what follows it. The checksum covers all behind itself, with the topic's mixed
-//! in, so that a record that ended up in another topic's file does not fit. The top bit of the id
-//! length says that the id is a UUID's 16 bytes.
+//! `length` counts the bytes after itself. The checksum covers everything after itself, xored with
+//! the checksum of the topic's name, so that a record in another topic's file is detected. The top
+//! bit of the id length is set if the id is the 16 bytes of a UUID.
 
 pub(crate) mod walk;
 
@@ -17,7 +17,7 @@ use prombus_proto::{EncodedEvent, EventId, Key, Seq, Timestamp, Topic};
 use uuid::Uuid;
 
 use crate::StoredEvent;
-use crate::disk::checksum::{checksum, joined};
+use crate::disk::checksum::{checksum, combine};
 
 const CHECKSUM_BYTES: usize = 4;
 const PREFIX_BYTES: usize = CHECKSUM_BYTES + 4;
@@ -25,13 +25,13 @@ pub(crate) const FIXED_BYTES: usize = PREFIX_BYTES + 8 + 8 + 2 + 2;
 const UUID_FLAG: u16 = 0x8000;
 const NO_KEY: u16 = 0xFFFF;
 
-/// No record is longer.
+/// The length of the longest possible record.
 pub(crate) const MAX_RECORD_BYTES: usize =
     FIXED_BYTES + MAX_ID_BYTES + MAX_KEY_BYTES + MAX_EVENT_BYTES;
-/// No record is shorter: an id has a byte, and JSON at least `{}`.
+/// The length of the shortest possible record: an id has at least one byte, and JSON two (`{}`).
 pub(crate) const MIN_RECORD_BYTES: usize = FIXED_BYTES + 1 + 2;
 
-/// What is mixed into the checksums of a topic's records.
+/// The value xored into the checksums of a topic's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordSeed(u32);
 
@@ -41,7 +41,7 @@ impl RecordSeed {
     }
 }
 
-/// A record found in a buffer.
+/// A decoded record that borrows its buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
     pub(crate) seq: Seq,
@@ -52,34 +52,33 @@ pub(crate) struct Record<'a> {
     key_end: Option<usize>,
 }
 
-/// Why there is no record.
+/// Why no record was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordFault {
-    /// The buffer ends before the record does; it would have so many bytes.
-    CutOff { needed: usize },
-    /// The checksum does not fit. Where the length is believable, the next record is there.
-    Damaged { believed_bytes: Option<usize> },
+    /// The buffer ends before the record, which needs at least this many bytes.
+    Truncated { needed: usize },
+    /// The record is damaged. If its length is plausible, the next record may start after it.
+    Damaged { plausible_bytes: Option<usize> },
 }
 
-/// The checksum of the part of an event's record that does not depend on its `seq`, which is most
-/// of it and its end. Taken by who commits the event, so that the journal, which every event has to
-/// pass, has less to do.
+/// The checksum of the end of an event's record, which is most of it and does not depend on its
+/// `seq`. The committing task computes it, which takes work off the journal thread.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EndSum(u32);
+pub(crate) struct SuffixChecksum(u32);
 
-impl EndSum {
+impl SuffixChecksum {
     pub(crate) fn of(event: &EncodedEvent) -> Self {
         Self(checksum(event.json_after_seq()))
     }
 }
 
-/// Appends the record of `event` to `out`.
+/// Encodes `event` as a record at the end of `out`.
 pub(crate) fn append(
     out: &mut Vec<u8>,
     seed: RecordSeed,
     seq: Seq,
     event: &EncodedEvent,
-    end_sum: EndSum,
+    suffix_checksum: SuffixChecksum,
 ) {
     let start = out.len();
     let id = event.id().as_bytes();
@@ -97,9 +96,9 @@ pub(crate) fn append(
     let record = &mut out[start..];
     let length = u32::try_from(record.len() - PREFIX_BYTES).expect("events are below 4 GiB");
     record[CHECKSUM_BYTES..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
-    let end_bytes = event.json_after_seq().len();
-    let start_sum = checksum(&record[CHECKSUM_BYTES..record.len() - end_bytes]);
-    let sum = joined(start_sum, end_sum.0, end_bytes) ^ seed.0;
+    let suffix_bytes = event.json_after_seq().len();
+    let prefix_sum = checksum(&record[CHECKSUM_BYTES..record.len() - suffix_bytes]);
+    let sum = combine(prefix_sum, suffix_checksum.0, suffix_bytes) ^ seed.0;
     record[..CHECKSUM_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
@@ -107,28 +106,29 @@ fn short(length: usize) -> u16 {
     u16::try_from(length).expect("keys and ids have less than 32 KiB")
 }
 
-/// The record at the beginning of `buffer`.
+/// Decodes and verifies the record at the start of `buffer`.
 pub(crate) fn decode(seed: RecordSeed, buffer: &[u8]) -> Result<Record<'_>, RecordFault> {
     let record = decode_trusted(buffer)?;
     if checksum(&record.bytes[CHECKSUM_BYTES..]) ^ seed.0 != u32_at(record.bytes, 0) {
-        return Err(RecordFault::Damaged { believed_bytes: Some(record.bytes.len()) });
+        return Err(RecordFault::Damaged { plausible_bytes: Some(record.bytes.len()) });
     }
     Ok(record)
 }
 
-/// The same, where a checksum over more than the record has been found to fit.
+/// Decodes the record at the start of `buffer` without verifying its checksum, for a caller that has
+/// verified one over more than the record.
 pub(crate) fn decode_trusted(buffer: &[u8]) -> Result<Record<'_>, RecordFault> {
     let Some(length) = buffer.get(CHECKSUM_BYTES..PREFIX_BYTES) else {
-        return Err(RecordFault::CutOff { needed: MIN_RECORD_BYTES });
+        return Err(RecordFault::Truncated { needed: MIN_RECORD_BYTES });
     };
     let total = PREFIX_BYTES + u32_at(length, 0) as usize;
     if !(MIN_RECORD_BYTES..=MAX_RECORD_BYTES).contains(&total) {
-        return Err(RecordFault::Damaged { believed_bytes: None });
+        return Err(RecordFault::Damaged { plausible_bytes: None });
     }
     let Some(bytes) = buffer.get(..total) else {
-        return Err(RecordFault::CutOff { needed: total });
+        return Err(RecordFault::Truncated { needed: total });
     };
-    let damaged = RecordFault::Damaged { believed_bytes: Some(total) };
+    let damaged = RecordFault::Damaged { plausible_bytes: Some(total) };
     let id_length = u16_at(bytes, 24);
     let key_length = u16_at(bytes, 26);
     let id_end = FIXED_BYTES + usize::from(id_length & !UUID_FLAG);
@@ -163,13 +163,13 @@ impl Record<'_> {
         self.bytes.len()
     }
 
-    /// The id where it is a UUID of version 7.
+    /// The id if it is a UUIDv7, whose value rises with time.
     pub(crate) fn time_ordered_id(&self) -> Option<u128> {
         let id: [u8; 16] = self.bytes[FIXED_BYTES..self.id_end].try_into().ok()?;
         (self.id_is_uuid && id[6] >> 4 == 7).then(|| u128::from_be_bytes(id))
     }
 
-    /// The id, if it is one; a record whose checksum fits was written with one.
+    /// The id; `None` only if the record is damaged in a way that its checksum missed.
     pub(crate) fn id(&self) -> Option<EventId> {
         let id = &self.bytes[FIXED_BYTES..self.id_end];
         if self.id_is_uuid {
@@ -178,7 +178,7 @@ impl Record<'_> {
         EventId::new(std::str::from_utf8(id).ok()?).ok()
     }
 
-    /// The event, its JSON shared with `buffer`, in which this record lies.
+    /// Converts to an event whose JSON shares `buffer`, which has to contain this record.
     pub(crate) fn to_event(self, buffer: &Bytes) -> Option<StoredEvent> {
         let key = match self.key_end {
             Some(end) => {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_in_comes_out() {
+    fn round_trips() {
         for (id, key) in [
             ("0190f5e4-8d4b-7c3a-9f2e-0123456789ab", None),
             ("0190F5E4-8D4B-7C3A-9F2E-0123456789AB", Some("k")),
@@ -233,7 +233,7 @@ mod tests {
         ] {
             let event = event(id, key);
             let mut bytes = vec![0xAA; 3];
-            append(&mut bytes, seed(), Seq(9), &event, EndSum::of(&event));
+            append(&mut bytes, seed(), Seq(9), &event, SuffixChecksum::of(&event));
             let buffer = Bytes::from(bytes).slice(3..);
             let record = decode(seed(), &buffer).unwrap();
             assert_eq!(record.total_bytes(), buffer.len());
@@ -254,10 +254,10 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_every_cut_is_noticed() {
+    fn detects_every_flipped_bit_and_every_truncation() {
         let mut bytes = Vec::new();
         let event = event("some-id", Some("key"));
-        append(&mut bytes, seed(), Seq(1), &event, EndSum::of(&event));
+        append(&mut bytes, seed(), Seq(1), &event, SuffixChecksum::of(&event));
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -265,16 +265,16 @@ mod tests {
         }
         for cut in 0..bytes.len() {
             assert!(
-                matches!(decode(seed(), &bytes[..cut]), Err(RecordFault::CutOff { needed }) if needed > cut)
+                matches!(decode(seed(), &bytes[..cut]), Err(RecordFault::Truncated { needed }) if needed > cut)
             );
         }
     }
 
     #[test]
-    fn a_record_of_another_topic_does_not_fit() {
+    fn rejects_a_record_of_another_topic() {
         let mut bytes = Vec::new();
         let event = event("some-id", None);
-        append(&mut bytes, seed(), Seq(1), &event, EndSum::of(&event));
+        append(&mut bytes, seed(), Seq(1), &event, SuffixChecksum::of(&event));
         let other = RecordSeed::of(&Topic::new("a.c").unwrap());
         assert!(decode(other, &bytes).is_err());
     }

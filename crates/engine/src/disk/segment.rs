@@ -4,3 +4,58 @@ pub(crate) mod adopted_wal;
 pub(crate) mod reader;
 pub(crate) mod sparse_index;
 pub(crate) mod writer;
+
+use prombus_proto::{Seq, Timestamp};
+
+use super::file_header::{FileKind, HEADER_BYTES, SEGMENT, WAL};
+
+/// A segment as of the last checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) first: Seq,
+    pub(crate) last: Seq,
+    /// The file offset at which the last record ends.
+    pub(crate) end: u64,
+    pub(crate) latest_ts: Timestamp,
+    /// The newest UUIDv7 in this segment and those before it.
+    pub(crate) newest_id: u128,
+    pub(crate) index_entries: u32,
+    pub(crate) created_at: Timestamp,
+    pub(crate) content: SegmentContent,
+}
+
+/// What a segment file consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentContent {
+    /// Records of the topic, directly after the header.
+    Records,
+    /// The frames of an adopted WAL file. Each entry of the sparse index is the start of an extent
+    /// of the topic's records. The first extent starts at `first_record`; together they have
+    /// `record_bytes`.
+    Frames { first_record: u64, record_bytes: u64 },
+}
+
+impl Segment {
+    /// The bytes of the topic's records.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self.content {
+            SegmentContent::Records => self.end,
+            SegmentContent::Frames { record_bytes, .. } => record_bytes,
+        }
+    }
+
+    /// The file offset of the first record.
+    pub(crate) fn first_record(&self) -> u64 {
+        match self.content {
+            SegmentContent::Records => HEADER_BYTES as u64,
+            SegmentContent::Frames { first_record, .. } => first_record,
+        }
+    }
+
+    pub(crate) fn file_kind(&self) -> FileKind {
+        match self.content {
+            SegmentContent::Records => SEGMENT,
+            SegmentContent::Frames { .. } => WAL,
+        }
+    }
+}

@@ -1,129 +1,127 @@
-//! What the threads of a disk engine share.
+//! The state that the threads of a disk engine share.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use prombus_proto::{Seq, Topic};
 use tokio::sync::watch;
 
-use crate::disk::checkpoint::pending::Backlog;
-use crate::disk::file_cache::OpenFiles;
-use crate::disk::ids::recent::RecentIds;
-use crate::disk::ids::{IdIndex, IndexDamaged};
-use crate::disk::layout::Layout;
-use crate::disk::options::DiskOptions;
-use crate::disk::read::view::View;
-use crate::disk::state::KeyedRuns;
+use super::checkpoint::pending::PendingCheckpoints;
+use super::file_cache::FileCache;
+use super::ids::recent::RecentIds;
+use super::ids::{DamagedIdRun, IdIndex};
+use super::layout::Layout;
+use super::options::DiskOptions;
+use super::read::view::View;
+use super::state::StateRuns;
 use crate::{Condition, Incident};
 
-/// What readers, the journal and the checkpoints share.
+/// The state that readers, the journal and the checkpoint thread share.
 ///
-/// Who holds `ids` may take `view`, never the other way round; no other two are held together.
+/// Lock order: `ids` or `watchers`, then `view`, then `incidents`.
 pub(crate) struct Shared {
     pub(crate) layout: Layout,
     pub(crate) options: DiskOptions,
-    pub(crate) files: OpenFiles,
-    pub(crate) backlog: Backlog,
-    /// Set when a file of ids turned out damaged: the next checkpoint makes them anew.
-    pub(crate) ids_wanted: AtomicBool,
-    /// Set when the engine is being closed: nothing waits for the disk to have room any more.
+    pub(crate) file_cache: FileCache,
+    pub(crate) pending_checkpoints: PendingCheckpoints,
+    /// Set when an id run turns out to be damaged or missing: the checkpoint thread rebuilds them.
+    pub(crate) id_rebuild_requested: AtomicBool,
+    /// Set when the engine is being closed: the checkpoint thread no longer waits for disk space.
     pub(crate) closing: AtomicBool,
     view: RwLock<View>,
-    ids: RwLock<Ids>,
-    keyed: RwLock<KeyedRuns>,
+    ids: RwLock<IdTables>,
+    state_runs: RwLock<StateRuns>,
     incidents: Mutex<Vec<Incident>>,
     condition: Mutex<Condition>,
-    /// Nothing once the engine is closed.
+    /// `None` after the engine is closed.
     watchers: Mutex<Option<HashMap<Topic, watch::Sender<Seq>>>>,
 }
 
-/// All that is known about ids.
+/// Every id that is looked up without reading segments.
 #[derive(Debug, Default)]
-pub(crate) struct Ids {
-    /// Those in the newest log file.
+pub(crate) struct IdTables {
+    /// The ids in the WAL file that is being written.
     pub(crate) newest: RecentIds,
     pub(crate) index: IdIndex,
 }
 
-/// How many incidents are remembered; one damaged file can cause many.
+/// A single damaged file can cause many incidents; further ones are dropped.
 const MAX_INCIDENTS: usize = 1000;
 
 impl Shared {
     pub(crate) fn new(layout: Layout, options: DiskOptions, view: View) -> Self {
         Self {
-            files: OpenFiles::new(options.open_files),
-            backlog: Backlog::default(),
-            ids_wanted: AtomicBool::new(false),
+            file_cache: FileCache::new(options.open_files),
+            pending_checkpoints: PendingCheckpoints::default(),
+            id_rebuild_requested: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             layout,
             options,
             view: RwLock::new(view),
             ids: RwLock::default(),
-            keyed: RwLock::default(),
+            state_runs: RwLock::default(),
             incidents: Mutex::default(),
             condition: Mutex::new(Condition::Healthy),
             watchers: Mutex::new(Some(HashMap::new())),
         }
     }
 
-    // A thread that panics while it holds one of these leaves nothing half done that matters to a
-    // reader: what it shows was durable before.
-
     pub(crate) fn view(&self) -> RwLockReadGuard<'_, View> {
-        self.view.read().unwrap_or_else(PoisonError::into_inner)
+        self.view.read()
     }
 
     pub(crate) fn view_mut(&self) -> RwLockWriteGuard<'_, View> {
-        self.view.write().unwrap_or_else(PoisonError::into_inner)
+        self.view.write()
     }
 
-    pub(crate) fn ids(&self) -> RwLockReadGuard<'_, Ids> {
-        self.ids.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn ids(&self) -> RwLockReadGuard<'_, IdTables> {
+        self.ids.read()
     }
 
-    pub(crate) fn ids_mut(&self) -> RwLockWriteGuard<'_, Ids> {
-        self.ids.write().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn ids_mut(&self) -> RwLockWriteGuard<'_, IdTables> {
+        self.ids.write()
     }
 
-    pub(crate) fn keyed(&self) -> KeyedRuns {
-        self.keyed.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn state_runs(&self) -> StateRuns {
+        self.state_runs.read().clone()
     }
 
-    pub(crate) fn set_keyed(&self, keyed: KeyedRuns) {
-        *self.keyed.write().unwrap_or_else(PoisonError::into_inner) = keyed;
+    pub(crate) fn set_state_runs(&self, runs: StateRuns) {
+        *self.state_runs.write() = runs;
     }
 
     pub(crate) fn report(&self, incident: Incident) {
-        let mut incidents = lock(&self.incidents);
+        let mut incidents = self.incidents.lock();
         if incidents.len() < MAX_INCIDENTS && !incidents.contains(&incident) {
             incidents.push(incident);
         }
     }
 
-    /// Reports a file that only repeats what others hold.
+    /// Reports damage to a file whose content is also stored elsewhere.
     pub(crate) fn report_rebuilt(&self, file: &Path, detail: impl Into<String>) {
         self.report(Incident::Rebuilt { file: file.to_owned(), detail: detail.into() });
     }
 
-    /// Reports a damaged file of ids and has them gathered anew.
-    pub(crate) fn report_damaged_ids(&self, damage: &IndexDamaged) {
+    /// Reports a damaged id run and requests that all of them are rebuilt.
+    pub(crate) fn report_damaged_ids(&self, damage: &DamagedIdRun) {
         self.report_rebuilt(&damage.run.path, damage.detail.clone());
-        self.ids_wanted.store(true, Ordering::SeqCst);
+        self.id_rebuild_requested.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn incidents(&self) -> Vec<Incident> {
-        lock(&self.incidents).clone()
+        self.incidents.lock().clone()
     }
 
     pub(crate) fn condition(&self) -> Condition {
-        lock(&self.condition).clone()
+        self.condition.lock().clone()
     }
 
-    /// Sets the condition. Poisoned stays until a restart; closed stays for good.
+    /// Sets the condition. A poisoned engine stays poisoned until it is closed; a closed one stays
+    /// closed.
     pub(crate) fn set_condition(&self, condition: Condition) {
-        let mut current = lock(&self.condition);
+        let mut current = self.condition.lock();
         let closing = condition == Condition::Closed;
         if closing || matches!(*current, Condition::Healthy | Condition::Full(_)) {
             *current = condition;
@@ -131,7 +129,7 @@ impl Shared {
     }
 
     pub(crate) fn watch(&self, topic: &Topic) -> watch::Receiver<Seq> {
-        let mut watchers = lock(&self.watchers);
+        let mut watchers = self.watchers.lock();
         let Some(watchers) = watchers.as_mut() else {
             return watch::Sender::new(Seq::ZERO).subscribe();
         };
@@ -141,9 +139,9 @@ impl Shared {
         sender.subscribe()
     }
 
-    /// Wakes who watches one of `topics`.
+    /// Wakes the watchers of `topics`, which come with their last `seq`.
     pub(crate) fn wake<'a>(&self, topics: impl Iterator<Item = (&'a Topic, Seq)>) {
-        let mut watchers = lock(&self.watchers);
+        let mut watchers = self.watchers.lock();
         let Some(watchers) = watchers.as_mut().filter(|watchers| !watchers.is_empty()) else {
             return;
         };
@@ -158,12 +156,7 @@ impl Shared {
         }
     }
 
-    /// Ends all watches.
     pub(crate) fn end_watches(&self) {
-        *lock(&self.watchers) = None;
+        *self.watchers.lock() = None;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

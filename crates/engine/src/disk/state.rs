@@ -1,32 +1,33 @@
-//! The keyed state on disk: sorted files, each written once by a checkpoint.
+//! The keyed state: a memtable of recent changes, and sorted runs on disk.
 //!
-//! A checkpoint writes the changes of a log file as one sorted file ([`run`]), and several files
-//! become one ([`merge`]), newer changes before older ones. What was deleted or has expired goes
-//! when nothing older is left that it could hide; a file of which half has expired ([`expiries`]) is
-//! written again for that alone.
+//! Changes that are only in the write-ahead log are in the [`memtable`]. A checkpoint writes those of
+//! a WAL file as one sorted run ([`run`]), and several runs are merged into one ([`merge`]). A merge
+//! drops deleted and expired entries as soon as no older run is left that they could hide. A run of
+//! which half has expired ([`expiry_histogram`]) is rewritten for that alone.
 
-mod expiries;
-pub(crate) mod filter;
+pub(crate) mod change;
+mod expiry_histogram;
+mod filter;
 pub(crate) mod memtable;
 pub(crate) mod merge;
-pub(crate) mod page;
+mod page;
 pub(crate) mod run;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use self::change::StateChange;
 use self::run::StateRun;
 use crate::StateKey;
-use crate::disk::wal::frame::StateChange;
 
-/// All files of the keyed state, oldest first. Cheap to clone.
+/// The sorted runs, oldest first. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KeyedRuns {
+pub(crate) struct StateRuns {
     pub(crate) runs: Vec<Arc<StateRun>>,
 }
 
-impl KeyedRuns {
-    /// The newest change of `key`, or what is damaged.
+impl StateRuns {
+    /// Returns the newest change of `key`. The error says what is damaged.
     pub(crate) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, String> {
         for run in self.runs.iter().rev() {
             if let Some(change) = run.get(key)? {
@@ -36,11 +37,11 @@ impl KeyedRuns {
         Ok(None)
     }
 
-    /// Adds the changes of keys that start with `prefix`, behind `after`, at most `per_run` of
-    /// each file.
+    /// Adds the changes of keys with `prefix` after `after` to `range`, at most `per_run` of each
+    /// run.
     pub(crate) fn range_into(
         &self,
-        range: &mut KeyedRange,
+        range: &mut StateRange,
         prefix: &[u8],
         after: Option<&StateKey>,
         per_run: usize,
@@ -55,15 +56,15 @@ impl KeyedRuns {
     }
 }
 
-/// Changes from several sources, of each key the newest.
+/// The newest change of each key in a range, collected from several sources.
 #[derive(Debug, Default)]
-pub(crate) struct KeyedRange {
+pub(crate) struct StateRange {
     changes: BTreeMap<StateKey, StateChange>,
-    /// Behind this key, something may be missing.
+    /// Keys after this one may be missing, because a source reached its limit.
     complete_to: Option<StateKey>,
 }
 
-impl KeyedRange {
+impl StateRange {
     /// Adds at most `limit` changes of a source that is older than those added before.
     pub(crate) fn add(
         &mut self,
@@ -84,7 +85,8 @@ impl KeyedRange {
         Ok(())
     }
 
-    /// What is complete, in order, and the key to go on behind if there may be more.
+    /// Returns the complete part of the range in key order, and the key to continue after if there
+    /// may be more.
     pub(crate) fn finish(self) -> (Vec<StateChange>, Option<StateKey>) {
         let complete_to = self.complete_to;
         let changes = self.changes.into_values();

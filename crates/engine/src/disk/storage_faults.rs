@@ -1,13 +1,13 @@
-//! Faults of the storage that a test can switch on.
+//! Storage faults that tests inject.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-/// Makes real writes and syncs fail the way an operating system makes them fail.
+/// Makes real writes and syncs fail with the errors that an operating system returns.
 ///
-/// Idle until switched on. The write that does not fit is cut short, as on a full disk.
+/// Injects nothing by default. A write that exceeds the limit is cut short, as on a full disk.
 #[derive(Debug)]
 pub struct StorageFaults {
     room: AtomicU64,
@@ -28,28 +28,28 @@ impl Default for StorageFaults {
 }
 
 impl StorageFaults {
-    /// From now on the disk has room for so many bytes.
+    /// Limits further writes to this many bytes in total.
     pub fn leave_room(&self, bytes: u64) {
         self.room.store(bytes, Ordering::SeqCst);
     }
 
-    /// From now on there is room again.
+    /// Removes the limit of [`StorageFaults::leave_room`].
     pub fn make_room(&self) {
         self.leave_room(UNLIMITED);
     }
 
-    /// Whether syncs fail from now on.
+    /// Makes every further sync fail, or succeed again.
     pub fn fail_syncs(&self, fail: bool) {
         self.syncs_fail.store(fail, Ordering::SeqCst);
     }
 
-    /// How often the log or a checkpoint was synced so far.
+    /// Returns how often the write-ahead log or a checkpoint was synced so far.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::SeqCst)
     }
 
-    /// How many of `wanted` bytes may be written.
+    /// Returns how many of `wanted` bytes may be written.
     pub(crate) fn admit(&self, wanted: usize) -> usize {
         let wanted = wanted as u64;
         let take = |room: u64| (room != UNLIMITED).then(|| room.saturating_sub(wanted));
@@ -69,8 +69,8 @@ impl StorageFaults {
     }
 }
 
-/// Whether an error means that there is no room, which passes, or something worse.
-pub(crate) fn means_full(error: &io::Error) -> bool {
+/// Returns `true` if the storage is full: the caller may retry. Any other error is permanent.
+pub(crate) fn is_storage_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge

@@ -57,7 +57,7 @@ fn options(folder: &Path) -> DiskOptions {
     DiskOptions {
         wal_file_bytes: 48 << 10,
         segment_bytes: 128 << 10,
-        kept_row_bytes: 1,
+        min_adopted_extent_bytes: 1,
         clock: Arc::new(SystemClock),
         ..DiskOptions::at(folder)
     }

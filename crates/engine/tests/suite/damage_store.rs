@@ -174,7 +174,7 @@ impl Sizes {
         options.clock = Arc::new(ManualClock::at(NOW));
         options.wal_file_bytes = self.wal_file_bytes;
         options.segment_bytes = self.segment_bytes;
-        options.kept_row_bytes = if self.keeps_logs { 1 } else { u64::MAX };
+        options.min_adopted_extent_bytes = if self.keeps_logs { 1 } else { u64::MAX };
         options.open_files = 3;
         options
     }

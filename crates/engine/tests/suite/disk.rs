@@ -50,7 +50,7 @@ pub(crate) fn in_small_files(options: &mut DiskOptions) {
 /// As small, and a log file that is mostly about one topic becomes its segment as it is.
 pub(crate) fn with_kept_logs(options: &mut DiskOptions) {
     in_small_files(options);
-    options.kept_row_bytes = 1;
+    options.min_adopted_extent_bytes = 1;
 }
 
 struct DiskSubject {

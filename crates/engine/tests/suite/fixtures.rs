@@ -49,7 +49,7 @@ fn options(folder: &Path) -> DiskOptions {
     DiskOptions {
         wal_file_bytes: 8 << 10,
         segment_bytes: 12 << 10,
-        kept_row_bytes: 1,
+        min_adopted_extent_bytes: 1,
         clock: Arc::new(ManualClock::at(Timestamp(1_700_000_000_000))),
         ..DiskOptions::at(folder)
     }

@@ -146,7 +146,7 @@ async fn are_followed_by_other_segments() -> Checked<()> {
 async fn only_rows_that_are_long_enough() -> Checked<()> {
     let folder = temporary_folder();
     // Six events are a row of less than this.
-    let options = DiskOptions { kept_row_bytes: 4 << 10, ..options(folder.path()) };
+    let options = DiskOptions { min_adopted_extent_bytes: 4 << 10, ..options(folder.path()) };
     let engine = DiskEngine::open(&options).expect("it opens");
     let mut written = Written::default();
     commit_batches(&engine, &mut written, 40).await;
@@ -183,9 +183,9 @@ async fn go_with_their_last_event() -> Checked<()> {
 /// A crash came when the log had its second name, and the catalog did not know of it. Whatever the next start
 /// does with the log, it must not write over it by its other name.
 async fn of_an_unfinished_checkpoint() -> Checked<()> {
-    for kept_row_bytes in [1, u64::MAX] {
+    for min_adopted_extent_bytes in [1, u64::MAX] {
         let folder = temporary_folder();
-        let options = DiskOptions { kept_row_bytes, ..options(folder.path()) };
+        let options = DiskOptions { min_adopted_extent_bytes, ..options(folder.path()) };
         let engine = DiskEngine::open(&options).expect("it opens");
         let mut written = Written::default();
         commit_batches(&engine, &mut written, 3).await;

@@ -1,50 +1,47 @@
-//! How many full log files wait to be moved into segments.
+//! Back-pressure from the checkpoint thread to the journal.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Lets the journal wait while too many log files do.
+use parking_lot::{Condvar, Mutex};
+
+/// Counts the sealed WAL files that wait for their checkpoint, and blocks the journal while there
+/// are too many.
 #[derive(Debug, Default)]
-pub(crate) struct Backlog {
-    waiting: Mutex<usize>,
+pub(crate) struct PendingCheckpoints {
+    count: Mutex<usize>,
     changed: Condvar,
 }
 
-impl Backlog {
+impl PendingCheckpoints {
     pub(crate) fn add(&self) {
-        *self.lock() += 1;
+        *self.count.lock() += 1;
     }
 
     pub(crate) fn remove(&self) {
-        *self.lock() -= 1;
+        *self.count.lock() -= 1;
         self.changed.notify_all();
     }
 
-    /// Something happened that may make waiting pointless.
+    /// Makes a waiting journal check again whether to give up.
     pub(crate) fn wake(&self) {
         self.changed.notify_all();
     }
 
-    /// Waits until fewer than `limit` files wait, or until `gives_up` answers something.
+    /// Waits until fewer than `limit` checkpoints are pending, or `give_up` returns a reason.
     pub(crate) fn wait_below<E>(
         &self,
         limit: usize,
-        gives_up: impl Fn() -> Option<E>,
+        give_up: impl Fn() -> Option<E>,
     ) -> Result<(), E> {
-        // Long enough to cost nothing, short enough that no missed wake-up matters.
+        // Long enough to cost nothing, short enough that a missed wake-up does not matter.
         const ROUND: Duration = Duration::from_millis(100);
-        let mut waiting = self.lock();
-        while *waiting >= limit {
-            if let Some(reason) = gives_up() {
+        let mut count = self.count.lock();
+        while *count >= limit {
+            if let Some(reason) = give_up() {
                 return Err(reason);
             }
-            let woken = self.changed.wait_timeout(waiting, ROUND);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut count, ROUND);
         }
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

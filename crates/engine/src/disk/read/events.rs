@@ -1,40 +1,43 @@
-//! Reading events back: from segments, then from the write-ahead log.
+//! Reads events in order: from segments, then from the write-ahead log.
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use prombus_proto::{Seq, Topic};
 
-use crate::disk::read::topic_view::{Segment, TopicView, WalPiece};
+use super::fault::{ReadFault, was_trimmed};
+use super::topic_view::TopicView;
 use crate::disk::record::RecordSeed;
-use crate::disk::record::walk::{RecordRange, RecordWalk, Walked};
+use crate::disk::record::walk::{RecordRange, RecordWalk, WalkItem};
+use crate::disk::segment::Segment;
 use crate::disk::segment::reader::SegmentReader;
 use crate::disk::shared::Shared;
-use crate::disk::wal::coalesced_read::next_span;
-use crate::{Damaged, Incident, Page, ReadBudget, ReadError, StoredEvent, Unavailable};
+use crate::disk::wal::WalExtent;
+use crate::disk::wal::coalesced_read::read_next;
+use crate::{Damaged, Incident, Page, ReadBudget, ReadError, StoredEvent};
 
 /// Where the next events of a topic are.
 enum Source {
     Segment(Segment),
-    Wal(Vec<WalPiece>),
+    Wal(Vec<WalExtent>),
 }
 
-/// Events being gathered within a budget.
-struct Gathering {
+/// Collects events within a budget.
+struct EventCollector {
     events: Vec<StoredEvent>,
     budget: ReadBudget,
     bytes: usize,
 }
 
-enum Gathered {
-    /// The source is exhausted; go on with the next.
-    More,
-    /// The budget is, or damage follows.
-    Enough,
+/// Whether to continue after a source.
+enum Collected {
+    /// The source is exhausted; the next one follows.
+    SourceExhausted,
+    /// The budget is exhausted, or damage follows.
+    Done,
 }
 
-impl Gathering {
+impl EventCollector {
     fn has_room_for(&self, event_bytes: usize) -> bool {
         self.events.is_empty()
             || self.events.len() < self.budget.events
@@ -51,14 +54,14 @@ impl Gathering {
     }
 }
 
-/// See [`crate::Engine::read`].
+/// Implements [`crate::Engine::read`].
 pub(crate) fn read(
     shared: &Shared,
     topic: &Topic,
     from: Seq,
     budget: ReadBudget,
 ) -> Result<Page, ReadError> {
-    let mut gathering = Gathering { events: Vec::new(), budget, bytes: 0 };
+    let mut collector = EventCollector { events: Vec::new(), budget, bytes: 0 };
     let mut expected = from.max(Seq::FIRST);
     loop {
         let (source, seed) = {
@@ -66,53 +69,54 @@ pub(crate) fn read(
             let Some(topic_view) = view.topics.get(topic) else {
                 break;
             };
-            if gathering.events.is_empty() {
+            if collector.events.is_empty() {
                 expected = expected.max(topic_view.first);
             }
             if expected >= topic_view.next || expected < topic_view.first {
                 break;
             }
-            (source_of(topic_view, expected, &gathering), topic_view.record_seed)
+            (source_of(topic_view, expected, &collector), topic_view.record_seed)
         };
-        let gathered = match source {
+        let collected = match source {
             Ok(Source::Segment(segment)) => {
-                match gather_segment(shared, topic, seed, &segment, expected, &mut gathering) {
-                    // Trimmed away between the look and the reading: look again.
-                    Err(Fault::Io(error))
-                        if error.kind() == io::ErrorKind::NotFound
-                            && has_moved(shared, topic, &segment) =>
-                    {
+                match collect_from_segment(shared, topic, seed, &segment, expected, &mut collector)
+                {
+                    Err(ReadFault::Io(error)) if was_trimmed(shared, topic, &segment, &error) => {
                         continue;
                     }
-                    Err(Fault::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                        without_segment(shared, topic, &segment, &gathering)?
+                    Err(ReadFault::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                        report_missing_segment(shared, topic, &segment, &collector)?
                     }
                     other => other.map_err(|fault| {
                         fault.into_read_error(&shared.layout.segment(topic, segment.first))
                     })?,
                 }
             }
-            Ok(Source::Wal(pieces)) => {
-                gather_pieces(shared, topic, seed, &pieces, expected, &mut gathering)?
+            Ok(Source::Wal(extents)) => {
+                collect_from_wal(shared, topic, seed, &extents, expected, &mut collector)?
             }
-            Err(lost) => missing(shared, topic, &lost, &gathering)?,
+            Err(lost) => report_missing(shared, topic, &lost, &collector)?,
         };
-        expected = gathering.events.last().map_or(expected, |event| event.seq.next());
-        if matches!(gathered, Gathered::Enough) || gathering.is_full() {
+        expected = collector.events.last().map_or(expected, |event| event.seq.next());
+        if matches!(collected, Collected::Done) || collector.is_full() {
             break;
         }
     }
-    Ok(Page { events: gathering.events })
+    Ok(Page { events: collector.events })
 }
 
-/// Positions that are nowhere.
-struct Missing {
+/// Positions that neither a segment nor the write-ahead log has.
+struct MissingEvents {
     first: Seq,
     last: Seq,
 }
 
-fn source_of(view: &TopicView, expected: Seq, gathering: &Gathering) -> Result<Source, Missing> {
-    let missing = |last| Missing { first: view.first_missing_before(expected), last };
+fn source_of(
+    view: &TopicView,
+    expected: Seq,
+    collector: &EventCollector,
+) -> Result<Source, MissingEvents> {
+    let missing = |last| MissingEvents { first: view.first_missing_before(expected), last };
     if let Some(index) = view.segment_of(expected) {
         let segment = view.segments[index];
         if segment.first > expected {
@@ -120,38 +124,38 @@ fn source_of(view: &TopicView, expected: Seq, gathering: &Gathering) -> Result<S
         }
         return Ok(Source::Segment(segment));
     }
-    let Some(index) = view.piece_of(expected) else {
+    let Some(index) = view.wal_extent_of(expected) else {
         return Err(missing(view.next.previous()));
     };
     if view.wal[index].first > expected {
         return Err(missing(view.wal[index].first.previous()));
     }
-    // As many pieces as the budget may need; a gap ends them.
-    let mut pieces: Vec<WalPiece> = Vec::new();
+    // As many extents as the budget may need, up to a gap.
+    let mut extents: Vec<WalExtent> = Vec::new();
     let (mut bytes, mut events) = (0, 0);
-    for piece in view.wal.range(index..) {
-        let enough = bytes > gathering.bytes_left() || events >= gathering.budget.events;
-        if pieces.last().is_some_and(|before| before.last().next() != piece.first || enough) {
+    for extent in view.wal.range(index..) {
+        let enough = bytes > collector.bytes_left() || events >= collector.budget.events;
+        if extents.last().is_some_and(|before| before.last().next() != extent.first || enough) {
             break;
         }
-        // The first piece may lie mostly before the wanted event.
-        if !pieces.is_empty() {
-            bytes += piece.bytes as usize;
-            events += piece.count as usize;
+        // Most of the first extent may lie before the wanted event, so it does not count.
+        if !extents.is_empty() {
+            bytes += extent.bytes as usize;
+            events += extent.count as usize;
         }
-        pieces.push(piece.clone());
+        extents.push(extent.clone());
     }
-    Ok(Source::Wal(pieces))
+    Ok(Source::Wal(extents))
 }
 
-fn missing(
+fn report_missing(
     shared: &Shared,
     topic: &Topic,
-    lost: &Missing,
-    gathering: &Gathering,
-) -> Result<Gathered, ReadError> {
-    if !gathering.events.is_empty() {
-        return Ok(Gathered::Enough);
+    lost: &MissingEvents,
+    collector: &EventCollector,
+) -> Result<Collected, ReadError> {
+    if !collector.events.is_empty() {
+        return Ok(Collected::Done);
     }
     let file = shared.layout.quarantine();
     let detail = format!("they were lost from the write-ahead log, see {}", file.display());
@@ -161,15 +165,15 @@ fn missing(
     Err(damaged.into())
 }
 
-/// The file of a segment is gone: all that it held is damaged.
-fn without_segment(
+/// The file of a segment is missing: all of its events count as damaged.
+fn report_missing_segment(
     shared: &Shared,
     topic: &Topic,
     segment: &Segment,
-    gathering: &Gathering,
-) -> Result<Gathered, ReadError> {
-    if !gathering.events.is_empty() {
-        return Ok(Gathered::Enough);
+    collector: &EventCollector,
+) -> Result<Collected, ReadError> {
+    if !collector.events.is_empty() {
+        return Ok(Collected::Done);
     }
     let trimmed_to = shared.view().topics.get(topic).map_or(Seq::FIRST, |view| view.first);
     let file = shared.layout.segment(topic, segment.first);
@@ -180,136 +184,106 @@ fn without_segment(
     Err(damaged.into())
 }
 
-pub(crate) fn has_moved(shared: &Shared, topic: &Topic, segment: &Segment) -> bool {
-    let view = shared.view();
-    view.topics
-        .get(topic)
-        .is_none_or(|view| !view.segments.iter().any(|s| s.first == segment.first))
-}
-
-pub(crate) enum Fault {
-    Damaged(Damaged),
-    Io(io::Error),
-}
-
-impl Fault {
-    pub(crate) fn into_read_error(self, path: &Path) -> ReadError {
-        match self {
-            Fault::Damaged(damaged) => damaged.into(),
-            Fault::Io(error) => Unavailable::Io {
-                context: format!("reading {}", path.display()),
-                source: Arc::new(error),
-            }
-            .into(),
-        }
-    }
-}
-
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Self {
-        Fault::Io(error)
-    }
-}
-
-/// Gathers what comes `next`, from `from` on.
-fn gather(
+/// Collects the items of `next`, starting with the event `from`.
+fn collect(
     shared: &Shared,
     topic: &Topic,
     file: &Path,
-    mut next: impl FnMut() -> io::Result<Option<Walked>>,
+    mut next: impl FnMut() -> io::Result<Option<WalkItem>>,
     from: Seq,
-    gathering: &mut Gathering,
-) -> Result<Gathered, Fault> {
-    while !gathering.is_full() {
+    collector: &mut EventCollector,
+) -> Result<Collected, ReadFault> {
+    while !collector.is_full() {
         match next()? {
-            None => return Ok(Gathered::More),
-            Some(Walked::Event(event)) if event.seq < from => {}
-            Some(Walked::Event(event)) => {
-                if !gathering.has_room_for(event.json.len()) {
-                    return Ok(Gathered::Enough);
+            None => return Ok(Collected::SourceExhausted),
+            Some(WalkItem::Event(event)) if event.seq < from => {}
+            Some(WalkItem::Event(event)) => {
+                if !collector.has_room_for(event.json.len()) {
+                    return Ok(Collected::Done);
                 }
-                gathering.bytes += event.json.len();
-                gathering.events.push(event);
+                collector.bytes += event.json.len();
+                collector.events.push(event);
             }
-            Some(Walked::Damaged { last, .. }) if last < from => {}
-            Some(Walked::Damaged { first, last, offset }) => {
-                let detail = format!("{} at {offset}", file.display());
+            Some(WalkItem::Damaged { last, .. }) if last < from => {}
+            Some(WalkItem::Damaged { first, last, offset }) => {
+                let detail = format!("{} at offset {offset}", file.display());
                 shared.report(Incident::DamagedEvents {
                     topic: topic.clone(),
                     first,
                     last,
                     file: file.to_owned(),
-                    detail: format!("no record that fits at {offset}"),
+                    detail: format!("no valid record at offset {offset}"),
                 });
-                if gathering.events.is_empty() {
+                if collector.events.is_empty() {
                     let topic = topic.clone();
-                    return Err(Fault::Damaged(Damaged::Events { topic, first, last, detail }));
+                    return Err(ReadFault::Damaged(Damaged::Events { topic, first, last, detail }));
                 }
-                return Ok(Gathered::Enough);
+                return Ok(Collected::Done);
             }
         }
     }
-    Ok(Gathered::Enough)
+    Ok(Collected::Done)
 }
 
-fn gather_segment(
+fn collect_from_segment(
     shared: &Shared,
     topic: &Topic,
     seed: RecordSeed,
     segment: &Segment,
     from: Seq,
-    gathering: &mut Gathering,
-) -> Result<Gathered, Fault> {
+    collector: &mut EventCollector,
+) -> Result<Collected, ReadFault> {
     let reader = SegmentReader::open(shared, topic, seed, segment)?;
     let start = reader.last_entry_before(|entry| entry.seq <= from);
-    let chunk = reader.chunk_for(ReadBudget { bytes: gathering.bytes_left(), ..gathering.budget });
-    // A guess, so that the list does not grow step by step; the segment's events may differ in size.
-    gathering.events.reserve((chunk / reader.average_bytes()).min(gathering.budget.events));
+    let chunk = reader.chunk_for(ReadBudget { bytes: collector.bytes_left(), ..collector.budget });
+    // A guess, so that the list does not grow step by step.
+    collector.events.reserve((chunk / reader.average_bytes()).min(collector.budget.events));
     let mut walk = reader.walk(start, chunk);
-    gather(shared, topic, &reader.path, || walk.next(), from, gathering)
+    collect(shared, topic, &reader.path, || walk.next(), from, collector)
 }
 
-fn gather_pieces(
+fn collect_from_wal(
     shared: &Shared,
     topic: &Topic,
     seed: RecordSeed,
-    pieces: &[WalPiece],
+    extents: &[WalExtent],
     from: Seq,
-    gathering: &mut Gathering,
-) -> Result<Gathered, ReadError> {
-    let mut rest = pieces;
-    let failed =
-        |error: io::Error, piece: &WalPiece| Fault::Io(error).into_read_error(&piece.file.path);
-    while let Some(span) = next_span(&mut rest).map_err(|error| failed(error, &rest[0]))? {
-        for piece in span.pieces {
+    collector: &mut EventCollector,
+) -> Result<Collected, ReadError> {
+    let mut rest = extents;
+    let failed = |error: io::Error, extent: &WalExtent| {
+        ReadFault::Io(error).into_read_error(&extent.file.path)
+    };
+    while let Some(read) = read_next(&mut rest).map_err(|error| failed(error, &rest[0]))? {
+        for extent in read.extents {
             let range = RecordRange {
                 seed,
-                start: piece.offset,
-                end: piece.end(),
-                first: piece.first,
-                last: piece.last(),
+                start: extent.offset,
+                end: extent.end(),
+                first: extent.first,
+                last: extent.last(),
             };
-            let bytes = span.bytes_of(piece);
+            let bytes = read.bytes_of(extent);
             let read_at = |offset: u64, length: usize| {
-                let at = usize::try_from(offset - piece.offset).map_err(io::Error::other)?;
+                let at = usize::try_from(offset - extent.offset).map_err(io::Error::other)?;
                 Ok(bytes.slice(at..at + length))
             };
-            let mut walk = RecordWalk::new(range, piece.bytes as usize, read_at);
-            let file = &piece.file.path;
-            let gathered = gather(shared, topic, file, || walk.next(|_| None), from, gathering)
+            let mut walk = RecordWalk::new(range, extent.bytes as usize, read_at);
+            let file = &extent.file.path;
+            let collected = collect(shared, topic, file, || walk.next(|_| None), from, collector)
                 .map_err(|fault| fault.into_read_error(file))?;
-            if matches!(gathered, Gathered::Enough) {
-                return Ok(Gathered::Enough);
+            if matches!(collected, Collected::Done) {
+                return Ok(Collected::Done);
             }
         }
     }
-    Ok(Gathered::More)
+    Ok(Collected::SourceExhausted)
 }
 
-/// Whether reading from `from` on finds all of it in the write-ahead log, which the operating
-/// system still has in memory.
+/// Returns `true` if everything from `from` on is in the write-ahead log, which is still in the page
+/// cache of the operating system.
 pub(crate) fn is_recent(shared: &Shared, topic: &Topic, from: Seq) -> bool {
     let view = shared.view();
-    let segments = view.topics.get(topic).and_then(|view| view.segments.last());
-    segments.is_none_or(|segment| segment.last < from)
+    let last_segment = view.topics.get(topic).and_then(|view| view.segments.last());
+    last_segment.is_none_or(|segment| segment.last < from)
 }

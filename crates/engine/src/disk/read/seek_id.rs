@@ -1,56 +1,57 @@
-//! Finding an event by its id.
+//! Finds an event by its id.
 
 use std::io;
 
 use prombus_proto::{EventId, Seq, Topic};
 
-use crate::disk::ids::{IdHash, IdIndex, Ordinal};
-use crate::disk::read::events::{Fault, has_moved, read};
-use crate::disk::read::topic_view::Segment;
+use super::events::read;
+use super::fault::{ReadFault, was_trimmed};
+use crate::disk::ids::{IdHash, IdIndex, TopicOrdinal};
 use crate::disk::record::RecordSeed;
-use crate::disk::record::walk::Walked;
+use crate::disk::record::walk::WalkItem;
+use crate::disk::segment::Segment;
 use crate::disk::segment::reader::{LEAD_BYTES, MAX_CHUNK_BYTES, SegmentReader};
 use crate::disk::shared::Shared;
 use crate::{Damaged, ReadBudget, ReadError};
 
-/// See [`crate::Engine::seek_id`].
+/// Implements [`crate::Engine::seek_id`].
 pub(crate) fn seek_id(
     shared: &Shared,
     topic: &Topic,
     id: &EventId,
 ) -> Result<Option<Seq>, ReadError> {
-    let (ids, first) = {
-        let newest = shared.ids();
+    let (lookup, first) = {
+        let tables = shared.ids();
         let view = shared.view();
         let Some(view) = view.topics.get(topic) else { return Ok(None) };
         let mut candidates = Vec::new();
         let hash = view.id_seed.hash(id);
-        newest.newest.find(hash, view.ordinal, id.time_ordered(), &mut candidates);
+        tables.newest.find(hash, view.ordinal, id.time_ordered(), &mut candidates);
         candidates.retain(|seq| *seq < view.next);
-        let ids = StoredIds { hash, topic: view.ordinal, index: newest.index.clone(), candidates };
-        (ids, view.first)
+        let index = tables.index.clone();
+        (IdLookup { hash, topic: view.ordinal, index, candidates }, view.first)
     };
-    find_id(shared, topic, id, first, ids)
+    find_id(shared, topic, id, first, lookup)
 }
 
-/// What is to know for finding an id that is stored.
-pub(crate) struct StoredIds {
+/// What is needed to look up an id without holding the lock of the id tables.
+pub(crate) struct IdLookup {
     pub(crate) hash: IdHash,
-    pub(crate) topic: Ordinal,
+    pub(crate) topic: TopicOrdinal,
     pub(crate) index: IdIndex,
-    /// Where it may be in the newest log file.
+    /// The positions it may have in the newest WAL file.
     pub(crate) candidates: Vec<Seq>,
 }
 
-/// Where `id` is, from `first` on.
+/// Returns the position of `id`, if it is at or after `first`.
 pub(crate) fn find_id(
     shared: &Shared,
     topic: &Topic,
     id: &EventId,
     first: Seq,
-    ids: StoredIds,
+    lookup: IdLookup,
 ) -> Result<Option<Seq>, ReadError> {
-    let StoredIds { hash, topic: ordinal, index, mut candidates } = ids;
+    let IdLookup { hash, topic: ordinal, index, mut candidates } = lookup;
     match index.candidates(hash, ordinal, id) {
         Ok(found) => candidates.extend(found),
         Err(damage) => {
@@ -63,28 +64,26 @@ pub(crate) fn find_id(
             return Ok(Some(seq));
         }
     }
-    let Some(rising) = id.time_ordered() else { return Ok(None) };
-    Ok(find_in_segments(shared, topic, rising)?.filter(|seq| *seq >= first))
+    let Some(time_ordered) = id.time_ordered() else { return Ok(None) };
+    Ok(find_in_segments(shared, topic, time_ordered)?.filter(|seq| *seq >= first))
 }
 
-/// Where a UUIDv7 is in the segments, if it was newer than all before it when it came.
+/// Finds a monotonic id in the segments: a UUIDv7 that was newer than every id before it.
 fn find_in_segments(shared: &Shared, topic: &Topic, id: u128) -> Result<Option<Seq>, ReadError> {
     loop {
         let (segment, seed) = {
             let view = shared.view();
             let Some(view) = view.topics.get(topic) else { return Ok(None) };
-            let Some(segment) = view.segment_of_rising(id) else { return Ok(None) };
+            let Some(segment) = view.segment_of_monotonic_id(id) else { return Ok(None) };
             (segment, view.record_seed)
         };
         match find_in_segment(shared, topic, seed, &segment, id) {
-            Err(error)
-                if error.kind() == io::ErrorKind::NotFound
-                    && has_moved(shared, topic, &segment) => {}
-            // Reported when the store was opened; what nobody can read, may be stored again.
+            Err(error) if was_trimmed(shared, topic, &segment, &error) => {}
+            // Recovery has reported it. An event that nobody can read may be stored again.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
                 let path = shared.layout.segment(topic, segment.first);
-                return Err(Fault::Io(error).into_read_error(&path));
+                return Err(ReadFault::Io(error).into_read_error(&path));
             }
             Ok(found) => return Ok(found),
         }
@@ -101,9 +100,9 @@ fn find_in_segment(
     let reader = SegmentReader::open(shared, topic, seed, segment)?;
     let start = reader.last_entry_before(|entry| entry.newest_id_before < id);
     let mut walk = reader.walk(start, 2 * LEAD_BYTES);
-    while let Some(walked) = walk.next()? {
-        // One that cannot be read back may be it; but what nobody can read, may be stored again.
-        if let Walked::Event(event) = walked
+    while let Some(item) = walk.next()? {
+        // A damaged event may have this id, but one that nobody can read may be stored again.
+        if let WalkItem::Event(event) = item
             && let Some(found) = event.id.time_ordered().filter(|found| *found >= id)
         {
             return Ok((found == id).then_some(event.seq));
@@ -112,8 +111,8 @@ fn find_in_segment(
     Ok(None)
 }
 
-/// Whether the event at `seq` has this `id`. One that cannot be read back counts: its hash fits,
-/// and storing it a second time could not be undone.
+/// Returns `true` if the event at `seq` has this `id`. A damaged event counts: its hash matches, and
+/// storing it twice could not be undone.
 fn has_id(shared: &Shared, topic: &Topic, seq: Seq, id: &EventId) -> Result<bool, ReadError> {
     match read(shared, topic, seq, ReadBudget::of_events(1)) {
         Ok(page) => {
@@ -124,7 +123,7 @@ fn has_id(shared: &Shared, topic: &Topic, seq: Seq, id: &EventId) -> Result<bool
     }
 }
 
-/// Finds `id` by reading all of `topic`, for when the index of ids cannot tell.
+/// Finds `id` by reading all of `topic`, for when the index is damaged.
 fn scan_for_id(shared: &Shared, topic: &Topic, id: &EventId) -> Result<Option<Seq>, ReadError> {
     let mut from = Seq::FIRST;
     loop {

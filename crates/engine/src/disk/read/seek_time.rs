@@ -1,52 +1,50 @@
-//! Finding the first event of a time or later.
+//! Finds the first event at or after a time.
 
 use std::io;
 
 use prombus_proto::{Seq, Timestamp, Topic};
 
-use crate::disk::read::events::{Fault, has_moved, read};
-use crate::disk::read::topic_view::{Segment, WalPiece};
+use super::events::read;
+use super::fault::{ReadFault, was_trimmed};
 use crate::disk::record::RecordSeed;
-use crate::disk::record::walk::Walked;
+use crate::disk::record::walk::WalkItem;
+use crate::disk::segment::Segment;
 use crate::disk::segment::reader::SegmentReader;
 use crate::disk::shared::Shared;
+use crate::disk::wal::WalExtent;
 use crate::{Damaged, ReadBudget, ReadError};
 
-/// See [`crate::Engine::seek_time`].
+/// Implements [`crate::Engine::seek_time`].
 pub(crate) fn seek_time(shared: &Shared, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
     loop {
-        let (segment, first, next, seed, pieces) = {
+        let (segment, first, next, seed, extents) = {
             let view = shared.view();
             let Some(view) = view.topics.get(topic) else {
                 return Ok(Seq::FIRST);
             };
             let segment = view.segment_reaching(ts).map(|index| view.segments[index]);
-            // The first may have been trimmed in part; the second then has all it ever had.
-            let reaching = view.wal.iter().filter(|piece| piece.latest_ts >= ts);
-            let pieces: Vec<_> = reaching.take(2).cloned().collect();
-            (segment, view.first, view.next, view.record_seed, pieces)
+            // The event that reaches `ts` may have been trimmed from the first extent. The second
+            // one is untrimmed.
+            let reaching = view.wal.iter().filter(|extent| extent.latest_ts >= ts);
+            let extents: Vec<_> = reaching.take(2).cloned().collect();
+            (segment, view.first, view.next, view.record_seed, extents)
         };
         if let Some(segment) = segment {
             match seek_in_segments(shared, topic, seed, &segment, first, ts) {
                 Ok(Some(seq)) => return Ok(seq),
                 Ok(None) => {}
-                Err(error)
-                    if error.kind() == io::ErrorKind::NotFound
-                        && has_moved(shared, topic, &segment) =>
-                {
-                    continue;
-                }
+                Err(error) if was_trimmed(shared, topic, &segment, &error) => continue,
                 Err(error) => {
                     let path = shared.layout.segment(topic, segment.first);
-                    return Err(Fault::Io(error).into_read_error(&path));
+                    return Err(ReadFault::Io(error).into_read_error(&path));
                 }
             }
         }
-        return Ok(seek_in_pieces(shared, topic, &pieces, first, ts)?.unwrap_or(next));
+        return Ok(seek_in_wal(shared, topic, &extents, first, ts)?.unwrap_or(next));
     }
 }
 
-/// Searches `reaching`, which has an event of `ts` or later, and those behind it.
+/// Searches `reaching`, which has an event at or after `ts`, and the segments after it.
 fn seek_in_segments(
     shared: &Shared,
     topic: &Topic,
@@ -61,30 +59,30 @@ fn seek_in_segments(
             let reader = match SegmentReader::open(shared, topic, seed, &segment) {
                 Err(error)
                     if error.kind() == io::ErrorKind::NotFound
-                        && !has_moved(shared, topic, &segment) =>
+                        && !was_trimmed(shared, topic, &segment, &error) =>
                 {
                     return Ok(Some(segment.first.max(first)));
                 }
                 reader => reader?,
             };
-            // All before this entry is earlier; or it was trimmed, and counting starts there.
+            // Everything before the later of these two entries is earlier than `ts`, or trimmed.
             let by_time = reader.last_entry_before(|entry| entry.latest_ts_before < ts);
             let by_first = reader.last_entry_before(|entry| entry.seq <= first);
             let start = if by_time.seq >= by_first.seq { by_time } else { by_first };
             let mut walk = reader.walk(start, 16 << 10);
-            while let Some(walked) = walk.next()? {
-                match walked {
-                    Walked::Event(event) if event.seq >= first && event.ts >= ts => {
+            while let Some(item) = walk.next()? {
+                match item {
+                    WalkItem::Event(event) if event.seq >= first && event.ts >= ts => {
                         return Ok(Some(event.seq));
                     }
-                    Walked::Damaged { last, first: lost, .. } if last >= first => {
+                    WalkItem::Damaged { last, first: lost, .. } if last >= first => {
                         return Ok(Some(lost.max(first)));
                     }
                     _ => {}
                 }
             }
         }
-        // What reached so late was trimmed away; later segments may reach it, too.
+        // The event that reached `ts` was trimmed. Later segments may have another.
         let view = shared.view();
         let segments = view.topics.get(topic).map_or(&[][..], |view| &view.segments);
         match segments.iter().find(|later| later.first > segment.last) {
@@ -94,21 +92,21 @@ fn seek_in_segments(
     }
 }
 
-/// The first event from `first` on in `pieces`, each of which reaches `ts`.
-fn seek_in_pieces(
+/// Searches `extents`, each of which reaches `ts`, from the event `first` on.
+fn seek_in_wal(
     shared: &Shared,
     topic: &Topic,
-    pieces: &[WalPiece],
+    extents: &[WalExtent],
     first: Seq,
     ts: Timestamp,
 ) -> Result<Option<Seq>, ReadError> {
-    for piece in pieces {
-        let mut from = piece.first.max(first);
-        while from <= piece.last() {
-            match read(shared, topic, from, ReadBudget::of_events(piece.count as usize)) {
+    for extent in extents {
+        let mut from = extent.first.max(first);
+        while from <= extent.last() {
+            match read(shared, topic, from, ReadBudget::of_events(extent.count as usize)) {
                 Ok(page) => {
                     let found = page.events.iter().find(|event| event.ts >= ts);
-                    if let Some(event) = found.filter(|event| event.seq <= piece.last()) {
+                    if let Some(event) = found.filter(|event| event.seq <= extent.last()) {
                         return Ok(Some(event.seq));
                     }
                     match page.events.last() {

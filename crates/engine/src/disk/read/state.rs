@@ -1,29 +1,29 @@
-//! Reading the keyed state: what is still in the write-ahead log, then the sorted files.
+//! Reads the keyed state: the memtable first, then the sorted runs.
 
 use crate::disk::shared::Shared;
-use crate::disk::state::KeyedRange;
+use crate::disk::state::StateRange;
 use crate::{Damaged, Incident, ReadError, StateEntry, StateKey};
 
-/// See [`crate::Engine::get`].
+/// Implements [`crate::Engine::get`].
 pub(crate) fn get(shared: &Shared, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
     if let Some(entry) = get_recent(shared, key) {
         return Ok(entry);
     }
-    // A checkpoint shows its file before it takes the change out of the log's view: what was not
-    // there is in a file.
-    let change = shared.keyed().get(key).map_err(|detail| damaged(shared, detail))?;
+    // A checkpoint publishes its run before it removes the changes from the memtable, so a key that
+    // was not in the memtable is in a run.
+    let change = shared.state_runs().get(key).map_err(|detail| damaged(shared, detail))?;
     let now = shared.options.clock.now();
     Ok(change.and_then(|change| change.entry()).filter(|entry| !entry.has_expired(now)))
 }
 
-/// The entry where the write-ahead log has it, or knows that it is gone.
+/// Looks up `key` in the memtable only. Returns `None` if the runs have to be searched.
 pub(crate) fn get_recent(shared: &Shared, key: &StateKey) -> Option<Option<StateEntry>> {
-    let entry = shared.view().overlay.get(key).map(|change| change.entry())?;
+    let entry = shared.view().memtable.get(key).map(|change| change.entry())?;
     let now = shared.options.clock.now();
     Some(entry.filter(|entry| !entry.has_expired(now)))
 }
 
-/// See [`crate::Engine::scan`].
+/// Implements [`crate::Engine::scan`].
 pub(crate) fn scan(
     shared: &Shared,
     prefix: &[u8],
@@ -34,26 +34,26 @@ pub(crate) fn scan(
     let mut entries = Vec::new();
     let mut after = after.cloned();
     while entries.len() < limit {
-        // Some more than asked for, so that deleted ones do not mean a round each.
+        // More than asked for, so that a few deleted entries do not cost another round.
         let round = (limit - entries.len()).saturating_mul(2).clamp(64, 10_000);
-        let mut range = KeyedRange::default();
-        let in_log = |range: &mut KeyedRange| {
+        let mut range = StateRange::default();
+        let from_memtable = |range: &mut StateRange| {
             let view = shared.view();
-            range.add(round, view.overlay.range(prefix, after.as_ref()).map(|c| Ok(c.clone())))
+            range.add(round, view.memtable.range(prefix, after.as_ref()).map(|c| Ok(c.clone())))
         };
-        in_log(&mut range).map_err(|detail| damaged(shared, detail))?;
+        from_memtable(&mut range).map_err(|detail| damaged(shared, detail))?;
         shared
-            .keyed()
+            .state_runs()
             .range_into(&mut range, prefix, after.as_ref(), round)
             .map_err(|detail| damaged(shared, detail))?;
-        let (changes, more_behind) = range.finish();
+        let (changes, continue_after) = range.finish();
         entries.extend(
             changes
                 .iter()
                 .filter_map(|change| change.entry())
                 .filter(|entry| !entry.has_expired(now)),
         );
-        match more_behind {
+        match continue_after {
             Some(key) => after = Some(key),
             None => break,
         }

@@ -1,93 +1,93 @@
-//! What readers see: everything committed, nothing half.
+//! The view: everything committed, and nothing half-written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use prombus_proto::Topic;
 
-use crate::disk::ids::Ordinal;
-use crate::disk::read::topic_view::{TopicView, WalPiece};
-use crate::disk::state::memtable::Overlay;
+use super::topic_view::TopicView;
+use crate::disk::ids::TopicOrdinal;
+use crate::disk::state::change::StateChange;
+use crate::disk::state::memtable::Memtable;
 use crate::disk::wal::file::WalFile;
-use crate::disk::wal::frame::{FrameHead, StateChange};
-use crate::disk::wal::scan::Piece;
+use crate::disk::wal::frame::FrameHeader;
+use crate::disk::wal::{FrameExtent, WalExtent};
 
-/// Everything committed. Changed in one go per frame, so that nobody sees a part of one.
+/// Everything committed. Each frame is applied at once, so that no reader sees a part of it.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) topics: HashMap<Topic, TopicView>,
-    pub(crate) overlay: Overlay,
+    pub(crate) memtable: Memtable,
     store_seed: u64,
-    next_ordinal: Ordinal,
+    next_ordinal: TopicOrdinal,
 }
 
 impl View {
     pub(crate) fn new(store_seed: u64) -> Self {
         Self {
             topics: HashMap::new(),
-            overlay: Overlay::default(),
+            memtable: Memtable::default(),
             store_seed,
-            next_ordinal: Ordinal(0),
+            next_ordinal: TopicOrdinal(0),
         }
     }
 
-    /// A topic that nothing was appended to yet.
-    pub(crate) fn new_topic(&self, topic: &Topic, ordinal: Ordinal) -> TopicView {
+    /// Builds an empty topic, without adding it.
+    pub(crate) fn new_topic(&self, topic: &Topic, ordinal: TopicOrdinal) -> TopicView {
         TopicView::new(topic, ordinal, self.store_seed)
     }
 
-    /// The number that the next new topic gets; none is ever given twice.
-    pub(crate) fn next_ordinal(&self) -> Ordinal {
+    /// The ordinal of the next new topic.
+    pub(crate) fn next_ordinal(&self) -> TopicOrdinal {
         self.next_ordinal
     }
 
-    /// The view of `topic`, made if it is new.
+    /// Returns the view of `topic`, which it adds if it is new.
     pub(crate) fn topic_mut(&mut self, topic: &Topic) -> &mut TopicView {
         if !self.topics.contains_key(topic) {
             self.add_topic(topic, self.next_ordinal());
         }
-        self.topics.get_mut(topic).expect("just made")
+        self.topics.get_mut(topic).expect("added above")
     }
 
-    pub(crate) fn add_topic(&mut self, topic: &Topic, ordinal: Ordinal) {
+    pub(crate) fn add_topic(&mut self, topic: &Topic, ordinal: TopicOrdinal) {
         self.topics.insert(topic.clone(), self.new_topic(topic, ordinal));
-        self.next_ordinal = self.next_ordinal.max(Ordinal(ordinal.0 + 1));
+        self.next_ordinal = self.next_ordinal.max(TopicOrdinal(ordinal.0 + 1));
     }
 
-    /// Shows a frame that is in `file`. `newest_time_ordered` tells for each run the newest UUIDv7 in
-    /// it.
+    /// Applies a frame of `file`. `newest_time_ordered` has the newest UUIDv7 of each section's topic.
     pub(crate) fn apply(
         &mut self,
         file: &Arc<WalFile>,
-        head: &FrameHead,
-        pieces: &[Piece],
+        header: &FrameHeader,
+        extents: &[FrameExtent],
         newest_time_ordered: &[u128],
         state: Vec<StateChange>,
     ) {
-        let mut pieces = pieces.iter().peekable();
-        for (index, run) in head.runs.iter().enumerate() {
-            let view = self.topic_mut(&run.topic);
-            while let Some(piece) = pieces.next_if(|piece| piece.run == index) {
-                view.push_piece(WalPiece {
+        let mut extents = extents.iter().peekable();
+        for (index, section) in header.sections.iter().enumerate() {
+            let view = self.topic_mut(&section.topic);
+            while let Some(extent) = extents.next_if(|extent| extent.section == index) {
+                view.push_wal_extent(WalExtent {
                     file: Arc::clone(file),
-                    offset: piece.offset,
-                    bytes: piece.bytes,
-                    first: piece.first,
-                    count: piece.count,
-                    latest_ts: piece.latest_ts,
-                    newest_id_before: piece.newest_id_before.max(view.newest_time_ordered),
+                    offset: extent.offset,
+                    bytes: extent.bytes,
+                    first: extent.first,
+                    count: extent.count,
+                    latest_ts: extent.latest_ts,
+                    newest_id_before: extent.newest_id_before.max(view.newest_time_ordered),
                 });
             }
-            view.next = run.first.plus(u64::from(run.count));
+            view.next = section.first.plus(u64::from(section.count));
             view.newest_time_ordered = view.newest_time_ordered.max(newest_time_ordered[index]);
         }
-        for trim in &head.trims {
+        for trim in &header.trims {
             let view = self.topic_mut(&trim.topic);
             view.trim(trim.below);
             view.rule = view.rule.max(trim.rule);
         }
         for change in state {
-            self.overlay.apply(file.number, change);
+            self.memtable.apply(file.number, change);
         }
     }
 }

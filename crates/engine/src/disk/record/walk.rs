@@ -1,14 +1,14 @@
-//! Going through records in a row, in a file of any kind, and finding the way on behind damage.
+//! Iterates over the records in a byte range of a file, and finds the next readable one after damage.
 
 use std::io;
 
 use bytes::Bytes;
 use prombus_proto::Seq;
 
+use super::{RecordFault, RecordSeed};
 use crate::StoredEvent;
-use crate::disk::record::{self, RecordFault, RecordSeed};
 
-/// Some bytes of a file that hold the records `first` to `last` in a row.
+/// A byte range of a file that contains the records `first` to `last`, without gaps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordRange {
     pub(crate) seed: RecordSeed,
@@ -18,27 +18,27 @@ pub(crate) struct RecordRange {
     pub(crate) last: Seq,
 }
 
-/// Goes through a [`RecordRange`].
+/// Iterates over the records of a [`RecordRange`], and of later ranges of the same file.
 pub(crate) struct RecordWalk<R> {
     range: RecordRange,
     read_at: R,
-    /// How much to read at a time.
+    /// How many bytes to read at a time.
     chunk_bytes: usize,
-    /// To where the file may be read ahead; not before the range ends.
+    /// The offset up to which it may read ahead; not below the end of the range.
     read_to: u64,
     buffer: Bytes,
-    /// Where in the file the buffer begins.
+    /// The file offset of the buffer's first byte.
     buffer_start: u64,
-    /// Where in the file the next record begins.
+    /// The file offset of the next record.
     offset: u64,
     expected: Seq,
 }
 
-/// What comes next in a range.
+/// An item of a [`RecordWalk`].
 #[derive(Debug)]
-pub(crate) enum Walked {
+pub(crate) enum WalkItem {
     Event(StoredEvent),
-    /// Positions that cannot be read back.
+    /// The events `first` to `last` cannot be read back.
     Damaged {
         first: Seq,
         last: Seq,
@@ -46,7 +46,7 @@ pub(crate) enum Walked {
     },
 }
 
-/// Reads `bytes` bytes of a file at an offset.
+/// Reads a number of bytes at an offset of a file.
 pub(crate) trait ReadAt: Fn(u64, usize) -> io::Result<Bytes> {}
 impl<F: Fn(u64, usize) -> io::Result<Bytes>> ReadAt for F {}
 
@@ -64,64 +64,64 @@ impl<R: ReadAt> RecordWalk<R> {
         }
     }
 
-    /// Lets it read ahead to `end`, for the ranges that follow.
+    /// Allows reading ahead up to `end`, for the ranges that follow.
     pub(crate) fn reading_ahead_to(self, end: u64) -> Self {
         Self { read_to: end.max(self.range.end), ..self }
     }
 
-    /// The position that comes next.
+    /// The `seq` of the next item.
     pub(crate) fn expected(&self) -> Seq {
         self.expected
     }
 
-    /// Goes on with `range`, which lies behind the one that it has gone through. Positions between the two
-    /// are damage.
-    pub(crate) fn go_on_with(&mut self, range: RecordRange) {
+    /// Continues with `range`, which follows the exhausted one in the file. Events between the two
+    /// count as damaged.
+    pub(crate) fn continue_with(&mut self, range: RecordRange) {
         self.offset = range.start;
         self.range = range;
     }
 
-    /// The next event or damage; nothing behind the last. `resume` tells where to go on behind
-    /// damage at an offset: the next place where a known event begins.
+    /// Returns the next event or damage, or `None` after the last. Given the offset of damage,
+    /// `resume` returns the offset and `seq` of the next record that is known to start somewhere.
     pub(crate) fn next(
         &mut self,
         resume: impl Fn(u64) -> Option<(u64, Seq)>,
-    ) -> io::Result<Option<Walked>> {
+    ) -> io::Result<Option<WalkItem>> {
         if self.expected > self.range.last {
             return Ok(None);
         }
         let fault = match self.record_at(self.offset)? {
             Ok(event) if event.seq == self.expected => {
                 self.expected = event.seq.next();
-                return Ok(Some(Walked::Event(event)));
+                return Ok(Some(WalkItem::Event(event)));
             }
-            // A later position: those before it were lost before they came here.
+            // The events in between were already lost when this file was written.
             Ok(event) if event.seq > self.expected && event.seq <= self.range.last => {
                 let (first, offset) = (self.expected, self.offset);
                 self.offset = self.record_start(&event);
                 self.expected = event.seq;
-                return Ok(Some(Walked::Damaged { first, last: event.seq.previous(), offset }));
+                return Ok(Some(WalkItem::Damaged { first, last: event.seq.previous(), offset }));
             }
-            Ok(_) => RecordFault::Damaged { believed_bytes: None },
+            Ok(_) => RecordFault::Damaged { plausible_bytes: None },
             Err(fault) => fault,
         };
-        self.pass_over(fault, resume).map(Some)
+        self.skip_damage(fault, resume).map(Some)
     }
 
-    fn pass_over(
+    fn skip_damage(
         &mut self,
         fault: RecordFault,
         resume: impl Fn(u64) -> Option<(u64, Seq)>,
-    ) -> io::Result<Walked> {
+    ) -> io::Result<WalkItem> {
         let (first, offset) = (self.expected, self.offset);
-        if let RecordFault::Damaged { believed_bytes: Some(bytes) } = fault {
-            let behind = offset + bytes as u64;
-            let follows = behind == self.range.end && first == self.range.last
-                || matches!(self.record_at(behind)?, Ok(event) if event.seq == first.next());
+        if let RecordFault::Damaged { plausible_bytes: Some(bytes) } = fault {
+            let after = offset + bytes as u64;
+            let follows = after == self.range.end && first == self.range.last
+                || matches!(self.record_at(after)?, Ok(event) if event.seq == first.next());
             if follows {
-                self.offset = behind;
+                self.offset = after;
                 self.expected = first.next();
-                return Ok(Walked::Damaged { first, last: first, offset });
+                return Ok(WalkItem::Damaged { first, last: first, offset });
             }
         }
         match resume(offset).filter(|(_, seq)| *seq > first && *seq <= self.range.last) {
@@ -131,10 +131,10 @@ impl<R: ReadAt> RecordWalk<R> {
             }
             None => self.expected = self.range.last.next(),
         }
-        Ok(Walked::Damaged { first, last: self.expected.previous(), offset })
+        Ok(WalkItem::Damaged { first, last: self.expected.previous(), offset })
     }
 
-    /// The record at `offset`, and `self.offset` moves behind it.
+    /// Decodes the record at `offset` and advances `self.offset` past it.
     fn record_at(&mut self, offset: u64) -> io::Result<Result<StoredEvent, RecordFault>> {
         let mut wanted = self.chunk_bytes;
         let mut file_ends = false;
@@ -144,7 +144,7 @@ impl<R: ReadAt> RecordWalk<R> {
             let rest = skip.and_then(|skip| self.buffer.get(skip..)).unwrap_or_default();
             let left = self.range.end.saturating_sub(offset);
             let rest = &rest[..rest.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
-            match record::decode(self.range.seed, rest) {
+            match super::decode(self.range.seed, rest) {
                 Ok(found) => {
                     let bytes = found.total_bytes() as u64;
                     return Ok(match found.to_event(&self.buffer) {
@@ -152,10 +152,10 @@ impl<R: ReadAt> RecordWalk<R> {
                             self.offset = offset + bytes;
                             Ok(event)
                         }
-                        None => Err(RecordFault::Damaged { believed_bytes: None }),
+                        None => Err(RecordFault::Damaged { plausible_bytes: None }),
                     });
                 }
-                Err(RecordFault::CutOff { needed })
+                Err(RecordFault::Truncated { needed })
                     if !file_ends
                         && rest.len() < wanted.max(needed)
                         && (rest.len() as u64) < left =>
@@ -166,16 +166,16 @@ impl<R: ReadAt> RecordWalk<R> {
                     self.buffer = match (self.read_at)(offset, bytes) {
                         Ok(buffer) => buffer,
                         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                            return Ok(Err(RecordFault::Damaged { believed_bytes: None }));
+                            return Ok(Err(RecordFault::Damaged { plausible_bytes: None }));
                         }
                         Err(error) => return Err(error),
                     };
                     self.buffer_start = offset;
-                    // Of a file that was cut off, asking again gives no more.
+                    // The file is truncated: reading again returns no more.
                     file_ends = self.buffer.len() < bytes;
                 }
-                Err(RecordFault::CutOff { .. }) => {
-                    return Ok(Err(RecordFault::Damaged { believed_bytes: None }));
+                Err(RecordFault::Truncated { .. }) => {
+                    return Ok(Err(RecordFault::Damaged { plausible_bytes: None }));
                 }
                 Err(fault) => return Ok(Err(fault)),
             }
@@ -183,11 +183,11 @@ impl<R: ReadAt> RecordWalk<R> {
     }
 
     fn record_start(&self, event: &StoredEvent) -> u64 {
-        // `record_at` moved behind the record; it is still in the buffer.
-        let behind = usize::try_from(self.offset - self.buffer_start).unwrap_or(usize::MAX);
-        let json_start = behind - event.json.len();
+        // `record_at` advanced past the record, which is still in the buffer.
+        let end = usize::try_from(self.offset - self.buffer_start).unwrap_or(usize::MAX);
+        let json_start = end - event.json.len();
         let key = event.key.as_ref().map_or(0, |key| key.as_str().len());
         self.buffer_start
-            + (json_start - key - event.id.as_bytes().len() - record::FIXED_BYTES) as u64
+            + (json_start - key - event.id.as_bytes().len() - super::FIXED_BYTES) as u64
     }
 }

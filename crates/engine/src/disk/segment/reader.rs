@@ -1,44 +1,41 @@
-//! A segment and its sparse index, open for reading.
+//! Reads a segment with the help of its sparse index.
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use prombus_proto::{Seq, Timestamp, Topic};
-use rustix::buffer::spare_capacity;
-use rustix::io::{Errno, pread};
 
+use super::sparse_index::{self, IndexEntry};
+use super::{Segment, SegmentContent, adopted_wal};
 use crate::ReadBudget;
 use crate::disk::file_header::SPARSE_INDEX;
-use crate::disk::read::topic_view::{Content, Segment};
+use crate::disk::file_io::read_available;
 use crate::disk::record::RecordSeed;
-use crate::disk::record::walk::{ReadAt, RecordRange, RecordWalk, Walked};
-use crate::disk::segment::adopted_wal;
-use crate::disk::segment::sparse_index::{self, IndexEntry};
+use crate::disk::record::walk::{ReadAt, RecordRange, RecordWalk, WalkItem};
 use crate::disk::shared::Shared;
-use crate::disk::wal::scan::PIECE_BYTES;
+use crate::disk::wal::EXTENT_BYTES;
 
-/// The most that is read from a file at a time.
+/// The most bytes read from a file at a time.
 pub(crate) const MAX_CHUNK_BYTES: usize = 1 << 20;
-/// What lies before the wanted event since the last entry of the index of records.
+/// The bytes that may lie between an index entry and the wanted event, in a segment of records.
 pub(crate) const LEAD_BYTES: usize = 4096;
 const _: () = assert!(LEAD_BYTES as u64 >= sparse_index::INTERVAL_BYTES);
 
 /// A segment and its index, open for reading.
 pub(crate) struct SegmentReader<'a> {
     shared: &'a Shared,
-    pub(crate) path: std::path::PathBuf,
-    index_path: std::path::PathBuf,
+    pub(crate) path: PathBuf,
+    index_path: PathBuf,
     file: Arc<File>,
-    /// Nothing where the segment is too small for one, or where it cannot be opened.
+    /// `None` if the segment is too small for one, or if it cannot be opened.
     index: Option<Arc<File>>,
     topic: &'a Topic,
     seed: RecordSeed,
     segment: &'a Segment,
-    /// Where the topic's rows are in the frames of a kept log, by their heads: for when the index cannot tell.
-    rows_by_heads: OnceLock<Vec<RecordRange>>,
+    /// The record ranges in an adopted WAL file, found by frame headers if the index is damaged.
+    ranges_by_headers: OnceLock<Vec<RecordRange>>,
 }
 
 impl<'a> SegmentReader<'a> {
@@ -50,13 +47,15 @@ impl<'a> SegmentReader<'a> {
     ) -> io::Result<Self> {
         let path = shared.layout.segment(topic, segment.first);
         let index_path = shared.layout.sparse_index(topic, segment.first);
-        let tell = |path: &Path, detail| shared.report_rebuilt(path, detail);
-        let file = shared.files.open(&path, segment.file_kind(), |detail| tell(&path, detail))?;
+        let cache = &shared.file_cache;
+        let file = cache.open(&path, segment.file_kind(), |detail| {
+            shared.report_rebuilt(&path, detail);
+        })?;
         let index = if segment.index_entries == 0 {
             None
         } else {
-            match shared.files.open(&index_path, SPARSE_INDEX, |detail| {
-                tell(&index_path, detail);
+            match cache.open(&index_path, SPARSE_INDEX, |detail| {
+                shared.report_rebuilt(&index_path, detail);
             }) {
                 Ok(index) => Some(index),
                 Err(error) => {
@@ -65,11 +64,11 @@ impl<'a> SegmentReader<'a> {
                 }
             }
         };
-        let rows_by_heads = OnceLock::new();
-        Ok(Self { shared, path, index_path, file, index, topic, seed, segment, rows_by_heads })
+        let ranges_by_headers = OnceLock::new();
+        Ok(Self { shared, path, index_path, file, index, topic, seed, segment, ranges_by_headers })
     }
 
-    fn beginning(&self) -> IndexEntry {
+    fn start(&self) -> IndexEntry {
         IndexEntry {
             seq: self.segment.first,
             offset: self.segment.first_record(),
@@ -78,25 +77,25 @@ impl<'a> SegmentReader<'a> {
         }
     }
 
-    /// The last indexed event for which `is_before` holds; the first event where none does, or
-    /// where the index cannot be used.
+    /// Returns the last index entry for which `is_before` holds, or the start of the segment if
+    /// there is none or the index is unusable.
     pub(crate) fn last_entry_before(&self, is_before: impl Fn(&IndexEntry) -> bool) -> IndexEntry {
         let found = self.index.as_ref().map_or(Ok(None), |index| {
             sparse_index::last_before(index, self.segment.index_entries, is_before)
         });
         match found {
-            Ok(entry) => entry.unwrap_or_else(|| self.beginning()),
+            Ok(entry) => entry.unwrap_or_else(|| self.start()),
             Err(detail) => {
                 self.shared.report_rebuilt(&self.index_path, detail);
-                self.beginning()
+                self.start()
             }
         }
     }
 
-    /// Where to go on behind damage at `offset`.
-    fn resume_behind(&self, offset: u64) -> Option<(u64, Seq)> {
+    /// Returns the next indexed record after damage at `offset`.
+    fn resume_after(&self, offset: u64) -> Option<(u64, Seq)> {
         let index = self.index.as_ref()?;
-        match sparse_index::first_behind(index, self.segment.index_entries, offset) {
+        match sparse_index::first_after(index, self.segment.index_entries, offset) {
             Ok(entry) => entry.map(|entry| (entry.offset, entry.seq)),
             Err(detail) => {
                 self.shared.report_rebuilt(&self.index_path, detail);
@@ -105,7 +104,7 @@ impl<'a> SegmentReader<'a> {
         }
     }
 
-    /// Goes through the segment from `start` on, which reads `chunk` bytes at a time.
+    /// Iterates over the segment from `start` on, reading `chunk` bytes at a time.
     pub(crate) fn walk(&self, start: IndexEntry, chunk: usize) -> SegmentWalk<'_, impl ReadAt> {
         let all = RecordRange {
             seed: self.seed,
@@ -114,23 +113,23 @@ impl<'a> SegmentReader<'a> {
             first: start.seq,
             last: self.segment.last,
         };
-        let row = match self.segment.content {
-            Content::Records => all,
-            Content::Frames { .. } => self.row_from(start.seq).unwrap_or(all),
+        let range = match self.segment.content {
+            SegmentContent::Records => all,
+            SegmentContent::Frames { .. } => self.range_of(start.seq).unwrap_or(all),
         };
-        let read_at = |offset, bytes| read_what_is_there(&self.file, offset, bytes);
-        let walk = RecordWalk::new(row, chunk, read_at).reading_ahead_to(self.segment.end);
+        let read_at = |offset, bytes| read_available(&self.file, offset, bytes);
+        let walk = RecordWalk::new(range, chunk, read_at).reading_ahead_to(self.segment.end);
         SegmentWalk { reader: self, walk }
     }
 
-    /// The row of records that `seq` is in; one that is in none belongs to the next.
-    fn row_from(&self, seq: Seq) -> Option<RecordRange> {
-        if self.segment.content == Content::Records || seq > self.segment.last {
+    /// Returns the record range of an adopted WAL file that `seq` is in, or else the next one.
+    fn range_of(&self, seq: Seq) -> Option<RecordRange> {
+        if self.segment.content == SegmentContent::Records || seq > self.segment.last {
             return None;
         }
         let by_index = self.index.as_ref().map(|index| {
-            sparse_index::row_of(index, self.segment.index_entries, seq).map(|row| {
-                let (this, next) = row?;
+            sparse_index::extent_of(index, self.segment.index_entries, seq).map(|extent| {
+                let (this, next) = extent?;
                 Some(RecordRange {
                     seed: self.seed,
                     start: this.offset,
@@ -141,75 +140,57 @@ impl<'a> SegmentReader<'a> {
             })
         });
         match by_index {
-            Some(Ok(row)) => row,
+            Some(Ok(range)) => range,
             Some(Err(detail)) => {
                 self.shared.report_rebuilt(&self.index_path, detail);
-                self.row_by_heads(seq)
+                self.range_by_headers(seq)
             }
-            None => self.row_by_heads(seq),
+            None => self.range_by_headers(seq),
         }
     }
 
-    fn row_by_heads(&self, seq: Seq) -> Option<RecordRange> {
-        let rows = self.rows_by_heads.get_or_init(|| {
-            adopted_wal::rows_of(&self.file, self.segment.end, self.topic, self.seed)
+    fn range_by_headers(&self, seq: Seq) -> Option<RecordRange> {
+        let ranges = self.ranges_by_headers.get_or_init(|| {
+            adopted_wal::ranges_by_headers(&self.file, self.segment.end, self.topic, self.seed)
         });
-        rows.get(rows.partition_point(|row| row.last < seq)).copied()
+        ranges.get(ranges.partition_point(|range| range.last < seq)).copied()
     }
 
-    /// What an event of the segment takes; never nothing.
+    /// The average size of a record of the segment; never 0.
     pub(crate) fn average_bytes(&self) -> usize {
         let events = self.segment.last.0 - self.segment.first.0 + 1;
         let average = self.segment.bytes() / events.max(1) + 1;
         usize::try_from(average).unwrap_or(MAX_CHUNK_BYTES)
     }
 
-    /// How much to read at a time: about what the budget can use.
+    /// How many bytes to read at a time: about what the budget can use.
     pub(crate) fn chunk_for(&self, budget: ReadBudget) -> usize {
         let by_events = budget.events.saturating_mul(self.average_bytes());
         let lead = match self.segment.content {
-            Content::Records => LEAD_BYTES,
-            Content::Frames { .. } => PIECE_BYTES,
+            SegmentContent::Records => LEAD_BYTES,
+            SegmentContent::Frames { .. } => EXTENT_BYTES,
         };
         by_events.min(budget.bytes).saturating_add(lead).min(MAX_CHUNK_BYTES)
     }
 }
 
-/// Goes through the records of a segment, over all that lies between them.
+/// Iterates over the records of a segment and skips what lies between them.
 pub(crate) struct SegmentWalk<'a, R> {
     reader: &'a SegmentReader<'a>,
     walk: RecordWalk<R>,
 }
 
 impl<R: ReadAt> SegmentWalk<'_, R> {
-    /// The next event or damage; nothing behind the last.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Walked>> {
+    /// Returns the next event or damage, or `None` after the last.
+    pub(crate) fn next(&mut self) -> io::Result<Option<WalkItem>> {
         loop {
-            if let Some(walked) = self.walk.next(|offset| self.reader.resume_behind(offset))? {
-                return Ok(Some(walked));
+            if let Some(item) = self.walk.next(|offset| self.reader.resume_after(offset))? {
+                return Ok(Some(item));
             }
-            match self.reader.row_from(self.walk.expected()) {
-                Some(row) => self.walk.go_on_with(row),
+            match self.reader.range_of(self.walk.expected()) {
+                Some(range) => self.walk.continue_with(range),
                 None => return Ok(None),
             }
         }
     }
-}
-
-/// `bytes` bytes at `offset`; of a file that was cut off, what is left.
-pub(crate) fn read_what_is_there(file: &File, offset: u64, bytes: usize) -> io::Result<Bytes> {
-    let mut buffer = Vec::with_capacity(bytes);
-    while buffer.len() < bytes {
-        // Into room that is not cleared before: clearing took as long as checking what was read.
-        let next = offset + buffer.len() as u64;
-        match pread(file, spare_capacity(&mut buffer), next) {
-            Ok(0) if buffer.is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(0) => break,
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    // The allocator may have given more room than was asked for.
-    buffer.truncate(bytes);
-    Ok(Bytes::from(buffer))
 }

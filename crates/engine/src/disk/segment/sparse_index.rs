@@ -1,15 +1,16 @@
-//! The sparse index of a segment: every few kilobytes, which event is there, how late the ones
-//! before it are, and how new their ids.
+//! The sparse index of a segment: one entry every few kilobytes, with the `seq` and offset of a
+//! record, and the latest time and newest id of the events before it.
 //!
 //! ```text
 //! header | (seq u64 | offset u64 | latest ts before u64 | newest id before u128 | checksum u32 | 0 u32)…
 //! ```
 //!
-//! All of these rise from entry to entry, whatever order times and ids came in: the first event of
-//! a time or later, and a UUIDv7 that was newer than all before it, are found by halving.
+//! All four fields are non-decreasing from entry to entry, whatever order times and ids arrived in.
+//! Binary search therefore finds the first event at or after a time, and a UUIDv7 that was newer than
+//! all before it.
 //!
-//! Searched in place by halving, so that it takes no memory however large the topic is. Each entry
-//! has its own checksum: a damaged index is noticed, and the segment is read from its beginning.
+//! The search runs on the file, so an index takes no memory however large the topic is. Each entry
+//! has its own checksum: if one is damaged, the segment is read from its start.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,16 +21,16 @@ use prombus_proto::{Seq, Timestamp};
 use crate::disk::checksum::checksum;
 use crate::disk::file_header::HEADER_BYTES;
 
-/// How many bytes of records lie between two entries, at least.
+/// The minimum bytes of records between two entries.
 pub(crate) const INTERVAL_BYTES: u64 = 4096;
 pub(crate) const ENTRY_BYTES: usize = 48;
 
-/// An event that can be found without reading those before it.
+/// An entry of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     pub(crate) seq: Seq,
     pub(crate) offset: u64,
-    /// The latest time of all events of this segment before this one.
+    /// The latest time of all events of the segment before this one.
     pub(crate) latest_ts_before: Timestamp,
     /// The newest UUIDv7 of all events of the topic before this one.
     pub(crate) newest_id_before: u128,
@@ -62,85 +63,73 @@ impl IndexEntry {
     }
 }
 
-/// The byte at which entry number `index` begins.
+/// The file offset of entry number `index`.
 pub(crate) fn entry_offset(index: u32) -> u64 {
     HEADER_BYTES as u64 + u64::from(index) * ENTRY_BYTES as u64
 }
 
-/// The entry number `index`, or what is wrong with it.
+/// Reads entry number `index`. The error says what is wrong with it.
 pub(crate) fn entry(file: &File, index: u32) -> Result<IndexEntry, String> {
     let mut bytes = [0; ENTRY_BYTES];
     file.read_exact_at(&mut bytes, entry_offset(index))
         .map_err(|error| format!("entry {index}: {error}"))?;
-    IndexEntry::decode(&bytes).ok_or_else(|| format!("entry {index}: the checksum does not fit"))
+    IndexEntry::decode(&bytes).ok_or_else(|| format!("entry {index}: checksum mismatch"))
 }
 
-/// The last of the first `entries` entries for which `is_before` holds, which it does for none
-/// behind one for which it does not.
-pub(crate) fn last_before(
+/// Bisects the first `entries` entries. Returns the last one for which `is_before` holds and the first
+/// one for which it does not.
+fn bisect(
     file: &File,
     entries: u32,
     is_before: impl Fn(&IndexEntry) -> bool,
-) -> Result<Option<IndexEntry>, String> {
-    let mut best = None;
+) -> Result<(Option<IndexEntry>, Option<IndexEntry>), String> {
+    let (mut last_before, mut first_after) = (None, None);
     let (mut low, mut high) = (0, entries);
     while low < high {
         let middle = low + (high - low) / 2;
         let found = entry(file, middle)?;
         if is_before(&found) {
-            best = Some(found);
+            last_before = Some(found);
             low = middle + 1;
         } else {
+            first_after = Some(found);
             high = middle;
         }
     }
-    Ok(best)
+    Ok((last_before, first_after))
 }
 
-/// The last of the first `entries` entries that begins at `seq` or before it, or else the first, and the one
-/// behind that.
-pub(crate) fn row_of(
+/// Returns the last of the first `entries` entries for which `is_before` holds. The predicate has to
+/// be monotonic: once false, it stays false.
+pub(crate) fn last_before(
     file: &File,
     entries: u32,
-    seq: Seq,
-) -> Result<Option<(IndexEntry, Option<IndexEntry>)>, String> {
-    let (mut low, mut high) = (0, entries);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if entry(file, middle)?.seq <= seq {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    if entries == 0 {
-        return Ok(None);
-    }
-    let this = entry(file, low.saturating_sub(1))?;
-    let behind = low.max(1);
-    let next = if behind < entries { Some(entry(file, behind)?) } else { None };
-    Ok(Some((this, next)))
+    is_before: impl Fn(&IndexEntry) -> bool,
+) -> Result<Option<IndexEntry>, String> {
+    Ok(bisect(file, entries, is_before)?.0)
 }
 
-/// The first of the first `entries` entries that lies behind `offset`.
-pub(crate) fn first_behind(
+/// Returns the first of the first `entries` entries after `offset`.
+pub(crate) fn first_after(
     file: &File,
     entries: u32,
     offset: u64,
 ) -> Result<Option<IndexEntry>, String> {
-    let (mut low, mut high) = (0, entries);
-    let mut best = None;
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let found = entry(file, middle)?;
-        if found.offset > offset {
-            best = Some(found);
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
+    Ok(bisect(file, entries, |entry| entry.offset <= offset)?.1)
+}
+
+/// Returns the entry of the extent that `seq` belongs to, and the one after it. A `seq` before the
+/// first extent belongs to the first.
+pub(crate) fn extent_of(
+    file: &File,
+    entries: u32,
+    seq: Seq,
+) -> Result<Option<(IndexEntry, Option<IndexEntry>)>, String> {
+    match bisect(file, entries, |entry| entry.seq <= seq)? {
+        (Some(this), next) => Ok(Some((this, next))),
+        (None, Some(first)) if entries > 1 => Ok(Some((first, Some(entry(file, 1)?)))),
+        (None, first) => Ok(first.map(|first| (first, None))),
     }
-    Ok(best)
 }
 
 #[cfg(test)]
@@ -158,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_by_halving() {
+    fn bisects_to_the_right_entry() {
         let entries: Vec<_> = (1..=100u64)
             .map(|i| IndexEntry {
                 seq: Seq(i * 10),
@@ -172,12 +161,15 @@ mod tests {
             let expected = entries.iter().rfind(|entry| entry.seq.0 <= seq).copied();
             assert_eq!(last_before(&file, 100, |entry| entry.seq.0 <= seq), Ok(expected));
             let expected = entries.iter().find(|entry| entry.offset > seq * 500).copied();
-            assert_eq!(first_behind(&file, 100, seq * 500), Ok(expected));
+            assert_eq!(first_after(&file, 100, seq * 500), Ok(expected));
+            let this = entries.iter().rposition(|entry| entry.seq.0 <= seq).unwrap_or(0);
+            let expected = (entries[this], entries.get(this + 1).copied());
+            assert_eq!(extent_of(&file, 100, Seq(seq)), Ok(Some(expected)));
         }
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn detects_every_flipped_bit() {
         let entry = IndexEntry {
             seq: Seq(1),
             offset: 2,

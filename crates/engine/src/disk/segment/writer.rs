@@ -1,4 +1,4 @@
-//! Moving events from the write-ahead log into a topic's segments.
+//! Appends records from the write-ahead log to a topic's segments.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,20 +7,20 @@ use std::path::PathBuf;
 
 use prombus_proto::{Seq, Timestamp, Topic};
 
-use crate::disk::file_cache::read_header;
+use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
+use super::{Segment, SegmentContent};
 use crate::disk::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
-use crate::disk::layout::{Layout, ignore_missing};
+use crate::disk::file_io::{ignore_missing, read_available};
+use crate::disk::layout::Layout;
 use crate::disk::options::DiskOptions;
-use crate::disk::read::topic_view::{Content, Segment, WalPiece};
-use crate::disk::record::walk::{RecordRange, RecordWalk, Walked};
+use crate::disk::record::walk::{RecordRange, RecordWalk, WalkItem};
 use crate::disk::record::{self, RecordFault, RecordSeed};
-use crate::disk::segment::reader::read_what_is_there;
-use crate::disk::segment::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
+use crate::disk::wal::WalExtent;
 
-/// How much is gathered before it is written.
+/// How many bytes are buffered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Appends to the segments of one topic. Readers see nothing of it until the checkpoint is done.
+/// Appends to the segments of one topic. Readers see the new records after the checkpoint.
 pub(crate) struct SegmentWriter<'a> {
     layout: &'a Layout,
     options: &'a DiskOptions,
@@ -29,7 +29,7 @@ pub(crate) struct SegmentWriter<'a> {
     segments: &'a mut Vec<Segment>,
     open: Option<OpenSegment>,
     now: Timestamp,
-    /// Files and folders that have to be synced.
+    /// Files and folders to sync.
     pub(crate) dirty: Vec<PathBuf>,
 }
 
@@ -37,13 +37,13 @@ struct OpenSegment {
     file: File,
     records: Vec<u8>,
     index: Vec<u8>,
-    /// Where the last indexed event, or the first of all, begins.
+    /// The offset of the last indexed record, or of the first record if none is indexed.
     indexed_to: u64,
 }
 
-/// A record in the log that cannot be read back: the log file has to be kept.
+/// Events that cannot be read back from the WAL file, which therefore has to go to quarantine.
 #[derive(Debug)]
-pub(crate) struct DamagedPiece {
+pub(crate) struct DamagedRange {
     pub(crate) first: Seq,
     pub(crate) last: Seq,
 }
@@ -60,23 +60,24 @@ impl<'a> SegmentWriter<'a> {
         Self { layout, options, topic, seed, segments, open: None, now, dirty: Vec::new() }
     }
 
-    /// Appends the records of `piece`, which are `bytes`. What the segments hold already is passed
-    /// over. Answers what of it is damaged.
+    /// Appends the records of `extent`, whose content is `bytes`. Skips events that the segments
+    /// already have. Returns the damaged events.
     pub(crate) fn append(
         &mut self,
-        piece: &WalPiece,
+        extent: &WalExtent,
         bytes: &[u8],
-    ) -> io::Result<Vec<DamagedPiece>> {
+    ) -> io::Result<Vec<DamagedRange>> {
         let mut damaged = Vec::new();
         let mut at = 0;
-        let mut expected = piece.first;
-        while expected <= piece.last() {
+        let mut expected = extent.first;
+        while expected <= extent.last() {
             let found = match record::decode(self.seed, &bytes[at..]) {
                 Ok(found) => found,
                 Err(fault) => {
-                    let (first, next) = (expected, behind(self.seed, bytes, at, expected, fault));
-                    (at, expected) = next.unwrap_or((bytes.len(), piece.last().next()));
-                    damaged.push(DamagedPiece { first, last: expected.previous() });
+                    let (first, next) =
+                        (expected, next_record(self.seed, bytes, at, expected, fault));
+                    (at, expected) = next.unwrap_or((bytes.len(), extent.last().next()));
+                    damaged.push(DamagedRange { first, last: expected.previous() });
                     continue;
                 }
             };
@@ -99,12 +100,12 @@ impl<'a> SegmentWriter<'a> {
         bytes: &[u8],
     ) -> io::Result<()> {
         let full = self.segments.last().is_none_or(|segment| {
-            let age = self.now.0.saturating_sub(segment.begun.0);
-            segment.content != Content::Records
+            let age = self.now.0.saturating_sub(segment.created_at.0);
+            segment.content != SegmentContent::Records
                 || segment.end + bytes.len() as u64 > self.options.segment_bytes
                 || age > self.options.segment_age_ms
         });
-        if full || self.open.is_none() && !self.last_is_sound()? {
+        if full || self.open.is_none() && !self.last_is_intact()? {
             self.flush()?;
             self.open = None;
             let newest_id = self.segments.last().map_or(0, |segment| segment.newest_id);
@@ -115,15 +116,15 @@ impl<'a> SegmentWriter<'a> {
                 latest_ts: Timestamp(0),
                 newest_id,
                 index_entries: 0,
-                begun: self.now,
-                content: Content::Records,
+                created_at: self.now,
+                content: SegmentContent::Records,
             });
         }
         if self.open.is_none() {
             self.open = Some(self.open_last()?);
         }
-        let segment = self.segments.last_mut().expect("there is one now");
-        let open = self.open.as_mut().expect("just opened");
+        let segment = self.segments.last_mut().expect("pushed above");
+        let open = self.open.as_mut().expect("opened above");
         if segment.end - open.indexed_to >= INTERVAL_BYTES {
             let entry = IndexEntry {
                 seq,
@@ -146,18 +147,18 @@ impl<'a> SegmentWriter<'a> {
         Ok(())
     }
 
-    /// Whether the last segment can be appended to: it is what it should be, and its end can be
-    /// read. Behind damage without an entry of the index in between, nobody would find new events.
-    /// A damaged one is left as it is.
-    fn last_is_sound(&self) -> io::Result<bool> {
-        let segment = self.segments.last().expect("there is one");
+    /// Returns `true` if the last segment can be appended to: the file is the right one, and the end
+    /// of it is readable. Readers would not find records after damage, unless an index entry lies in
+    /// between. A damaged segment is left as it is.
+    fn last_is_intact(&self) -> io::Result<bool> {
+        let segment = self.segments.last().expect("the caller checked that there is one");
         let file = match File::open(self.layout.segment(self.topic, segment.first)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         };
-        let is_this_one = read_header(&file, SEGMENT)? == Ok(segment.first.0);
-        if !is_this_one || file.metadata()?.len() < segment.end {
+        let is_right_file = file_header::read(&file, SEGMENT)? == Ok(segment.first.0);
+        if !is_right_file || file.metadata()?.len() < segment.end {
             return Ok(false);
         }
         let indexed = self.last_index_entry();
@@ -168,19 +169,19 @@ impl<'a> SegmentWriter<'a> {
             first: indexed.map_or(segment.first, |entry| entry.seq),
             last: segment.last,
         };
-        let read_at = |offset, bytes| read_what_is_there(&file, offset, bytes);
+        let read_at = |offset, bytes| read_available(&file, offset, bytes);
         let mut walk = RecordWalk::new(range, 16 << 10, read_at);
         let mut ends_with = None;
-        while let Some(walked) = walk.next(|_| None)? {
-            ends_with = match walked {
-                Walked::Event(event) => Some(event.seq),
-                Walked::Damaged { .. } => None,
+        while let Some(item) = walk.next(|_| None)? {
+            ends_with = match item {
+                WalkItem::Event(event) => Some(event.seq),
+                WalkItem::Damaged { .. } => None,
             };
         }
         Ok(ends_with == Some(segment.last))
     }
 
-    /// The last entry of the last segment's index, if there is one that can be read.
+    /// Reads the last entry of the last segment's index. `None` if there is none or it is damaged.
     fn last_index_entry(&self) -> Option<IndexEntry> {
         let segment = self.segments.last()?;
         let last = segment.index_entries.checked_sub(1)?;
@@ -189,19 +190,19 @@ impl<'a> SegmentWriter<'a> {
     }
 
     fn open_last(&mut self) -> io::Result<OpenSegment> {
-        let segment = self.segments.last().expect("there is one");
+        let segment = self.segments.last().expect("the caller checked that there is one");
         let path = self.layout.segment(self.topic, segment.first);
         let is_new = segment.end == HEADER_BYTES as u64;
         if is_new {
             fs::create_dir_all(self.layout.topic(self.topic))?;
             self.dirty.push(self.layout.topic(self.topic));
             self.dirty.push(self.layout.topics());
-            // What an unfinished checkpoint left behind may be another name of the log file.
+            // An unfinished checkpoint may have linked a WAL file here, which must not be overwritten.
             ignore_missing(fs::remove_file(&path))?;
         }
         let file =
             File::options().read(true).write(true).create(is_new).truncate(false).open(&path)?;
-        // What an unfinished checkpoint left behind.
+        // Drops what an unfinished checkpoint appended.
         file.set_len(segment.end)?;
         if is_new {
             file.write_all_at(&file_header::encode(SEGMENT, segment.first.0), 0)?;
@@ -210,13 +211,13 @@ impl<'a> SegmentWriter<'a> {
         let indexed_to = match self.last_index_entry() {
             Some(entry) => entry.offset,
             None if segment.index_entries == 0 => HEADER_BYTES as u64,
-            // A damaged index only means that the next entry comes later than it could.
+            // A damaged index only delays the next entry.
             None => segment.end,
         };
         Ok(OpenSegment { file, records: Vec::new(), index: Vec::new(), indexed_to })
     }
 
-    /// Hands all that was gathered to the operating system.
+    /// Writes all buffered records and index entries.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let (Some(open), Some(segment)) = (self.open.as_mut(), self.segments.last()) else {
             return Ok(());
@@ -242,15 +243,15 @@ impl<'a> SegmentWriter<'a> {
     }
 }
 
-/// Where to go on behind a damaged record, if its length is right: the next record follows there.
-fn behind(
+/// Returns the offset and `seq` of the record after a damaged one, if its length is right.
+fn next_record(
     seed: RecordSeed,
     bytes: &[u8],
     at: usize,
     damaged: Seq,
     fault: RecordFault,
 ) -> Option<(usize, Seq)> {
-    let RecordFault::Damaged { believed_bytes: Some(length) } = fault else { return None };
+    let RecordFault::Damaged { plausible_bytes: Some(length) } = fault else { return None };
     let next = record::decode(seed, bytes.get(at + length..)?).ok()?;
     (next.seq == damaged.next()).then_some((at + length, next.seq))
 }

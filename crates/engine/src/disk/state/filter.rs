@@ -1,8 +1,8 @@
-//! Which keys a sorted file certainly does not have (a blocked Bloom filter, read in place).
+//! A blocked Bloom filter, which tells that a run certainly does not contain a key.
 //!
-//! Most look-ups are for keys that are not there: whether an event was seen before. One block of
-//! 64 bytes per key answers nearly all of them, with a checksum of its own: a flipped bit must not
-//! hide a key.
+//! Most look-ups are for absent keys: whether an event was seen before. Reading one block of 64
+//! bytes answers nearly all of them. Each block has a checksum of its own, because a flipped bit must
+//! not hide a key.
 //!
 //! ```text
 //! block:  bits [60] | checksum u32
@@ -26,7 +26,7 @@ pub(super) const fn blocks_for(keys: u64) -> u64 {
     if blocks == 0 { 1 } else { blocks }
 }
 
-/// A filter that is being filled, in memory for as long as a file is written.
+/// Builds a filter in memory while its run is written.
 #[derive(Debug)]
 pub(super) struct FilterBuilder {
     blocks: Vec<[u8; BLOCK_BYTES]>,
@@ -34,12 +34,12 @@ pub(super) struct FilterBuilder {
 
 impl FilterBuilder {
     pub(super) fn for_keys(keys: u64) -> Self {
-        let blocks = usize::try_from(blocks_for(keys)).expect("a filter fits memory");
+        let blocks = usize::try_from(blocks_for(keys)).expect("a filter fits into memory");
         Self { blocks: vec![[0; BLOCK_BYTES]; blocks] }
     }
 
     pub(super) fn add(&mut self, key: &[u8]) {
-        let (block, bits) = place(key, self.blocks.len() as u64);
+        let (block, bits) = bits_of(key, self.blocks.len() as u64);
         let block = &mut self.blocks[usize::try_from(block).expect("below the length")];
         bits.for_each(|bit| block[bit / 8] |= 1 << (bit % 8));
     }
@@ -57,10 +57,10 @@ fn block_checksum(number: u64, block: &[u8; BLOCK_BYTES]) -> u32 {
     checksum(&block[..BIT_BYTES]) ^ checksum(&number.to_le_bytes())
 }
 
-fn place(key: &[u8], blocks: u64) -> (u64, impl Iterator<Item = usize>) {
+fn bits_of(key: &[u8], blocks: u64) -> (u64, impl Iterator<Item = usize>) {
     let hash = xxh3_64(key);
     let block = u64::try_from((u128::from(hash) * u128::from(blocks)) >> 64).unwrap_or(0);
-    // The block is chosen by the high bits; the low ones, mixed again, choose within it.
+    // The high bits choose the block; the low bits, mixed again, choose the bits within it.
     let mixed = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let (start, step) = (mixed >> 32, (mixed & 0xFFFF_FFFF) | 1);
     let bits = (0..u64::from(PROBES)).map(move |probe| {
@@ -69,14 +69,20 @@ fn place(key: &[u8], blocks: u64) -> (u64, impl Iterator<Item = usize>) {
     (block, bits)
 }
 
-/// Whether the filter of `blocks` blocks at `offset` lets `key` through, or what is damaged.
-pub(super) fn may_have(file: &File, offset: u64, blocks: u64, key: &[u8]) -> Result<bool, String> {
-    let (number, mut bits) = place(key, blocks);
+/// Returns `false` if the filter of `blocks` blocks at `offset` excludes `key`. The error says what is
+/// damaged.
+pub(super) fn may_contain(
+    file: &File,
+    offset: u64,
+    blocks: u64,
+    key: &[u8],
+) -> Result<bool, String> {
+    let (number, mut bits) = bits_of(key, blocks);
     let mut block = [0; BLOCK_BYTES];
     file.read_exact_at(&mut block, offset + number * BLOCK_BYTES as u64)
         .map_err(|error| format!("filter block {number}: {error}"))?;
     if block_checksum(number, &block).to_le_bytes() != block[BIT_BYTES..] {
-        return Err(format!("filter block {number}: the checksum does not fit"));
+        return Err(format!("filter block {number}: checksum mismatch"));
     }
     Ok(bits.all(|bit| block[bit / 8] & (1 << (bit % 8)) != 0))
 }
@@ -88,15 +94,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lets_all_keys_through_and_few_others() {
+    fn passes_all_keys_and_few_others() {
         let mut builder = FilterBuilder::for_keys(20_000);
         (0..20_000u32).for_each(|key| builder.add(&key.to_le_bytes()));
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&builder.finish()).unwrap();
-        let through =
-            |key: u32| may_have(&file, 0, blocks_for(20_000), &key.to_le_bytes()).unwrap();
-        assert!((0..20_000).all(through));
-        let others = (20_000..40_000).filter(|key| through(*key)).count();
-        assert!(others < 400, "{others} of 20000 others came through");
+        let passes =
+            |key: u32| may_contain(&file, 0, blocks_for(20_000), &key.to_le_bytes()).unwrap();
+        assert!((0..20_000).all(passes));
+        let others = (20_000..40_000).filter(|key| passes(*key)).count();
+        assert!(others < 400, "{others} of 20000 others passed");
     }
 }

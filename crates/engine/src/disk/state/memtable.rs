@@ -1,50 +1,50 @@
-//! Keyed state that is in the write-ahead log and not yet in the state store.
+//! The state changes that are in the write-ahead log and not yet in a sorted run.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use prombus_proto::limits::MAX_STATE_KEY_BYTES;
 
-use crate::disk::wal::frame::StateChange;
-use crate::{StateEntry, StateKey};
+use super::change::StateChange;
+use crate::StateKey;
 
-/// The newest change of every key that a checkpoint has not moved yet.
+/// The newest change of every key that was not checkpointed yet.
 #[derive(Debug, Default)]
-pub(crate) struct Overlay {
-    changes: BTreeMap<StateKey, Pending>,
-    /// The log file of the newest change, and how many of the changes are in that file.
-    newest_file: u64,
-    in_newest_file: usize,
+pub(crate) struct Memtable {
+    changes: BTreeMap<StateKey, MemtableEntry>,
+    /// The number of the WAL file that has the newest change.
+    newest_wal: u64,
+    keys_in_newest_wal: usize,
 }
 
 #[derive(Debug)]
-struct Pending {
+struct MemtableEntry {
     wal_number: u64,
     change: StateChange,
 }
 
-impl Overlay {
+impl Memtable {
     pub(crate) fn apply(&mut self, wal_number: u64, change: StateChange) {
-        if wal_number != self.newest_file {
-            (self.newest_file, self.in_newest_file) = (wal_number, 0);
+        if wal_number != self.newest_wal {
+            (self.newest_wal, self.keys_in_newest_wal) = (wal_number, 0);
         }
-        let before = self.changes.insert(change.key.clone(), Pending { wal_number, change });
+        let before = self.changes.insert(change.key.clone(), MemtableEntry { wal_number, change });
         if before.is_none_or(|before| before.wal_number != wal_number) {
-            self.in_newest_file += 1;
+            self.keys_in_newest_wal += 1;
         }
     }
 
-    /// How many keys log file `wal_number`, the newest, has changed.
-    pub(crate) const fn in_newest_file(&self, wal_number: u64) -> usize {
-        if self.newest_file == wal_number { self.in_newest_file } else { 0 }
+    /// Returns how many keys changed in the WAL file `wal_number`, which is the newest.
+    pub(crate) const fn keys_in_newest_wal(&self, wal_number: u64) -> usize {
+        if self.newest_wal == wal_number { self.keys_in_newest_wal } else { 0 }
     }
 
-    /// The newest change of `key`, if it is here.
+    /// Returns the newest change of `key`, unless it was checkpointed.
     pub(crate) fn get(&self, key: &StateKey) -> Option<&StateChange> {
-        self.changes.get(key).map(|pending| &pending.change)
+        self.changes.get(key).map(|entry| &entry.change)
     }
 
-    /// The changes of keys that start with `prefix`, behind `after`.
+    /// Iterates over the changes of keys with `prefix` after `after`.
     pub(crate) fn range<'a>(
         &'a self,
         prefix: &'a [u8],
@@ -55,38 +55,26 @@ impl Overlay {
             (Ok(prefix), _) => Bound::Included(prefix),
             (Err(_), _) => Bound::Unbounded,
         };
-        // No key starts with a prefix longer than any key.
+        // A prefix longer than the longest key matches nothing.
         let possible = prefix.len() <= MAX_STATE_KEY_BYTES;
         self.changes
             .range((from, Bound::Unbounded))
             .take_while(move |(key, _)| possible && key.as_bytes().starts_with(prefix))
-            .map(|(_, pending)| &pending.change)
+            .map(|(_, entry)| &entry.change)
     }
 
-    /// The changes that a checkpoint of log files up to `wal_number` has to move. What was changed
-    /// again later is not among them: the later file still holds it.
-    pub(crate) fn up_to(&self, wal_number: u64) -> Vec<StateChange> {
+    /// Returns the changes that a checkpoint of the WAL files up to `wal_number` has to write. A key
+    /// that changed again later is not among them: the later file still has it.
+    pub(crate) fn changes_up_to(&self, wal_number: u64) -> Vec<StateChange> {
         self.changes
             .values()
-            .filter(|pending| pending.wal_number <= wal_number)
-            .map(|pending| pending.change.clone())
+            .filter(|entry| entry.wal_number <= wal_number)
+            .map(|entry| entry.change.clone())
             .collect()
     }
 
-    /// Forgets what [`Overlay::up_to`] gave, now that it is in the state store.
-    pub(crate) fn forget_up_to(&mut self, wal_number: u64) {
-        self.changes.retain(|_, pending| pending.wal_number > wal_number);
-    }
-}
-
-impl StateChange {
-    /// What the change left, if it left anything.
-    pub(crate) fn entry(&self) -> Option<StateEntry> {
-        self.put.as_ref().map(|(value, expires_at)| StateEntry {
-            key: self.key.clone(),
-            value: value.clone(),
-            version: self.version,
-            expires_at: *expires_at,
-        })
+    /// Removes the changes that [`Memtable::changes_up_to`] returned, after they were checkpointed.
+    pub(crate) fn remove_up_to(&mut self, wal_number: u64) {
+        self.changes.retain(|_, entry| entry.wal_number > wal_number);
     }
 }

@@ -1,32 +1,29 @@
-//! Several sorted files become one; of each key the newest change stays.
+//! Merges state runs; the newest change of each key wins.
 
 use std::io;
-use std::iter::Peekable;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use prombus_proto::Timestamp;
 
+use super::change::StateChange;
 use super::run::{StateRun, write_run};
 use crate::StateKey;
-use crate::disk::wal::frame::StateChange;
+use crate::disk::sorted_runs::{MergeSorted, RUNS_PER_LEVEL};
 
-/// How many files of one level make one of the next.
-pub(crate) const RUNS_PER_LEVEL: usize = 8;
-
-/// The files to merge now, if any: they lie side by side, so that newer stays before older. One
-/// alone is written again without what has expired in it.
+/// Returns the runs to merge now, if any. They are adjacent, so that newer changes stay before older
+/// ones. A single run is rewritten without its expired entries.
 pub(crate) fn due(runs: &[Arc<StateRun>], now: Timestamp) -> Option<Range<usize>> {
     let is_over =
         |run: &StateRun, by: Option<Timestamp>| by.is_some_and(|at| at <= now) && !run.is_damaged();
     if runs.first().is_some_and(|oldest| is_over(oldest, oldest.info.all_expire_by)) {
         return Some(0..1);
     }
-    if let Some(place) = runs.iter().position(|run| is_over(run, run.info.half_expire_by)) {
-        return Some(place..place + 1);
+    if let Some(index) = runs.iter().position(|run| is_over(run, run.info.half_expire_by)) {
+        return Some(index..index + 1);
     }
-    // One that is damaged stays as it is, and nothing is merged across it.
+    // A damaged run stays as it is, and no merge spans it.
     let level = |run: &StateRun| (!run.is_damaged()).then_some(run.info.level);
     let mut start = 0;
     for end in 1..=runs.len() {
@@ -40,18 +37,17 @@ pub(crate) fn due(runs: &[Arc<StateRun>], now: Timestamp) -> Option<Range<usize>
     None
 }
 
-/// Notes which of `runs`, that could not be merged, are damaged: they are not tried again. Where all of
-/// them can be read, what they might hide cannot, which is the same for them.
-pub(crate) fn set_damaged_aside(runs: &[Arc<StateRun>]) {
+/// Marks the damaged ones of `runs` after a failed merge, so that it is not tried again. If all of
+/// them are readable, an older run that they may hide is damaged, and none of them can be merged.
+pub(crate) fn mark_damaged(runs: &[Arc<StateRun>]) {
     let are_all_readable = runs.iter().all(|run| run.is_readable());
     runs.iter()
         .filter(|run| are_all_readable || !run.is_readable())
         .for_each(|run| run.set_damaged());
 }
 
-/// Writes the newest change of each key of `runs`, which come oldest first, into one file; no file
-/// where nothing is left. What is deleted or has expired goes, except where one of the `older` files
-/// may have something that it hides.
+/// Merges `runs`, which are ordered oldest first, into one run, or none if no entry is left. Drops
+/// deleted and expired entries, unless one of the `older` runs may have a value that they hide.
 pub(crate) fn merge(
     runs: &[Arc<StateRun>],
     older: &[Arc<StateRun>],
@@ -62,20 +58,36 @@ pub(crate) fn merge(
     let highest = runs.iter().map(|run| run.info.level).max().unwrap_or(0);
     let level = if runs.len() > 1 { highest + 1 } else { highest };
     let at_most = runs.iter().map(|run| run.info.entries).sum();
-    let damaged = |detail| io::Error::new(io::ErrorKind::InvalidData, detail);
-    let sources = runs
+    let newest_first = runs
         .iter()
         .rev()
-        .map(|run| run.iter_from(b"", None).map(Iterator::peekable))
+        .map(|run| run.iter_from(b"", None))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(damaged)?;
-    let changes = NewestOfEach { newest_first: sources }.filter_map(|change| {
-        change.and_then(|change| what_is_left(change, older, now)).transpose()
+        .map_err(|detail| io::Error::new(io::ErrorKind::InvalidData, detail))?;
+    let by_key = |a: &StateChange, b: &StateChange| a.key.cmp(&b.key);
+    let changes = newest_of_each_key(MergeSorted::new(newest_first, by_key)).filter_map(|change| {
+        change.and_then(|change| still_needed(change, older, now)).transpose()
     });
     write_run(path, number, level, at_most, changes)
 }
 
-fn what_is_left(
+/// Drops every change that follows a newer one of the same key.
+fn newest_of_each_key(
+    changes: impl Iterator<Item = Result<StateChange, String>>,
+) -> impl Iterator<Item = Result<StateChange, String>> {
+    let mut last: Option<StateKey> = None;
+    changes.filter(move |change| {
+        let Ok(change) = change else { return true };
+        let is_newest = last.as_ref() != Some(&change.key);
+        if is_newest {
+            last = Some(change.key.clone());
+        }
+        is_newest
+    })
+}
+
+/// Turns an expired put into a delete, and drops a delete that hides nothing.
+fn still_needed(
     mut change: StateChange,
     older: &[Arc<StateRun>],
     now: Timestamp,
@@ -87,40 +99,11 @@ fn what_is_left(
         return Ok(Some(change));
     }
     for run in older {
-        if run.may_have(&change.key)? {
+        if run.may_contain(&change.key)? {
             return Ok(Some(change));
         }
     }
     Ok(None)
-}
-
-struct NewestOfEach<I: Iterator<Item = Result<StateChange, String>>> {
-    newest_first: Vec<Peekable<I>>,
-}
-
-impl<I: Iterator<Item = Result<StateChange, String>>> Iterator for NewestOfEach<I> {
-    type Item = Result<StateChange, String>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut smallest: Option<StateKey> = None;
-        for source in &mut self.newest_first {
-            match source.peek() {
-                Some(Ok(change)) if smallest.as_ref().is_none_or(|key| change.key < *key) => {
-                    smallest = Some(change.key.clone());
-                }
-                Some(Err(_)) => return source.next(),
-                Some(Ok(_)) | None => {}
-            }
-        }
-        let smallest = smallest?;
-        let mut newest = None;
-        for source in &mut self.newest_first {
-            let same =
-                source.next_if(|change| change.as_ref().is_ok_and(|change| change.key == smallest));
-            newest = newest.or(same);
-        }
-        newest
-    }
 }
 
 #[cfg(test)]
@@ -139,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_wins_and_what_hides_nothing_goes() {
+    fn newest_change_wins_and_needless_deletes_are_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let path = |n: u64| folder.path().join(format!("{n}.kv"));
         let run = |n: u64, changes: &[StateChange]| {
@@ -157,17 +140,17 @@ mod tests {
             assert_eq!(merged.info.level, 1);
             merged.iter_from(b"", None).unwrap().map(Result::unwrap).collect::<Vec<_>>()
         };
-        let kept = [change("b", 1, Some(None)), change("d", 2, Some(Some(50)))];
-        assert_eq!(all(&[], 3), kept);
+        let left = [change("b", 1, Some(None)), change("d", 2, Some(Some(50)))];
+        assert_eq!(all(&[], 3), left);
         let hidden = run(5, &[change("a", 0, Some(None)), change("c", 0, Some(None))]);
-        let hiding = [change("a", 2, None), kept[0].clone(), change("c", 2, None), kept[1].clone()];
+        let hiding = [change("a", 2, None), left[0].clone(), change("c", 2, None), left[1].clone()];
         assert_eq!(all(std::slice::from_ref(&hidden), 4), hiding);
         let half_hidden = run(6, &[change("c", 0, Some(None))]);
         assert_eq!(all(&[half_hidden], 7), hiding[1..], "a hides nothing");
     }
 
     #[test]
-    fn what_is_damaged_is_set_aside_and_the_others_are_merged() {
+    fn sets_damaged_runs_aside_and_merges_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = |n: usize| folder.path().join(format!("{n}.kv"));
         let runs: Vec<_> = (0..2 * RUNS_PER_LEVEL)
@@ -183,13 +166,13 @@ mod tests {
         bytes[40] ^= 1;
         std::fs::write(path(3), bytes).unwrap();
         assert!(merge(&runs, &[], &path(99), 99, now).is_err());
-        set_damaged_aside(&runs);
-        assert_eq!(due(&runs, now), Some(4..2 * RUNS_PER_LEVEL), "what is behind the damaged one");
+        mark_damaged(&runs);
+        assert_eq!(due(&runs, now), Some(4..2 * RUNS_PER_LEVEL), "the runs after the damaged one");
         assert!(runs.iter().enumerate().all(|(n, run)| run.is_damaged() == (n == 3)));
     }
 
     #[test]
-    fn half_expired_is_due_once_and_keeps_its_level() {
+    fn a_half_expired_run_is_rewritten_once_on_its_level() {
         let folder = tempfile::tempdir().unwrap();
         let path = |n: u64| folder.path().join(format!("{n}.kv"));
         let write = |n: u64, level, changes: Vec<StateChange>| {
@@ -198,7 +181,7 @@ mod tests {
         };
         let name = |n: u64| format!("k{n:02}");
         let old = write(1, 3, (0..40).map(|n| change(&name(n), 1, Some(None))).collect());
-        // The first ten are hidden by what expires.
+        // The first ten of these hide an entry of the older run.
         let new =
             (0..40).map(|n| change(&name(n + 30), 2, Some(Some(1_000 + n * 1_000)))).collect();
         let new = write(2, 1, new);
@@ -210,8 +193,8 @@ mod tests {
         assert_eq!(merged.info.level, 1);
         let left: Vec<_> = merged.iter_from(b"", None).unwrap().map(Result::unwrap).collect();
         let hiding = left.iter().filter(|change| change.put.is_none()).count();
-        assert!((10..15).contains(&hiding), "{hiding} that may hide something");
+        assert!((10..15).contains(&hiding), "{hiding} deletes that may hide something");
         assert_eq!(left.len() - hiding, 19);
-        assert_eq!(due(&[runs[0].clone(), merged], now), None, "not again at once");
+        assert_eq!(due(&[runs[0].clone(), merged], now), None, "not due again at once");
     }
 }

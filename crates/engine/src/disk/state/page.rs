@@ -1,4 +1,4 @@
-//! A page of a sorted file: some entries in order, and a checksum.
+//! A page of a state run: sorted entries and a checksum.
 //!
 //! ```text
 //! page:  checksum u32 | bytes u32 | kind u8 | 0 u8 | entries u16 | entry…
@@ -6,8 +6,7 @@
 //! inner entry:  key length u16 | first key | offset u64
 //! ```
 //!
-//! Keys that were deleted have a value length of all ones. The checksum covers where the page
-//! lies, so that one page in another's place does not fit.
+//! A deleted key has a value length of all ones. The checksum covers the page's offset.
 
 use std::fs::File;
 use std::io;
@@ -16,42 +15,42 @@ use std::os::unix::fs::FileExt;
 use bytes::{Buf, BufMut, Bytes};
 use prombus_proto::Timestamp;
 
-use crate::disk::checksum::checksum;
-use crate::disk::wal::frame::StateChange;
+use super::change::StateChange;
+use crate::disk::sorted_runs::page_checksum;
 use crate::{StateKey, Version};
 
 pub(super) const PAGE_HEAD_BYTES: usize = 12;
-/// How large a page becomes; one large value makes a larger page.
+/// The size at which a page is closed; a large value makes it larger.
 pub(super) const PAGE_BYTES: usize = 4096;
 const MAX_PAGE_BYTES: usize = 4 << 20;
 const DELETED: u32 = u32::MAX;
 const NEVER: u64 = u64::MAX;
 
-/// What a page's entries are.
+/// What the entries of a page are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PageKind {
-    /// Changes.
+pub(super) enum StatePageKind {
+    /// State changes.
     Leaf,
-    /// First keys of pages, and where those are.
+    /// The first keys and offsets of other pages.
     Inner,
 }
 
-/// A page that is being filled.
+/// Builds a page.
 #[derive(Debug)]
-pub(super) struct PageBuilder {
-    kind: PageKind,
+pub(super) struct StatePageBuilder {
+    kind: StatePageKind,
     bytes: Vec<u8>,
     entries: u16,
     first_key: Option<StateKey>,
 }
 
-impl PageBuilder {
-    pub(super) fn new(kind: PageKind) -> Self {
+impl StatePageBuilder {
+    pub(super) fn new(kind: StatePageKind) -> Self {
         Self { kind, bytes: vec![0; PAGE_HEAD_BYTES], entries: 0, first_key: None }
     }
 
     pub(super) fn push_change(&mut self, change: &StateChange) {
-        self.begin_entry(&change.key);
+        self.start_entry(&change.key);
         self.bytes.put_u64_le(change.version.0);
         match &change.put {
             Some((value, expires_at)) => {
@@ -67,11 +66,11 @@ impl PageBuilder {
     }
 
     pub(super) fn push_child(&mut self, first_key: &StateKey, offset: u64) {
-        self.begin_entry(first_key);
+        self.start_entry(first_key);
         self.bytes.put_u64_le(offset);
     }
 
-    fn begin_entry(&mut self, key: &StateKey) {
+    fn start_entry(&mut self, key: &StateKey) {
         let length = u16::try_from(key.as_bytes().len()).expect("keys are below 64 KiB");
         self.bytes.put_u16_le(length);
         self.bytes.put_slice(key.as_bytes());
@@ -87,44 +86,40 @@ impl PageBuilder {
         self.entries == 0
     }
 
-    /// The page as it is written at `offset`, and its first key. The builder is empty again.
+    /// Returns the page, encoded for `offset`, and its first key. The builder starts over.
     pub(super) fn finish(&mut self, offset: u64) -> (Vec<u8>, StateKey) {
         let done = std::mem::replace(self, Self::new(self.kind));
         let mut bytes = done.bytes;
         let length = u32::try_from(bytes.len()).expect("a page is small");
         bytes[4..8].copy_from_slice(&length.to_le_bytes());
-        bytes[8] = u8::from(done.kind == PageKind::Inner);
+        bytes[8] = u8::from(done.kind == StatePageKind::Inner);
         bytes[10..12].copy_from_slice(&done.entries.to_le_bytes());
         let sum = page_checksum(offset, &bytes);
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
-        (bytes, done.first_key.expect("only pages with entries are finished"))
+        (bytes, done.first_key.expect("only a page with entries is finished"))
     }
 }
 
-fn page_checksum(offset: u64, page: &[u8]) -> u32 {
-    checksum(&page[4..]) ^ checksum(&offset.to_le_bytes())
-}
-
-/// A page that was read and checked.
+/// A page that was read and verified. Taking entries consumes it.
 #[derive(Clone, Debug)]
-pub(super) struct Page {
-    pub(super) kind: PageKind,
-    /// What its entries are made of.
+pub(super) struct StatePage {
+    pub(super) kind: StatePageKind,
+    /// The entries that were not taken yet.
     rest: Bytes,
     entries: u16,
-    /// Where the next page begins.
+    /// The offset of the next page.
     pub(super) end: u64,
 }
 
-impl Page {
-    /// The page at `offset`, or what is wrong with it.
+impl StatePage {
+    /// Reads the page at `offset`. The error says what is wrong with it.
     pub(super) fn read(file: &File, offset: u64) -> Result<Self, String> {
         let fault = |detail: &dyn std::fmt::Display| format!("page at {offset}: {detail}");
         let mut buffer = vec![0; PAGE_BYTES + 512];
         let got = read_up_to(file, offset, &mut buffer).map_err(|error| fault(&error))?;
         let Some(mut head) = buffer.get(4..PAGE_HEAD_BYTES.min(got)).filter(|head| head.len() == 8)
         else {
-            return Err(fault(&"cut off"));
+            return Err(fault(&"truncated"));
         };
         let length = head.get_u32_le() as usize;
         if !(PAGE_HEAD_BYTES..=MAX_PAGE_BYTES).contains(&length) {
@@ -138,17 +133,17 @@ impl Page {
         let bytes = Bytes::from(buffer);
         let sum = (&bytes[..4]).get_u32_le();
         if page_checksum(offset, &bytes) != sum {
-            return Err(fault(&"the checksum does not fit"));
+            return Err(fault(&"checksum mismatch"));
         }
         Ok(Self {
-            kind: if bytes[8] == 0 { PageKind::Leaf } else { PageKind::Inner },
+            kind: if bytes[8] == 0 { StatePageKind::Leaf } else { StatePageKind::Inner },
             entries: (&bytes[10..12]).get_u16_le(),
             end: offset + length as u64,
             rest: bytes.slice(PAGE_HEAD_BYTES..),
         })
     }
 
-    /// The next change of a leaf.
+    /// Takes the next change of a leaf.
     pub(super) fn take_change(&mut self) -> Option<StateChange> {
         let key = self.take_key()?;
         let version = Version(self.rest.try_get_u64_le().ok()?);
@@ -163,7 +158,7 @@ impl Page {
         Some(StateChange { key, version, put })
     }
 
-    /// The next child of an inner page: its first key and where it is.
+    /// Takes the next child of an inner page: its first key and its offset.
     pub(super) fn take_child(&mut self) -> Option<(StateKey, u64)> {
         let key = self.take_key()?;
         Some((key, self.rest.try_get_u64_le().ok()?))

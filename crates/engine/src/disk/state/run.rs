@@ -1,4 +1,4 @@
-//! A sorted file of changes: leaves in order, and pages above them that lead to the right one.
+//! A sorted run of state changes: a tree of pages, leaves in key order.
 //!
 //! ```text
 //! header | leaves, with inner pages between them as they fill | root | filter
@@ -6,48 +6,49 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use prombus_proto::Timestamp;
 
-use super::expiries::Expiries;
+use super::change::StateChange;
+use super::expiry_histogram::ExpiryHistogram;
 use super::filter::{self, FilterBuilder};
-use super::page::{Page, PageBuilder, PageKind};
+use super::page::{StatePage, StatePageBuilder, StatePageKind};
 use crate::StateKey;
 use crate::disk::file_header::{self, HEADER_BYTES, STATE_RUN};
-use crate::disk::wal::frame::StateChange;
+use crate::disk::sorted_runs;
 
-/// A sorted file of changes.
+/// A sorted run of state changes.
 #[derive(Debug)]
 pub(crate) struct StateRun {
     pub(crate) info: StateRunInfo,
     pub(crate) path: PathBuf,
     file: File,
-    /// Whether reading all of it failed: then it is left as it is.
+    /// Set when a merge could not read all of it: it is not merged again.
     is_damaged: AtomicBool,
 }
 
-/// What is to know about a sorted file without reading it.
+/// What the catalog records about a state run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateRunInfo {
     pub(crate) number: u64,
-    /// How often its entries were merged.
+    /// How many merges its entries went through.
     pub(crate) level: u32,
     pub(crate) entries: u64,
-    /// Where the page that leads to all others is.
+    /// The offset of the root page.
     pub(crate) root: u64,
+    /// The offset of the Bloom filter.
     pub(crate) filter: u64,
     pub(crate) filter_blocks: u64,
-    /// When the last of its entries expires, if all do.
+    /// When the last entry expires; `None` if some never do.
     pub(crate) all_expire_by: Option<Timestamp>,
-    /// When half of its entries have expired, if so many ever do.
+    /// When half of the entries have expired; `None` if less than half ever do.
     pub(crate) half_expire_by: Option<Timestamp>,
 }
 
-/// Writes `changes`, which come sorted and are at most `at_most`, and makes them durable.
-/// Nothing is written where there are none.
+/// Writes `changes`, which are sorted and at most `at_most`, and syncs the file. Returns `None` and
+/// leaves no file if there are none.
 pub(crate) fn write_run(
     path: &Path,
     number: u64,
@@ -55,19 +56,19 @@ pub(crate) fn write_run(
     at_most: u64,
     changes: impl Iterator<Item = Result<StateChange, String>>,
 ) -> io::Result<Option<StateRun>> {
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+    let file = sorted_runs::create(path)?;
     let mut tree = TreeWriter::new(BufWriter::with_capacity(1 << 18, &file), number)?;
     let mut filter = FilterBuilder::for_keys(at_most);
     let mut entries = 0;
     let mut all_expire_by = Some(Timestamp(0));
-    let mut expiries = Expiries::none();
+    let mut expiries = ExpiryHistogram::new();
     for change in changes {
         let change = change.map_err(|detail| io::Error::new(io::ErrorKind::InvalidData, detail))?;
         filter.add(change.key.as_bytes());
         entries += 1;
         let expires_at = change.put.as_ref().and_then(|(_, expires_at)| *expires_at);
-        // Writing the file again does away with what expired, but not with what is deleted: that
-        // is here because it may hide something.
+        // Rewriting the run drops expired entries, but not deletes: a delete is here because it may
+        // hide an older value.
         expiries.add(expires_at);
         let gone_by = if change.put.is_some() { expires_at } else { Some(Timestamp(0)) };
         all_expire_by = all_expire_by.zip(gone_by).map(|(a, b)| a.max(b));
@@ -92,7 +93,7 @@ pub(crate) fn write_run(
         filter: filter_at,
         filter_blocks: filter::blocks_for(at_most),
         all_expire_by,
-        half_expire_by: expiries.half_by(),
+        half_expire_by: expiries.half_expired_by(),
     };
     Ok(Some(StateRun { info, path: path.to_owned(), file, is_damaged: AtomicBool::new(false) }))
 }
@@ -101,13 +102,13 @@ struct TreeWriter<W: Write> {
     out: W,
     offset: u64,
     /// The page being filled on each level, leaves first.
-    levels: Vec<PageBuilder>,
+    levels: Vec<StatePageBuilder>,
 }
 
 impl<W: Write> TreeWriter<W> {
     fn new(mut out: W, number: u64) -> io::Result<Self> {
         out.write_all(&file_header::encode(STATE_RUN, number))?;
-        let levels = vec![PageBuilder::new(PageKind::Leaf)];
+        let levels = vec![StatePageBuilder::new(StatePageKind::Leaf)];
         Ok(Self { out, offset: HEADER_BYTES as u64, levels })
     }
 
@@ -121,20 +122,20 @@ impl<W: Write> TreeWriter<W> {
         Ok(())
     }
 
-    /// Writes the page of `level` and tells the level above.
+    /// Writes the page of `level` and adds it to its parent.
     fn write_page(&mut self, level: usize) -> io::Result<u64> {
         let offset = self.offset;
         let (bytes, first_key) = self.levels[level].finish(offset);
         self.out.write_all(&bytes)?;
         self.offset += bytes.len() as u64;
         if level + 1 == self.levels.len() {
-            self.levels.push(PageBuilder::new(PageKind::Inner));
+            self.levels.push(StatePageBuilder::new(StatePageKind::Inner));
         }
         self.levels[level + 1].push_child(&first_key, offset);
         Ok(offset)
     }
 
-    /// Writes what is left and answers where the root is.
+    /// Writes the remaining pages and returns the offset of the root.
     fn finish(&mut self) -> io::Result<u64> {
         let mut level = 0;
         let mut newest = 0;
@@ -157,7 +158,7 @@ impl StateRun {
         Ok(Self { info, file: File::open(&path)?, path, is_damaged: AtomicBool::new(false) })
     }
 
-    /// Reads all of it.
+    /// Reads all of it and returns `true` if nothing is damaged.
     pub(crate) fn is_readable(&self) -> bool {
         self.iter_from(b"", None).is_ok_and(|mut changes| changes.all(|change| change.is_ok()))
     }
@@ -170,25 +171,21 @@ impl StateRun {
         self.is_damaged.store(true, Ordering::Relaxed);
     }
 
-    /// What its file says it is.
-    pub(crate) fn check_header(&self) -> Result<u64, file_header::HeaderFault> {
-        let mut header = [0; HEADER_BYTES];
-        self.file
-            .read_exact_at(&mut header, 0)
-            .map_err(|_| file_header::HeaderFault::Damaged("the header is cut off"))?;
-        file_header::decode(STATE_RUN, &header)
+    /// Returns the number in the header of its file.
+    pub(crate) fn header_number(&self) -> Result<u64, file_header::HeaderFault> {
+        sorted_runs::number_of(&self.file, STATE_RUN)
     }
 
-    /// Whether there may be a change of `key` in this file, or what is damaged.
-    pub(crate) fn may_have(&self, key: &StateKey) -> Result<bool, String> {
+    /// Returns `false` if it certainly has no change of `key`. The error says what is damaged.
+    pub(crate) fn may_contain(&self, key: &StateKey) -> Result<bool, String> {
         let (filter, blocks) = (self.info.filter, self.info.filter_blocks);
-        filter::may_have(&self.file, filter, blocks, key.as_bytes())
-            .map_err(|detail| self.name(&detail))
+        filter::may_contain(&self.file, filter, blocks, key.as_bytes())
+            .map_err(|detail| self.with_path(&detail))
     }
 
-    /// The change of `key` in this file, or what is damaged.
+    /// Returns the change of `key`. The error says what is damaged.
     pub(crate) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, String> {
-        if !self.may_have(key)? {
+        if !self.may_contain(key)? {
             return Ok(None);
         }
         let Some(mut leaf) = self.leaf_for(key.as_bytes())? else {
@@ -202,10 +199,10 @@ impl StateRun {
         Ok(None)
     }
 
-    /// The leaf that `key` would be in.
-    fn leaf_for(&self, key: &[u8]) -> Result<Option<Page>, String> {
+    /// Reads the leaf that would contain `key`.
+    fn leaf_for(&self, key: &[u8]) -> Result<Option<StatePage>, String> {
         let mut page = self.page(self.info.root)?;
-        while page.kind == PageKind::Inner {
+        while page.kind == StatePageKind::Inner {
             let mut child = None;
             while let Some((first_key, offset)) = page.take_child() {
                 if child.is_some() && first_key.as_bytes() > key {
@@ -219,15 +216,15 @@ impl StateRun {
         Ok(Some(page))
     }
 
-    fn page(&self, offset: u64) -> Result<Page, String> {
-        Page::read(&self.file, offset).map_err(|detail| self.name(&detail))
+    fn page(&self, offset: u64) -> Result<StatePage, String> {
+        StatePage::read(&self.file, offset).map_err(|detail| self.with_path(&detail))
     }
 
-    fn name(&self, detail: &str) -> String {
+    fn with_path(&self, detail: &str) -> String {
         format!("{}: {detail}", self.path.display())
     }
 
-    /// The changes from `from` on, in order, behind `after` if given.
+    /// Iterates over the changes from `from` on, and after `after` if given, in key order.
     pub(crate) fn iter_from(
         &self,
         from: &[u8],
@@ -240,11 +237,11 @@ impl StateRun {
             loop {
                 let page = leaf.as_mut()?;
                 if let Some(change) =
-                    (page.kind == PageKind::Leaf).then(|| page.take_change()).flatten()
+                    (page.kind == StatePageKind::Leaf).then(|| page.take_change()).flatten()
                 {
                     return Some(Ok(change));
                 }
-                // Behind a leaf comes the next one, or an inner page to pass over, or the filter.
+                // After a leaf comes the next one, an inner page to skip, or the filter.
                 let end = page.end;
                 if end >= self.info.filter {
                     leaf = None;
@@ -295,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_is_there_in_small_and_large_files() {
+    fn finds_every_entry_in_small_and_large_runs() {
         for count in [1, 2, 60, 61, 5000, 40_000] {
             let (_folder, run) = run_of(count);
             assert_eq!(run.info.entries, count);
@@ -315,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_file() {
+    fn leaves_no_file_without_changes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1.kv");
         assert!(write_run(&path, 1, 0, 5, std::iter::empty()).unwrap().is_none());

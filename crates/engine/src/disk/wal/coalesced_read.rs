@@ -1,51 +1,50 @@
-//! Pieces of the log that lie close together are read in one go.
+//! Reads extents that lie close together with one system call.
 
 use std::io;
 
 use bytes::Bytes;
 
-use crate::disk::read::topic_view::WalPiece;
+use super::WalExtent;
 
-/// The most that is read in one go, unless one piece alone is larger.
-const SPAN_BYTES: u64 = 256 << 10;
-/// The most that may lie between two pieces that are read in one go.
-const GAP_BYTES: u64 = 1 << 10;
+/// The most bytes of one read, unless a single extent is larger.
+const MAX_READ_BYTES: u64 = 256 << 10;
+/// The most bytes between two extents of one read.
+const MAX_GAP_BYTES: u64 = 1 << 10;
 
-/// Some pieces and the bytes they lie in.
-pub(crate) struct WalSpan<'a> {
-    pub(crate) pieces: &'a [WalPiece],
+/// Some extents and the bytes that contain them.
+pub(crate) struct CoalescedRead<'a> {
+    pub(crate) extents: &'a [WalExtent],
     bytes: Bytes,
 }
 
-impl WalSpan<'_> {
-    /// The bytes of one of its pieces.
-    pub(crate) fn bytes_of(&self, piece: &WalPiece) -> Bytes {
-        let start = usize::try_from(piece.offset - self.pieces[0].offset).unwrap_or(usize::MAX);
-        self.bytes.slice(start..start + piece.bytes as usize)
+impl CoalescedRead<'_> {
+    /// The bytes of one of its extents.
+    pub(crate) fn bytes_of(&self, extent: &WalExtent) -> Bytes {
+        let start = usize::try_from(extent.offset - self.extents[0].offset).unwrap_or(usize::MAX);
+        self.bytes.slice(start..start + extent.bytes as usize)
     }
 }
 
-/// Reads the first pieces of `rest`, which moves on behind them; nothing where there are none.
-pub(crate) fn next_span<'a>(rest: &mut &'a [WalPiece]) -> io::Result<Option<WalSpan<'a>>> {
+/// Reads the first extents of `rest` and removes them from it. Returns `None` if `rest` is empty.
+pub(crate) fn read_next<'a>(rest: &mut &'a [WalExtent]) -> io::Result<Option<CoalescedRead<'a>>> {
     let Some(first) = rest.first() else {
         return Ok(None);
     };
-    let mut end = first.offset + u64::from(first.bytes);
+    let mut end = first.end();
     let mut count = 1;
-    for piece in &rest[1..] {
-        let piece_end = piece.offset + u64::from(piece.bytes);
-        let close = piece.file.number == first.file.number
-            && (end..=end + GAP_BYTES).contains(&piece.offset)
-            && piece_end - first.offset <= SPAN_BYTES;
+    for extent in &rest[1..] {
+        let close = extent.file.number == first.file.number
+            && (end..=end + MAX_GAP_BYTES).contains(&extent.offset)
+            && extent.end() - first.offset <= MAX_READ_BYTES;
         if !close {
             break;
         }
-        end = piece_end;
+        end = extent.end();
         count += 1;
     }
-    let (pieces, later) = rest.split_at(count);
+    let (extents, later) = rest.split_at(count);
     let bytes = usize::try_from(end - first.offset).map_err(io::Error::other)?;
     let bytes = first.file.read_at(first.offset, bytes)?;
     *rest = later;
-    Ok(Some(WalSpan { pieces, bytes }))
+    Ok(Some(CoalescedRead { extents, bytes }))
 }
