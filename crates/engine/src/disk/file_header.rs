@@ -47,7 +47,7 @@ pub(crate) enum HeaderFault {
     Damaged(&'static str),
 }
 
-/// Encodes the header of a new file. `number` is unique among the files of its kind.
+/// Encodes the header of a new file. `number` identifies it among the files of its kind.
 pub(crate) fn encode(kind: FileKind, number: u64) -> [u8; HEADER_BYTES] {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     header.put_slice(MAGIC);

@@ -226,7 +226,7 @@ impl WalWriter {
     pub(super) fn publish(&mut self, frame: StagedFrame, offset: u64) {
         self.next_frame += 1;
         let wal = self.open.as_mut().expect("a frame was just written");
-        // Ids before events: whoever has seen an event has to find it by its id.
+        // Ids first: an event that a reader has seen must be found by its id.
         frame.add_ids(&mut self.shared.ids_mut().newest);
         let StagedFrame { header, mut extents, state, newest_time_ordered, new_topics, .. } = frame;
         extents.iter_mut().for_each(|extent| extent.offset += offset);
