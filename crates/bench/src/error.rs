@@ -1,58 +1,47 @@
-//! Why a bench did not come to its end.
+//! Why a bench failed.
 
 use prombus_bus::Refusal;
 use prombus_client::transport::{AddressError, HttpFailure, WebSocketError};
 use prombus_proto::{ErrorCode, InvalidPayload};
 use thiserror::Error;
 
-/// Why a bench did not come to its end.
+/// Why a bench failed.
 #[derive(Debug, Error)]
 pub enum BenchError {
-    /// There is no such work.
+    /// An option of the load is not valid.
     #[error("{0}")]
     Load(String),
     /// The server's URL, or its certificates, cannot be used.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// There is no connection to it.
+    /// The server cannot be reached.
     #[error(transparent)]
     NotReached(#[from] WebSocketError),
-    /// HTTP went wrong.
+    /// An HTTP request failed.
     #[error(transparent)]
     Http(#[from] HttpFailure),
-    /// The bus refused something.
+    /// The bus refused a frame.
     #[error("the bus refused: {code}: {message}{}", advice(*code))]
-    Refused {
-        /// Why.
-        code: ErrorCode,
-        /// In its words.
-        message: String,
-    },
-    /// The connection ended.
-    #[error("the connection is lost: {0}")]
+    Refused { code: ErrorCode, message: String },
+    /// The connection was lost.
+    #[error("connection lost: {0}")]
     Lost(String),
-    /// It answered something that has no place here.
-    #[error("not understood: {0}")]
+    /// The server sent something unexpected.
+    #[error("unexpected data from the server: {0}")]
     NotUnderstood(String),
-    /// What was measured is not what was meant.
+    /// The measurement is not valid.
     #[error("{0}")]
-    Meaningless(String),
-    /// The operating system said no.
+    Invalid(String),
+    /// A call of the operating system failed.
     #[error("{what}: {source}")]
-    System {
-        /// To what.
-        what: String,
-        /// In its words.
-        source: std::io::Error,
-    },
+    System { what: String, source: std::io::Error },
 }
 
-/// Refusals would be measured in place of the bus, so they end a bench.
+/// A bench ends at the first refusal, because it would measure refusals instead of the bus.
 const fn advice(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::RateLimited => {
-            "; refusals are not measured: start the server with --set limits.enabled=false, or stay \
-             below its limits by --rate"
+            "; start the server with --set limits.enabled=false, or stay below its limits with --rate"
         }
         _ => "",
     }
@@ -75,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_named_with_the_setting_to_change() {
+    fn names_the_setting_that_lifts_the_limit() {
         let refused = |code| BenchError::Refused { code, message: "no".to_owned() }.to_string();
         assert!(refused(ErrorCode::RateLimited).contains("limits.enabled=false"));
         assert_eq!(refused(ErrorCode::Forbidden), "the bus refused: forbidden: no");

@@ -1,17 +1,18 @@
-//! How fast a bus is, in this process or over the wire.
+//! Benchmarks of a bus in this process, or of a server over WebSockets. `prombus bench` runs them;
+//! `docs/bench.md` explains the options and figures.
 //!
-//! | idea | file |
-//! |---|---|
-//! | what work is done, and on what | `load`, [`Target`] |
-//! | when which event is sent, and what its answer means, without I/O | `schedule`, `sending` |
-//! | what keeps to that time | `pacer` |
-//! | what an event says | `event_text` |
-//! | how long things took | `latencies`, `tally` |
-//! | a connection, whatever it leads to | `port`; `in_process`, `wire` |
-//! | what it does | `publisher`, `consumer` |
-//! | the benches | `publish`, `subscribe`, `connections`, `export`, `limits` |
-//! | what the system says and allows | `resident`, `open_files` |
-//! | what they come to | `report` |
+//! # Modules
+//!
+//! In reading order:
+//!
+//! - `load`: how many events of which size are sent when
+//! - `target`: what is measured, `in_process` or over the `wire`
+//! - `port`: a connection to a target
+//! - `publisher`, `consumer`: what a connection does
+//! - `measure`: latencies and running totals
+//! - `benches`: `publish`, `subscribe`, `connections`, `export`, `limits`
+//! - `report`, `error`: the results of a run, or why it failed
+//! - `system`: limits and measurements of the operating system
 
 mod benches;
 mod consumer;
@@ -41,7 +42,7 @@ pub use target::wire::{Wire, set_durability};
 
 use prombus_proto::{RandomSource, SystemRandom};
 
-/// A name that no other run has.
+/// Returns a random name that identifies a run.
 fn run_name() -> String {
     format!("{:012x}", SystemRandom.next_u64() >> 16)
 }

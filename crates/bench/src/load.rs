@@ -1,4 +1,9 @@
-//! What work is done.
+//! The load of a run: how many events of which size, over how many connections, and when.
+//!
+//! - `event_text`: the payload of an event, which has the time at which it was sent
+//! - `schedule`: when an event is to be sent
+//! - `send_plan`: what one connection sends when, and what its answers mean, without I/O
+//! - `pacer`: wakes connections on schedule
 
 pub(crate) mod event_text;
 pub(crate) mod pacer;
@@ -10,27 +15,26 @@ use prombus_proto::limits::MAX_FRAME_EVENTS;
 
 use crate::BenchError;
 
-/// What work is done. [`Load::check`] says what is wrong with one.
+/// The load of a run.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// How many events.
     pub events: u64,
-    /// How many bytes each has: its whole JSON as readers get it, with a `seq` of seven digits.
+    /// Bytes per event: its complete JSON as readers get it, with a `seq` of seven digits.
     pub size: usize,
-    /// How many events go in one frame.
+    /// Events per frame.
     pub batch: u64,
-    /// How many events of a connection may be on their way, published and not answered or lent and
-    /// not acknowledged.
+    /// Events per connection that may be published and not answered, or delivered and not
+    /// acknowledged.
     pub window: u64,
-    /// How many connections publish, and how many others consume.
+    /// Connections that publish, and as many others that consume.
     pub connections: usize,
-    /// How many topics the events go to in turn.
+    /// Topics that the frames go to in turn.
     pub topics: usize,
-    /// How many groups consume every topic.
+    /// Consumer groups of every topic.
     pub groups: usize,
-    /// The topic, or how the names of all begin.
+    /// The topic, or the prefix of all topics.
     pub topic: Topic,
-    /// How many events a second are meant to be sent by all connections together; flat out if none.
+    /// Events per second of all connections together; `None` sends as fast as possible.
     pub rate: Option<f64>,
 }
 
@@ -51,30 +55,30 @@ impl Default for Load {
 }
 
 impl Load {
-    /// Says what is wrong, by the names that the command line has for it.
+    /// Fails if an option is not valid, and names it as the command line does.
     pub fn check(&self) -> Result<(), BenchError> {
-        let most = MAX_FRAME_EVENTS as u64;
-        let wrong = if self.events == 0 {
-            "--n is 0, but has to be 1 or more".to_owned()
-        } else if self.batch == 0 || self.batch > most {
-            format!("--batch is {}, but has to be 1 to {most}, as a frame has", self.batch)
+        let max = MAX_FRAME_EVENTS as u64;
+        let msg = if self.events == 0 {
+            "--n must be at least 1".to_owned()
+        } else if self.batch == 0 || self.batch > max {
+            format!("--batch must be 1 to {max}, not {}", self.batch)
         } else if self.window == 0 {
-            "--window is 0, but has to be 1 or more".to_owned()
+            "--window must be at least 1".to_owned()
         } else if self.connections == 0 {
-            "--connections is 0, but has to be 1 or more".to_owned()
+            "--connections must be at least 1".to_owned()
         } else if self.topics == 0 {
-            "--topics is 0, but has to be 1 or more".to_owned()
+            "--topics must be at least 1".to_owned()
         } else if self.groups == 0 {
-            "--groups is 0, but has to be 1 or more".to_owned()
+            "--groups must be at least 1".to_owned()
         } else if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
-            "--rate has to be more than 0 events a second; flat out is without it".to_owned()
+            "--rate must be more than 0; leave it out to send as fast as possible".to_owned()
         } else {
             return Ok(());
         };
-        Err(BenchError::Load(wrong))
+        Err(BenchError::Load(msg))
     }
 
-    /// All topics: the one, or so many that begin with its name.
+    /// Returns the topic, or several topics with its name as prefix.
     pub fn topics(&self) -> Result<Vec<Topic>, BenchError> {
         if self.topics == 1 {
             return Ok(vec![self.topic.clone()]);
@@ -86,22 +90,22 @@ impl Load {
         (0..self.topics).map(name).collect()
     }
 
-    /// The topics that consumer `place` subscribes to: every topic has a consumer, and every
-    /// consumer a topic.
+    /// Returns the topics of the consumer with this index. Every topic has a consumer, and every
+    /// consumer has a topic.
     #[must_use]
-    pub fn topics_of(&self, place: usize) -> Vec<usize> {
+    pub fn topics_of(&self, index: usize) -> Vec<usize> {
         let (consumers, topics) = (self.connections, self.topics);
         let pairs = (0..consumers.max(topics)).map(|pair| (pair % consumers, pair % topics));
-        pairs.filter(|(consumer, _)| *consumer == place).map(|(_, topic)| topic).collect()
+        pairs.filter(|(consumer, _)| *consumer == index).map(|(_, topic)| topic).collect()
     }
 
-    /// How many deliveries there are: every group gets every event.
+    /// Returns the number of deliveries; every group gets every event.
     #[must_use]
     pub const fn deliveries(&self) -> u64 {
         self.events * self.groups as u64
     }
 
-    /// How many bytes all events have, nominally.
+    /// Returns the nominal bytes of all events.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.events * self.size as u64
@@ -113,19 +117,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_name() {
-        let usual = Load::default;
-        usual().check().unwrap();
+    fn rejects_invalid_options_by_name() {
+        let default = Load::default;
+        default().check().unwrap();
         for (load, name) in [
-            (Load { events: 0, ..usual() }, "--n"),
-            (Load { batch: 0, ..usual() }, "--batch"),
-            (Load { batch: 1001, ..usual() }, "--batch"),
-            (Load { window: 0, ..usual() }, "--window"),
-            (Load { connections: 0, ..usual() }, "--connections"),
-            (Load { topics: 0, ..usual() }, "--topics"),
-            (Load { groups: 0, ..usual() }, "--groups"),
-            (Load { rate: Some(0.0), ..usual() }, "--rate"),
-            (Load { rate: Some(f64::NAN), ..usual() }, "--rate"),
+            (Load { events: 0, ..default() }, "--n"),
+            (Load { batch: 0, ..default() }, "--batch"),
+            (Load { batch: 1001, ..default() }, "--batch"),
+            (Load { window: 0, ..default() }, "--window"),
+            (Load { connections: 0, ..default() }, "--connections"),
+            (Load { topics: 0, ..default() }, "--topics"),
+            (Load { groups: 0, ..default() }, "--groups"),
+            (Load { rate: Some(0.0), ..default() }, "--rate"),
+            (Load { rate: Some(f64::NAN), ..default() }, "--rate"),
         ] {
             let error = load.check().unwrap_err().to_string();
             assert!(error.starts_with(name), "{error}");
@@ -133,10 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn every_topic_has_a_consumer_and_every_consumer_a_topic() {
+    fn every_topic_has_a_consumer_and_every_consumer_has_a_topic() {
         let of = |connections, topics| {
             let load = Load { connections, topics, ..Load::default() };
-            (0..connections).map(|place| load.topics_of(place)).collect::<Vec<_>>()
+            (0..connections).map(|index| load.topics_of(index)).collect::<Vec<_>>()
         };
         assert_eq!(of(1, 3), [vec![0, 1, 2]]);
         assert_eq!(of(2, 3), [vec![0, 2], vec![1]]);

@@ -1,4 +1,4 @@
-//! What a connection does for a bench, in this process or over the wire.
+//! A connection under test, in this process or over the wire.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::BenchError;
 use crate::load::event_text::EventText;
 use crate::load::send_plan::Frame;
 
-/// The events of one frame, to be written.
+/// The events of one frame to be written.
 pub(crate) struct Events<'a> {
     pub(crate) text: &'a EventText,
     pub(crate) frame: Frame,
-    /// Which topic they go to.
+    /// The index of the topic.
     pub(crate) topic: usize,
-    /// When each counts as sent.
+    /// Returns when an event counts as sent.
     pub(crate) stamp: &'a dyn Fn(u64) -> Duration,
 }
 
@@ -24,7 +24,6 @@ impl Events<'_> {
         self.frame.first..self.frame.first + self.frame.count
     }
 
-    /// How many bytes a payload has.
     pub(crate) fn payload_bytes(&self) -> usize {
         self.text.payload_bytes(self.topic)
     }
@@ -37,28 +36,29 @@ impl Events<'_> {
 
 /// A connection that publishes.
 pub(crate) trait PublishPort: Send {
-    /// Takes a frame, which leaves with the next turn.
-    fn put(&mut self, events: &Events<'_>) -> Result<(), BenchError>;
+    /// Queues a frame for the next exchange.
+    fn enqueue(&mut self, events: &Events<'_>) -> Result<(), BenchError>;
 
-    /// Sends what was put, and waits for answers, or until `wake` says so. Says how many frames
-    /// were answered, in the order they were put.
-    fn turn(&mut self, wake: &Notify) -> impl Future<Output = Result<usize, BenchError>> + Send;
+    /// Sends the queued frames, and waits for answers or for `wake`. Returns how many frames were
+    /// answered, in the order in which they were queued.
+    fn exchange(&mut self, wake: &Notify)
+    -> impl Future<Output = Result<usize, BenchError>> + Send;
 }
 
 /// An event that was delivered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivered {
-    /// When it was sent, or meant to be; nothing if it is not of this run.
+    /// When it was sent, or scheduled to be sent; `None` if it is from another run.
     pub(crate) sent_at: Option<Duration>,
-    /// How many bytes its JSON has.
+    /// The bytes of its JSON.
     pub(crate) bytes: u64,
 }
 
-/// A connection that consumes, and acknowledges each event alone.
+/// A connection that consumes, and acknowledges each event on its own.
 pub(crate) trait ConsumePort: Send {
-    /// Waits until something comes. Appends what was delivered, which is acknowledged then, and
-    /// says how many acknowledgements were answered.
-    fn turn(
+    /// Waits for deliveries or answers. Appends and acknowledges the delivered events, and returns
+    /// how many acknowledgements were answered.
+    fn exchange(
         &mut self,
         text: &EventText,
         delivered: &mut Vec<Delivered>,

@@ -6,58 +6,57 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::load::event_text::EventText;
-use crate::load::send_plan::Sending;
+use crate::load::send_plan::SendPlan;
 use crate::measure::tally::Tally;
 use crate::port::{Events, PublishPort};
 use crate::{BenchError, Load};
 
-/// What all connections of a run share.
+/// What the connections of a run share.
 #[derive(Clone, Debug)]
-pub(crate) struct Course {
+pub(crate) struct RunContext {
     pub(crate) load: Load,
     pub(crate) text: Arc<EventText>,
-    pub(crate) began: Instant,
+    pub(crate) started: Instant,
 }
 
-impl Course {
+impl RunContext {
     pub(crate) fn now(&self) -> Duration {
-        self.began.elapsed()
+        self.started.elapsed()
     }
 }
 
-/// Publishes the part of connection `place`, and counts what is answered.
+/// Publishes the share of the connection with this index, and counts the answers.
 pub(crate) async fn publish(
     mut port: impl PublishPort,
-    course: Course,
-    place: usize,
+    context: RunContext,
+    index: usize,
     wake: Arc<Notify>,
     tally: Arc<Tally>,
 ) -> Result<(), BenchError> {
-    let load = &course.load;
+    let load = &context.load;
     let topics = load.topics as u64;
-    let mut sending = Sending::new(load, place);
+    let mut plan = SendPlan::new(load, index);
     let mut took = Vec::new();
-    while !sending.is_done() {
-        let now = course.now();
-        while let Some(frame) = sending.next(now) {
+    while !plan.is_done() {
+        let now = context.now();
+        while let Some(frame) = plan.next(now) {
             let topic = usize::try_from(frame.number % topics).unwrap_or(0);
-            let stamp = |event| sending.stamp(event, now);
-            port.put(&Events { text: &course.text, frame, topic, stamp: &stamp })?;
+            let stamp = |event| plan.stamp(event, now);
+            port.enqueue(&Events { text: &context.text, frame, topic, stamp: &stamp })?;
         }
-        let answers = port.turn(&wake).await?;
-        let now = course.now();
+        let answers = port.exchange(&wake).await?;
+        let now = context.now();
         took.clear();
         let mut events = 0;
         for _ in 0..answers {
-            let answered = sending.answered(now, |time, events| took.push((time, events)));
-            let unasked =
-                || BenchError::NotUnderstood("an answer that nobody asked for".to_owned());
-            events += answered.ok_or_else(unasked)?;
+            let answered = plan.answered(now, |time, events| took.push((time, events)));
+            let unexpected = || BenchError::NotUnderstood("an answer without a request".to_owned());
+            events += answered.ok_or_else(unexpected)?;
         }
         if events > 0 {
             tally.add(now, events * load.size as u64, &took);
         }
     }
-    tally.add_late(sending.late());
+    tally.add_late(plan.late());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a run came to, as JSON and as rows for a person.
+//! The results of a run.
 
 use std::time::Duration;
 
@@ -7,40 +7,37 @@ use serde::Serialize;
 use crate::measure::latencies::Summary;
 use crate::measure::tally::Total;
 
-/// What publishing came to.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PublishReport {
-    /// How many events were answered OK.
+    /// Events that were answered OK.
     pub published: u64,
-    /// How fast: up to the last answer, each event up to its own. Each counts as `--size` bytes.
+    /// Until the last answer. Latencies run until an event's answer; each event counts as `--size`
+    /// bytes.
     #[serde(flatten)]
     pub figures: Figures,
 }
 
-/// What consuming came to.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SubscribeReport {
-    /// How many events were delivered and acknowledged, each alone.
+    /// Events that were delivered and acknowledged, each on its own.
     pub n: u64,
-    /// How fast: up to the last acknowledgement's answer, each event up to its delivery, with as many
-    /// bytes as it came with. Of a backlog, latencies count from the subscription.
+    /// Until the last acknowledgement is answered. Latencies run until an event's delivery, and for a
+    /// backlog start with the subscription.
     #[serde(flatten)]
     pub figures: Figures,
 }
 
-/// How fast a run was.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
-    /// From the first event to the end, in milliseconds.
+    /// From the first event to the last answer, in milliseconds.
     pub ms: f64,
-    /// Events a second.
+    /// Events per second.
     pub mps: f64,
-    /// How many bytes the events had.
     pub bytes: u64,
-    /// From sending an event, or when it was meant to be sent, in milliseconds.
+    /// In milliseconds, from when an event was sent, or scheduled to be sent.
     #[serde(flatten)]
     pub latency: Summary,
-    /// How many events were sent over a millisecond later than they were meant to; flat out none.
+    /// Events sent more than a millisecond after their scheduled time; 0 without a rate.
     pub late: u64,
 }
 
@@ -51,7 +48,7 @@ impl PublishReport {
 }
 
 impl SubscribeReport {
-    /// Of what was delivered, when every acknowledgement was answered after `took`.
+    /// Returns the report of a run in which every acknowledgement was answered after `took`.
     pub(crate) fn of(delivered: &Total, took: Duration, late: u64) -> Self {
         Self { n: delivered.events, figures: Figures::of(delivered, took, late) }
     }
@@ -65,14 +62,14 @@ impl Figures {
     }
 }
 
-/// Milliseconds, to the microsecond.
+/// Returns milliseconds, rounded to the microsecond.
 pub(crate) fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// So many a second, to the tenth.
+/// Returns a rate per second, rounded to a tenth.
 pub(crate) fn per_second(count: u64, time: Duration) -> f64 {
-    // A run is never so short that it took no time; a clock may be so coarse.
+    // A coarse clock may measure no time at all.
     let seconds = time.as_secs_f64().max(1e-9);
     (count as f64 / seconds * 10.0).round() / 10.0
 }
@@ -82,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_the_digits_that_mean_something() {
+    fn rounds_to_significant_digits() {
         assert_eq!(ms(Duration::from_nanos(1_234_567)), 1.235);
         assert_eq!(per_second(1000, Duration::from_millis(300)), 3333.3);
     }

@@ -1,4 +1,4 @@
-//! What is measured.
+//! What is measured: a bus in this process, or a server over WebSockets.
 
 pub(crate) mod in_process;
 pub(crate) mod wire;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{BenchError, InProcess, Wire};
 
-/// Leases last so long that none ends before its acknowledgement, unless the bus stands still.
+/// Long enough that no lease ends before its acknowledgement, unless the bus stalls.
 pub(crate) const LEASE: Duration = Duration::from_secs(600);
 
 /// What is measured.
@@ -18,10 +18,10 @@ pub enum Target {
     Wire(Wire),
 }
 
-/// That an acknowledgement came too late.
+/// The error for an acknowledgement that was too late.
 pub(crate) fn lease_lost() -> BenchError {
-    BenchError::Meaningless(format!(
-        "a lease ended before its acknowledgement, after {} s: some events were delivered twice",
+    BenchError::Invalid(format!(
+        "a lease ended after {} s before its acknowledgement, so events were delivered twice",
         LEASE.as_secs()
     ))
 }

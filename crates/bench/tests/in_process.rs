@@ -1,4 +1,4 @@
-//! Small real runs on a bus in this process.
+//! Small runs on a bus in this process.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn assert_rising(latency: &Summary) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_is_published_once_and_of_the_size_that_was_asked_for() {
+async fn publishes_every_event_once_in_the_requested_size() {
     for load in [
         load(2000),
         Load { batch: 7, ..load(1000) },
@@ -48,14 +48,14 @@ async fn everything_is_published_once_and_of_the_size_that_was_asked_for() {
             bytes += bounds.bytes;
         }
         assert_eq!(events, load.events);
-        // Their positions have fewer than seven digits.
+        // Offsets here have fewer than seven digits.
         let least = load.bytes() - 6 * load.events;
         assert!((least..=load.bytes()).contains(&bytes), "{bytes} of {}", load.bytes());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_is_delivered_and_acknowledged() {
+async fn delivers_and_acknowledges_every_event() {
     for load in [
         load(2000),
         Load { batch: 10, connections: 2, topics: 3, ..load(1000) },
@@ -67,14 +67,14 @@ async fn everything_is_delivered_and_acknowledged() {
         let report = bench_subscribe(&target, &load, &Arc::default()).await.unwrap();
         assert_eq!(report.n, load.deliveries());
         assert_rising(&report.figures.latency);
-        // Again on the same bus: only what is new counts.
+        // Again on the same bus: events of the first run do not count.
         let report = bench_subscribe(&target, &load, &Arc::default()).await.unwrap();
         assert_eq!(report.n, load.deliveries());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backlog_is_consumed_whole_and_nothing_else() {
+async fn consumes_the_backlog_and_nothing_else() {
     for load in [load(3000), Load { connections: 2, topics: 3, groups: 2, ..load(1000) }] {
         let target = on_memory(&load);
         for _ in 0..2 {
@@ -86,7 +86,7 @@ async fn a_backlog_is_consumed_whole_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_disk_it_is_stored() {
+async fn stores_events_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let load = load(500);
     let engine = Arc::new(DiskEngine::open(&DiskOptions::at(folder.path())).unwrap());
@@ -102,7 +102,7 @@ async fn on_disk_it_is_stored() {
 }
 
 #[tokio::test]
-async fn work_that_makes_no_sense_is_refused_before_anything_is_done() {
+async fn rejects_an_invalid_load() {
     for (load, name) in [
         (load(0), "--n"),
         (Load { size: 20, ..load(1) }, "--size"),

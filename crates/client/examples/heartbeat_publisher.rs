@@ -1,10 +1,11 @@
-//! Publishes a heartbeat of this process every so often.
+//! Publishes a heartbeat at a fixed interval.
 //!
 //! ```sh
 //! cargo run --example heartbeat_publisher -- node-1
 //! ```
 //!
-//! `PROMBUS_URL` and `PROMBUS_TOKEN` say where and as whom, `BEATS` and `BEAT_MS` how many and how often.
+//! Environment: `PROMBUS_URL`, `PROMBUS_TOKEN`, `BEATS` (how many heartbeats; endless by default) and
+//! `BEAT_MS` (the interval).
 
 use std::env;
 use std::error::Error;
@@ -34,12 +35,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         beats.tick().await;
         let heartbeat = Outgoing::new(&Heartbeat { node: &node, beat })?.key(&node);
         let published = client.publish("heartbeat.received", heartbeat).await?;
-        eprintln!("{node}: beat {beat} is stored as {}", published.seq);
+        eprintln!("{node}: beat {beat} stored at offset {}", published.seq);
     }
     client.close().await;
     Ok(())
 }
 
-fn setting<T: FromStr<Err: Error + 'static>>(name: &str, usual: T) -> Result<T, Box<dyn Error>> {
-    Ok(env::var(name).ok().map(|value| value.parse()).transpose()?.unwrap_or(usual))
+fn setting<T: FromStr<Err: Error + 'static>>(name: &str, default: T) -> Result<T, Box<dyn Error>> {
+    Ok(env::var(name).ok().map(|value| value.parse()).transpose()?.unwrap_or(default))
 }

@@ -1,13 +1,13 @@
-//! Watches heartbeats, and says which nodes are there.
+//! Prints heartbeats, and reports gaps between them.
 //!
 //! ```sh
 //! cargo run --example monitor
 //! ```
 //!
-//! `PROMBUS_URL` and `PROMBUS_TOKEN` say where and as whom; after `BEATS` heartbeats it ends. Each
-//! line is `node beat`, and the connection is told of on standard error.
+//! Environment: `PROMBUS_URL`, `PROMBUS_TOKEN` and `BEATS` (how many heartbeats to wait for; endless
+//! by default). It prints `node beat` lines on stdout, and the state of the connection on stderr.
 
-#![allow(clippy::print_stdout, reason = "that is its output")]
+#![allow(clippy::print_stdout, reason = "stdout is its output")]
 
 use std::collections::HashMap;
 use std::env;
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut state = client.state();
     tokio::spawn(async move {
         while state.changed().await.is_ok() {
-            eprintln!("the connection: {:?}", *state.borrow_and_update());
+            eprintln!("connection: {:?}", *state.borrow_and_update());
         }
     });
 
@@ -50,9 +50,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .handle(move |event: Received<Heartbeat>| {
             let Heartbeat { node, beat } = &event.payload;
             println!("{node} {beat}");
-            let before = last.lock().expect("nobody panics with it").insert(node.clone(), *beat);
+            let before = last.lock().expect("no panic while locked").insert(node.clone(), *beat);
             if let Some(before) = before.filter(|before| before + 1 < *beat) {
-                eprintln!("{node}: no beat between {before} and {beat}");
+                eprintln!("{node}: missing beats between {before} and {beat}");
             }
             count.add_permits(1);
             async { Ok(()) }

@@ -1,11 +1,11 @@
-//! Consumes orders, makes an invoice of each, and publishes it: each order exactly one invoice,
-//! whatever crashes.
+//! Consumes orders and publishes exactly one invoice per order, even if it crashes.
 //!
 //! ```sh
 //! cargo run --example worker
 //! ```
 //!
-//! `PROMBUS_URL` and `PROMBUS_TOKEN` say where and as whom; after `ORDERS` orders it ends.
+//! Environment: `PROMBUS_URL`, `PROMBUS_TOKEN` and `ORDERS` (how many orders to handle; endless by
+//! default).
 
 use std::env;
 use std::error::Error;
@@ -48,8 +48,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             async move {
                 let Order { customer, cents } = &order.payload;
                 if cents.is_empty() {
-                    // It goes to dlq.orders.created in the end, with these words.
-                    return Err(HandlerError::new("an order without anything in it"));
+                    // After the last attempt, a dead letter in dlq.orders.created has this reason.
+                    return Err(HandlerError::new("the order is empty"));
                 }
                 let invoice =
                     Invoice { customer: customer.clone(), total_cents: cents.iter().sum() };
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some(orders) => drop(handled.acquire_many(orders).await?),
         None => subscription.ended().await?,
     }
-    // What is handled is published before it ends.
+    // Waits until the output of finished handlers is published.
     client.close().await;
     Ok(())
 }

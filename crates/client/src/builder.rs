@@ -1,9 +1,10 @@
-//! How a client is made.
+//! Building a client.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prombus_proto::frame::Token;
 use prombus_proto::limits::MAX_PAYLOAD_BYTES;
 use prombus_proto::{IdSource, RandomSource, SystemRandom};
@@ -11,15 +12,15 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::client::{Client, Shared};
 use crate::connection_state::ConnectionState;
-use crate::driver::Driver;
-use crate::session::requests::Retrying;
+use crate::driver::{Channels, Driver};
+use crate::session::requests::RetryPolicy;
 use crate::session::{Session, SessionSettings};
 use crate::transport::{BackOff, Protocol, ServerAddress};
 use crate::{Error, Result};
 
-/// What a client is told before it connects. Made by [`Client::builder`].
+/// The options of a client. Created by [`Client::builder`].
 #[derive(Clone)]
-#[must_use = "nothing is connected before `connect`"]
+#[must_use = "a builder does nothing until `connect` is called"]
 pub struct Builder {
     url: String,
     http: Option<String>,
@@ -34,8 +35,8 @@ pub struct Builder {
     random: Arc<dyn RandomSource>,
 }
 
-/// How many pauses, stops and the like may wait to be taken.
-const COMMANDS_AT_A_TIME: usize = 64;
+/// Handles wait for room in this queue to subscribe, pause, stop and the like.
+const COMMAND_QUEUE: usize = 64;
 
 impl Builder {
     pub(crate) fn new(url: &str) -> Self {
@@ -54,111 +55,114 @@ impl Builder {
         }
     }
 
-    /// The token to authenticate with, at every connection.
+    /// Authenticates every connection with this token.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(Token::new(token.into()));
         self
     }
 
-    /// The server's HTTP address, such as `http://127.0.0.1:8083`: replay and export need it.
+    /// Sets the server's HTTP address, such as `http://127.0.0.1:8083`. Replay and export need it.
     pub fn http(mut self, url: impl Into<String>) -> Self {
         self.http = Some(url.into());
         self
     }
 
-    /// Trusts the certificates in this PEM file beside those that the system trusts.
+    /// Trusts the certificates in this PEM file in addition to the system's.
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(path.into());
         self
     }
 
-    /// How many frames may wait for their answers, 1 or more; 1000 unless said. Where there are
-    /// as many, publishing waits.
+    /// Sets how many frames may be unanswered at a time, at least 1. Publishing waits while the
+    /// window is full. Default: 1000.
     pub fn window(mut self, frames: usize) -> Self {
         self.window = frames.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// How long a publish is tried before it fails with [`Error::TimedOut`]; two minutes unless
-    /// said, and for ever if `None`.
+    /// Sets how long a publish is tried before it fails with [`Error::TimedOut`]; `None` is
+    /// forever. Default: two minutes.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
         self
     }
 
-    /// The largest frame that the server takes (its `gateway.max_frame_bytes`), 1 MiB unless said.
-    /// What would be larger is refused before it is sent.
+    /// Sets the largest frame that the server accepts (its `gateway.max_frame_bytes`). Larger
+    /// frames fail before they are sent. Default: 1 MiB.
     pub fn max_frame_bytes(mut self, bytes: usize) -> Self {
         self.max_frame_bytes = bytes;
         self
     }
 
-    /// How long to wait before something is tried again, connecting above all: a random time of up
-    /// to `first` after the first failure, of up to twice that after the next, and so on up to
-    /// `longest`. 100 ms and 10 s unless said.
+    /// Sets the back-off between attempts, of connecting above all: a random wait of up to `first`
+    /// after the first failure, up to twice that after the next, and so on up to `longest`.
+    /// Default: 100 ms and 10 s.
     pub fn back_off(mut self, first: Duration, longest: Duration) -> Self {
         (self.first_wait, self.longest_wait) = (first, longest);
         self
     }
 
-    /// Whether a publish that is refused as `rate_limited` is sent again when the server says that
-    /// it may be, as it is unless said; otherwise it fails, and
-    /// [`retry_after`](Error::retry_after) says when.
+    /// Sets whether a publish that is refused as `rate_limited` waits and is sent again when the
+    /// server allows it. Otherwise it fails, and [`Error::retry_after`] returns the wait.
+    /// Default: `true`.
     pub fn wait_for_rate(mut self, waits: bool) -> Self {
         self.waits_for_rate = waits;
         self
     }
 
-    /// The source of jitter in waits. Tests pass a seeded one so that they repeat.
+    /// Sets the source of randomness for back-off, for reproducible tests.
     pub fn random(mut self, random: impl RandomSource) -> Self {
         self.random = Arc::new(random);
         self
     }
 
-    /// Connects, and authenticates if there is a token. Fails where the server is not there, or
-    /// does not take the token; later losses of the connection are made good by the client.
+    /// Connects, and authenticates if there is a token. Once connected, the client reconnects on
+    /// its own.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an address is not valid, if the server cannot be reached, or if it rejects the
+    /// token.
     pub async fn connect(self) -> Result<Client> {
-        let (first, connected) = oneshot::channel();
-        let client = self.start(Some(first))?;
+        let (first_connected, connected) = oneshot::channel();
+        let client = self.start(Some(first_connected))?;
         connected.await.unwrap_or(Err(Error::Ended))?;
         Ok(client)
     }
 
-    /// The same without waiting: a server that is not there yet is tried until it is. Only what
-    /// is wrong with the addresses is an error.
+    /// Returns at once and connects in the background, retrying until the server can be reached.
     ///
-    /// Has to be called within a Tokio runtime.
+    /// # Errors
+    ///
+    /// Fails if an address or the file of certificates is not valid.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a Tokio runtime.
     pub fn connect_in_background(self) -> Result<Client> {
         self.start(None)
     }
 
-    fn start(self, first: Option<oneshot::Sender<Result<()>>>) -> Result<Client> {
+    fn start(self, first_connected: Option<oneshot::Sender<Result<()>>>) -> Result<Client> {
         let ca_file = self.ca_file.as_deref();
         let address = ServerAddress::new(&self.url, Protocol::WebSocket, ca_file)?;
         let http = self.http.as_deref();
         let http = http.map(|url| ServerAddress::new(url, Protocol::Http, ca_file)).transpose()?;
-        let retrying = Retrying {
+        let retry = RetryPolicy {
             first: self.first_wait,
             longest: self.longest_wait,
             waits_for_rate: self.waits_for_rate,
         };
         let max_frame_bytes = self.max_frame_bytes;
-        let settings = SessionSettings { retrying, max_frame_bytes };
+        let settings = SessionSettings { retry, max_frame_bytes };
         let session = Session::new(settings, self.token.clone(), Arc::clone(&self.random));
-        let (command_sender, commands) = mpsc::channel(COMMANDS_AT_A_TIME);
+        let (command_sender, commands) = mpsc::channel(COMMAND_QUEUE);
         let (request_sender, requests) = mpsc::channel(self.window);
         let (state_sender, state) = watch::channel(ConnectionState::Connecting);
         let back_off = BackOff::new(self.first_wait, self.longest_wait);
-        let driver = Driver::new(
-            session,
-            address,
-            back_off.clone(),
-            Arc::clone(&self.random),
-            commands,
-            requests,
-            state_sender,
-            first,
-        );
+        let channels = Channels { commands, requests, state: state_sender, first_connected };
+        let random = Arc::clone(&self.random);
+        let driver = Driver::new(session, address, back_off.clone(), random, channels);
         tokio::spawn(driver.run());
         Ok(Client::new(Shared {
             commands: command_sender,
@@ -169,7 +173,7 @@ impl Builder {
             timeout: self.timeout,
             max_frame_bytes,
             http,
-            token: std::sync::Mutex::new(self.token),
+            token: Mutex::new(self.token),
             back_off,
             random: self.random,
         }))

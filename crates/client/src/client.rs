@@ -1,9 +1,12 @@
 //! The handle that programs hold.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use prombus_proto::frame::{Membership, Outcome, Token};
 use prombus_proto::{ErrorCode, EventId, IdSource, RandomSource, Topic};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -11,18 +14,20 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::builder::Builder;
 use crate::connection_state::ConnectionState;
-use crate::names::{IntoTopic, group_named};
+use crate::driver::now;
+use crate::names::{IntoTopic, parse_group};
 use crate::session::Command;
-use crate::session::frames::{self, MOST_IDS};
+use crate::session::frames::{self, MAX_IDS};
 use crate::session::requests::Request;
 use crate::transport::{BackOff, HttpClient, ServerAddress};
 use crate::{Error, Result};
 
-/// A client of one server. Clones share its connection and cost nothing.
+/// A client of one server. Clones are cheap and share its connection.
 ///
-/// It lives in the Tokio runtime that it was made in, and ends when it is [closed](Client::close),
-/// or when the last clone and the last [`Subscription`](crate::Subscription) are dropped. It ends
-/// with an error where the server says not to come back; every call then answers that error.
+/// A client lives in the Tokio runtime in which it was created. It ends when it is
+/// [closed](Client::close), or when the last clone and the last
+/// [`Subscription`](crate::Subscription) are dropped. It also ends if the server closes the
+/// connection permanently or rejects the token; every call then returns that error.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) shared: Arc<Shared>,
@@ -37,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_frame_bytes: usize,
     pub(crate) http: Option<ServerAddress>,
+    /// For HTTP; the session has its own copy.
     pub(crate) token: Mutex<Option<Token>>,
     pub(crate) back_off: BackOff,
     pub(crate) random: Arc<dyn RandomSource>,
@@ -48,61 +54,79 @@ impl Client {
     }
 
     /// Connects to the gateway at `url`, such as `ws://127.0.0.1:8090`, without a token.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadAddress`] if the URL is not valid, [`Error::NotReached`] if no gateway answers
+    /// there.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
     }
 
-    /// A client of the gateway at `url` that is to be told more before it connects.
+    /// Returns a builder for a client of the gateway at `url`.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
 
-    /// How it stands with the connection now, and from now on: what is received changes with it.
+    /// Returns a receiver of the connection's state, for reading it or waiting for changes.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<ConnectionState> {
         self.shared.state.clone()
     }
 
-    /// Authenticates anew, as before a token expires. Used at later connections, too. Fails where the
-    /// server does not take it; then the token before stays.
+    /// Authenticates again, for example before a token expires. Later connections use the new
+    /// token.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server rejects the token; the client then keeps the old one.
     pub async fn authenticate(&self, token: impl Into<String>) -> Result<()> {
         let token = Token::new(token.into());
         let (reply, answer) = oneshot::channel();
         self.command(Command::Authenticate { token: token.clone(), reply }).await?;
         answer.await.map_err(|_| self.ended())??;
-        *self.shared.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
+        *self.shared.token.lock() = Some(token);
         Ok(())
     }
 
-    /// Closes the client: subscriptions [stop](crate::Subscription::stop), publishes are answered,
-    /// and then the connection ends. So does every clone.
+    /// Closes this client and all its clones: [stops](crate::Subscription::stop) subscriptions,
+    /// waits for pending publishes, and then closes the connection.
     pub async fn close(self) {
-        // One that ended is closed.
+        // Fails if the client has ended already.
         let _ = self.command(Command::Close).await;
         let mut state = self.state();
         let _ = state.wait_for(|state| matches!(state, ConnectionState::Ended(_))).await;
     }
 
-    /// Which of these events of `topic` are marked as handled by `group`; see
+    /// Returns those of `ids` that are marked as handled by `group`; see
     /// [`Client::subscribe_exactly_once`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if a name is not valid, or if the server refuses the request or does not answer.
     pub async fn seen(
         &self,
         topic: impl IntoTopic,
         group: &str,
         ids: &[EventId],
     ) -> Result<Vec<EventId>> {
-        let which = Membership { topic: topic.into_topic()?, group: group_named(group)? };
+        let membership = Membership { topic: topic.into_topic()?, group: parse_group(group)? };
         let mut marked = Vec::new();
-        for ids in ids.chunks(MOST_IDS) {
-            match self.ask(frames::seen(&which, ids), None).await?.await? {
+        for ids in ids.chunks(MAX_IDS) {
+            match self.send(frames::seen(&membership, ids), None).await?.await? {
                 Outcome::Seen(seen) => marked.extend(seen),
-                other => return Err(not_answered("SEEN", &other)),
+                other => return Err(unexpected_answer("SEEN", &other)),
             }
         }
         Ok(marked)
     }
 
-    /// Marks these events of `topic` as handled by `group`, for so long (1 second to 365 days).
+    /// Marks these events of `topic` as handled by `group` for `ttl`, 1 second to 365 days.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a name is not valid, or if the server refuses the request or does not answer. Some
+    /// of the events may be marked then.
     pub async fn mark(
         &self,
         topic: impl IntoTopic,
@@ -110,14 +134,14 @@ impl Client {
         ids: &[EventId],
         ttl: Duration,
     ) -> Result<()> {
-        let which = Membership { topic: topic.into_topic()?, group: group_named(group)? };
-        let mut waiting: Vec<_> = ids.chunks(MOST_IDS).rev().collect();
+        let membership = Membership { topic: topic.into_topic()?, group: parse_group(group)? };
+        let mut waiting: Vec<_> = ids.chunks(MAX_IDS).rev().collect();
         while let Some(ids) = waiting.pop() {
-            match self.ask(frames::mark(&which, ids, ttl), None).await?.await {
+            match self.send(frames::mark(&membership, ids, ttl), None).await?.await {
                 Ok(_) => {}
                 Err(Error::Refused(refusal)) if refusal.is_too_much_at_once() && ids.len() > 1 => {
-                    let (first, behind) = ids.split_at(ids.len() / 2);
-                    waiting.extend([behind, first]);
+                    let (first, second) = ids.split_at(ids.len() / 2);
+                    waiting.extend([second, first]);
                 }
                 Err(error) => return Err(error),
             }
@@ -125,21 +149,26 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a frame when there is room for it in the window. `topic` is what it publishes to.
-    pub(crate) async fn ask(&self, frame: Utf8Bytes, topic: Option<Topic>) -> Result<Asking> {
+    /// Hands a frame to the session as soon as the window has room. `topic` is the topic of a
+    /// publish.
+    pub(crate) async fn send(
+        &self,
+        frame: Utf8Bytes,
+        topic: Option<Topic>,
+    ) -> Result<PendingResponse> {
         let shared = &self.shared;
-        let (size, most) = (frame.len(), shared.max_frame_bytes);
-        if size > most {
-            let msg = format_args!("a frame of {size} bytes, above the {most} that are allowed");
+        let (size, max) = (frame.len(), shared.max_frame_bytes);
+        if size > max {
+            let msg = format_args!("a frame of {size} bytes exceeds the limit of {max}");
             return Err(Error::refused(ErrorCode::PayloadTooLarge, msg));
         }
         let deadline = shared.timeout.map(|timeout| now() + timeout);
         let permit = self.permit(deadline).await?;
         let (reply, answer) = oneshot::channel();
         let request = Request::new(frame, topic, reply, deadline, permit);
-        // There is as much room as there are permits, unless nobody listens any more.
+        // The channel has as much room as there are permits, so this fails only if it is closed.
         shared.requests.try_send(request).map_err(|_| self.ended())?;
-        Ok(Asking { answer, state: shared.state.clone() })
+        Ok(PendingResponse { answer, state: shared.state.clone() })
     }
 
     async fn permit(&self, deadline: Option<Instant>) -> Result<OwnedSemaphorePermit> {
@@ -161,31 +190,29 @@ impl Client {
         self.shared.commands.send(command).await.map_err(|_| self.ended())
     }
 
+    /// The error that ended the client.
     pub(crate) fn ended(&self) -> Error {
         why_ended(&self.shared.state)
     }
 
     pub(crate) fn http_client(&self) -> Result<HttpClient> {
         let address = self.shared.http.clone().ok_or(Error::NoHttpAddress)?;
-        let token = self.shared.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let token = self.shared.token.lock();
         Ok(HttpClient::new(address, token.as_ref().map(Token::secret))?)
     }
 }
 
-/// An answer to come.
-pub(crate) struct Asking {
+/// Resolves to the server's answer to a frame.
+pub(crate) struct PendingResponse {
     answer: oneshot::Receiver<Result<Outcome>>,
     state: watch::Receiver<ConnectionState>,
 }
 
-impl Future for Asking {
+impl Future for PendingResponse {
     type Output = Result<Outcome>;
 
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        let answer = std::pin::Pin::new(&mut self.answer).poll(context);
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = Pin::new(&mut self.answer).poll(context);
         answer.map(|answer| answer.unwrap_or_else(|_| Err(why_ended(&self.state))))
     }
 }
@@ -197,12 +224,8 @@ fn why_ended(state: &watch::Receiver<ConnectionState>) -> Error {
     }
 }
 
-pub(crate) fn not_answered(op: &str, outcome: &Outcome) -> Error {
-    Error::NotUnderstood(format!("{op} is answered by {outcome:?}"))
-}
-
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
+pub(crate) fn unexpected_answer(op: &str, outcome: &Outcome) -> Error {
+    Error::NotUnderstood(format!("unexpected answer to {op}: {outcome:?}"))
 }
 
 impl fmt::Debug for Client {

@@ -1,21 +1,21 @@
-//! Whether a client has its connection.
+//! The state of a client's connection.
 
 use crate::Error;
 
-/// How it stands with a client's connection.
+/// The state of a client's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// There is none yet.
+    /// The first connection is being opened.
     Connecting,
-    /// The server is there, and takes what is sent.
+    /// Connected, and authenticated if there is a token.
     Connected,
-    /// It was lost or not found, and is tried again.
+    /// The connection was lost or could not be opened. The client tries again.
     Disconnected {
-        /// Why.
+        /// What went wrong.
         reason: String,
-        /// How many tries in a row went wrong.
+        /// Failed attempts in a row.
         failures: u32,
     },
-    /// There will be none any more: the client is closed, or cannot go on.
+    /// The client has ended and does not connect again. [`Error::Ended`] if it was closed.
     Ended(Error),
 }

@@ -1,6 +1,6 @@
-//! The task that moves a session: it reads, writes, connects, and wakes it in time.
+//! The task that runs a session: it connects, reads, writes, starts handlers and keeps the time.
 //!
-//! Whatever is there is taken before anything is written, so that frames leave together.
+//! It takes in everything that is available before it writes, so that frames leave together.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -17,25 +17,34 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use crate::connection_state::ConnectionState;
 use crate::session::requests::Request;
-use crate::session::{Command, Session, Settled, Start};
+use crate::session::{Command, Completion, HandlerCall, Session};
 use crate::transport::{
     BackOff, ServerAddress, WebSocket, WebSocketError, full_jitter, open_websocket,
 };
 use crate::{Error, Result};
 
-/// How long it may take to say goodbye.
-const CLOSING_TIME: Duration = Duration::from_secs(2);
-/// How many frames are read before what they bring about is written.
-const FRAMES_AT_A_TIME: usize = 256;
-/// How many handlers may have an end to tell that nobody took yet.
-const SETTLED_AT_A_TIME: usize = 1024;
+/// How long the closing handshake may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many frames or requests are taken in before frames are written.
+const READ_BATCH: usize = 256;
+/// Handlers that finish wait for room in this queue.
+const COMPLETION_QUEUE: usize = 1024;
 
 type Opening = Pin<Box<dyn Future<Output = Result<WebSocket, WebSocketError>> + Send>>;
 
 enum Link {
-    Waiting(Pin<Box<Sleep>>),
+    BackingOff(Pin<Box<Sleep>>),
     Opening(Opening),
     Open(Box<WebSocket>),
+}
+
+/// The driver's ends of the channels that it shares with the client's handles.
+pub(crate) struct Channels {
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) requests: mpsc::Receiver<Request>,
+    pub(crate) state: watch::Sender<ConnectionState>,
+    /// Resolves when the first connection is ready. While it is set, a failure ends the client.
+    pub(crate) first_connected: Option<oneshot::Sender<Result<()>>>,
 }
 
 pub(crate) struct Driver {
@@ -44,30 +53,23 @@ pub(crate) struct Driver {
     link: Link,
     back_off: BackOff,
     random: Arc<dyn RandomSource>,
-    commands: mpsc::Receiver<Command>,
-    requests: mpsc::Receiver<Request>,
-    settled: (mpsc::Sender<Settled>, mpsc::Receiver<Settled>),
-    state: watch::Sender<ConnectionState>,
-    /// Told about the first try. It is the only one if it fails.
-    first: Option<oneshot::Sender<Result<()>>>,
+    channels: Channels,
+    /// Set when every handle was dropped.
+    is_abandoned: bool,
+    request_buffer: Vec<Request>,
+    completions: (mpsc::Sender<Completion>, mpsc::Receiver<Completion>),
     timer: Pin<Box<Sleep>>,
+    /// What `timer` is set to, if it is needed.
     timer_at: Option<Instant>,
-    /// Whether all handles are gone.
-    is_left_alone: bool,
-    taken: Vec<Request>,
 }
 
 impl Driver {
-    #[expect(clippy::too_many_arguments, reason = "each is one end of something")]
     pub(crate) fn new(
         session: Session,
         address: ServerAddress,
         back_off: BackOff,
         random: Arc<dyn RandomSource>,
-        commands: mpsc::Receiver<Command>,
-        requests: mpsc::Receiver<Request>,
-        state: watch::Sender<ConnectionState>,
-        first: Option<oneshot::Sender<Result<()>>>,
+        channels: Channels,
     ) -> Self {
         let address = Arc::new(address);
         Self {
@@ -76,60 +78,57 @@ impl Driver {
             address,
             back_off,
             random,
-            commands,
-            requests,
-            settled: mpsc::channel(SETTLED_AT_A_TIME),
-            state,
-            first,
+            channels,
+            is_abandoned: false,
+            request_buffer: Vec::new(),
+            completions: mpsc::channel(COMPLETION_QUEUE),
             timer: Box::pin(sleep_until(tokio::time::Instant::now())),
             timer_at: None,
-            is_left_alone: false,
-            taken: Vec::new(),
         }
     }
 
     pub(crate) async fn run(mut self) {
         let result = poll_fn(|context| self.poll(context)).await;
         let error = result.err().unwrap_or(Error::Ended);
-        self.state.send_replace(ConnectionState::Ended(error.clone()));
+        self.channels.state.send_replace(ConnectionState::Ended(error.clone()));
         self.session.end(&error);
-        if let Some(first) = self.first.take() {
-            let _ = first.send(Err(error));
+        if let Some(first_connected) = self.channels.first_connected.take() {
+            let _ = first_connected.send(Err(error));
         }
         if let Link::Open(mut socket) = self.link {
-            let goodbye = async {
-                // Who does not take it is gone already.
+            let closing = async {
+                // The server may be gone already.
                 let _ = socket.close(None).await;
                 while let Some(Ok(_)) = socket.next().await {}
             };
-            let _ = timeout(CLOSING_TIME, goodbye).await;
+            let _ = timeout(CLOSE_TIMEOUT, closing).await;
         }
     }
 
-    /// Does all that can be done. Ready when the client has ended.
+    /// Makes all progress that is possible. Ready when the client has ended.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             let now = now();
-            let mut has_moved = self.poll_time(context, now);
-            has_moved |= self.poll_link(context, now)?;
-            has_moved |= self.poll_handles(context);
-            has_moved |= self.start_handlers();
+            let mut has_progressed = self.poll_timer(context, now);
+            has_progressed |= self.poll_link(context, now)?;
+            has_progressed |= self.poll_handles(context);
+            has_progressed |= self.start_handlers();
             if self.session.is_done() {
                 return Poll::Ready(Ok(()));
             }
-            has_moved |= self.poll_write(context, now)?;
-            if !has_moved {
+            has_progressed |= self.poll_write(context, now)?;
+            if !has_progressed {
                 return Poll::Pending;
             }
         }
     }
 
-    fn poll_time(&mut self, context: &mut Context<'_>, now: Instant) -> bool {
-        let mut has_moved = false;
+    fn poll_timer(&mut self, context: &mut Context<'_>, now: Instant) -> bool {
+        let mut has_progressed = false;
         if self.timer_at.is_some_and(|at| at <= now) {
             self.timer_at = None;
             self.session.wake(now);
-            has_moved = true;
+            has_progressed = true;
         }
         let next = self.session.next_wake(now);
         if next != self.timer_at {
@@ -139,53 +138,54 @@ impl Driver {
             }
         }
         if self.timer_at.is_some() && self.timer.as_mut().poll(context).is_ready() {
-            // The next round sees that it is time.
-            has_moved = true;
+            // The next iteration wakes the session.
+            has_progressed = true;
         }
-        has_moved
+        has_progressed
     }
 
     fn poll_handles(&mut self, context: &mut Context<'_>) -> bool {
-        let mut has_moved = false;
-        while !self.is_left_alone {
-            let Poll::Ready(command) = self.commands.poll_recv(context) else { break };
-            self.is_left_alone = command.is_none();
+        let mut has_progressed = false;
+        while !self.is_abandoned {
+            let Poll::Ready(command) = self.channels.commands.poll_recv(context) else { break };
+            self.is_abandoned = command.is_none();
             self.session.command(command.unwrap_or(Command::Close));
-            has_moved = true;
+            has_progressed = true;
         }
-        while let Poll::Ready(Some(settled)) = self.settled.1.poll_recv(context) {
-            self.session.settled(settled);
-            has_moved = true;
+        while let Poll::Ready(Some(completion)) = self.completions.1.poll_recv(context) {
+            self.session.completed(completion);
+            has_progressed = true;
         }
         while let Poll::Ready(1..) =
-            self.requests.poll_recv_many(context, &mut self.taken, FRAMES_AT_A_TIME)
+            self.channels.requests.poll_recv_many(context, &mut self.request_buffer, READ_BATCH)
         {
-            for request in self.taken.drain(..) {
+            for request in self.request_buffer.drain(..) {
                 self.session.request(request);
             }
-            has_moved = true;
+            has_progressed = true;
         }
-        has_moved
+        has_progressed
     }
 
     fn start_handlers(&mut self) -> bool {
-        let mut has_moved = false;
-        while let Some(Start { which, id, delivery, handler }) = self.session.start() {
-            let settled = self.settled.0.clone();
+        let mut has_progressed = false;
+        while let Some(call) = self.session.next_handler_call() {
+            let HandlerCall { membership, id, delivery, handler } = call;
+            let completions = self.completions.0.clone();
             tokio::spawn(async move {
                 let handled = handler(delivery).await;
-                // A client that ended does not care.
-                let _ = settled.send(Settled { which, id, handled }).await;
+                // The receiver is gone if the client has ended.
+                let _ = completions.send(Completion { membership, id, handled }).await;
             });
-            has_moved = true;
+            has_progressed = true;
         }
-        has_moved
+        has_progressed
     }
 
-    /// Connects, or reads. Fails with what ends the client.
+    /// Connects or reads. Fails with the error that ends the client.
     fn poll_link(&mut self, context: &mut Context<'_>, now: Instant) -> Result<bool> {
         match &mut self.link {
-            Link::Waiting(sleep) => {
+            Link::BackingOff(sleep) => {
                 if sleep.as_mut().poll(context).is_pending() {
                     return Ok(false);
                 }
@@ -196,11 +196,11 @@ impl Driver {
                 Poll::Ready(Ok(socket)) => self.connected(socket),
                 Poll::Ready(Err(error)) => {
                     let error = Error::from(error);
-                    let cannot_get_better = matches!(error, Error::BadAddress(_));
-                    if cannot_get_better || self.first.is_some() {
+                    let is_permanent = matches!(error, Error::BadAddress(_));
+                    if is_permanent || self.channels.first_connected.is_some() {
                         return Err(error);
                     }
-                    self.wait(error.to_string());
+                    self.back_off(error.to_string());
                 }
             },
             Link::Open(_) => return self.poll_read(context, now),
@@ -210,21 +210,21 @@ impl Driver {
 
     fn connected(&mut self, mut socket: WebSocket) {
         if let Some(frame) = self.session.connected() {
-            // One that fails fails for the reader, too.
+            // If sending fails, so does the next read, which reports the loss.
             let _ = Pin::new(&mut socket).start_send(Message::Text(frame));
         }
         self.link = Link::Open(Box::new(socket));
-        self.say_if_ready();
+        self.report_if_ready();
     }
 
-    fn say_if_ready(&mut self) {
+    fn report_if_ready(&mut self) {
         if !self.session.is_ready() {
             return;
         }
-        if let Some(first) = self.first.take() {
-            let _ = first.send(Ok(()));
+        if let Some(first_connected) = self.channels.first_connected.take() {
+            let _ = first_connected.send(Ok(()));
         }
-        self.state.send_if_modified(|state| {
+        self.channels.state.send_if_modified(|state| {
             let is_new = *state != ConnectionState::Connected;
             *state = ConnectionState::Connected;
             is_new
@@ -232,77 +232,77 @@ impl Driver {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, now: Instant) -> Result<bool> {
-        for count in 0..FRAMES_AT_A_TIME {
+        for count in 0..READ_BATCH {
             let Link::Open(socket) = &mut self.link else { return Ok(true) };
-            let lost = match Pin::new(socket).poll_next(context) {
+            let lost_because = match Pin::new(socket).poll_next(context) {
                 Poll::Pending => return Ok(count > 0),
-                Poll::Ready(Some(Ok(Message::Text(text)))) => match self.take(text, now) {
+                Poll::Ready(Some(Ok(Message::Text(text)))) => match self.receive(text, now) {
                     Ok(()) => continue,
                     Err(Error::NotUnderstood(reason)) => reason,
                     Err(error) => return Err(error),
                 },
                 Poll::Ready(Some(Ok(Message::Close(Some(close))))) => {
                     let (code, reason) = (close.code.into(), close.reason.to_string());
-                    if !may_come_back(code, self.session.has_token()) {
+                    if !may_reconnect(code, self.session.has_token()) {
                         return Err(Error::Closed { code, reason });
                     }
                     format!("{code} {reason}")
                 }
-                // The library answers pings. Anything else the protocol does not have.
+                // The library answers pings; the protocol has no other kinds of messages.
                 Poll::Ready(Some(Ok(_))) => continue,
                 Poll::Ready(Some(Err(error))) => error.to_string(),
-                Poll::Ready(None) => "the server closed it".to_owned(),
+                Poll::Ready(None) => "closed by the server".to_owned(),
             };
-            self.lost(lost)?;
+            self.disconnected(lost_because)?;
             return Ok(true);
         }
         Ok(true)
     }
 
-    fn take(&mut self, text: Utf8Bytes, now: Instant) -> Result<()> {
+    fn receive(&mut self, text: Utf8Bytes, now: Instant) -> Result<()> {
         self.back_off.reset();
         let was_ready = self.session.is_ready();
         self.session.received(&Bytes::from(text), now)?;
         if !was_ready {
-            self.say_if_ready();
+            self.report_if_ready();
         }
         Ok(())
     }
 
-    fn lost(&mut self, reason: String) -> Result<()> {
+    fn disconnected(&mut self, reason: String) -> Result<()> {
         self.session.disconnected();
-        if self.first.is_some() {
-            return Err(Error::NotReached(format!("{}: {reason}", self.address.url())));
+        let url = self.address.url();
+        if self.channels.first_connected.is_some() {
+            return Err(Error::NotReached(format!("{url}: {reason}")));
         }
-        tracing::debug!("the connection to {} is lost: {reason}", self.address.url());
-        self.wait(reason);
+        tracing::debug!("connection to {url} lost: {reason}; reconnecting");
+        self.back_off(reason);
         Ok(())
     }
 
-    /// Tries again after a while.
-    fn wait(&mut self, reason: String) {
+    fn back_off(&mut self, reason: String) {
         let wait = full_jitter(self.back_off.next_wait(), &*self.random);
         let failures = self.back_off.failures();
-        self.state.send_replace(ConnectionState::Disconnected { reason, failures });
-        self.link = Link::Waiting(Box::pin(tokio::time::sleep(wait)));
+        self.channels.state.send_replace(ConnectionState::Disconnected { reason, failures });
+        self.link = Link::BackingOff(Box::pin(tokio::time::sleep(wait)));
     }
 
-    /// Writes as much as the server takes.
+    /// Writes as much as the socket takes.
     fn poll_write(&mut self, context: &mut Context<'_>, now: Instant) -> Result<bool> {
         let Link::Open(socket) = &mut self.link else { return Ok(false) };
         let mut socket = Pin::new(&mut **socket);
-        let mut has_moved = false;
+        let mut has_progressed = false;
         while let Poll::Ready(Ok(())) = socket.as_mut().poll_ready(context) {
             let Some(frame) = self.session.next_frame(now) else { break };
-            has_moved = true;
+            has_progressed = true;
             if let Err(error) = socket.as_mut().start_send(Message::Text(frame)) {
-                self.lost(error.to_string())?;
+                self.disconnected(error.to_string())?;
                 return Ok(true);
             }
         }
-        // What goes wrong in there goes wrong for who reads, too.
+        // If flushing fails, so does the next read, which reports the loss.
         let _ = socket.poll_flush(context);
-        Ok(has_moved)
+        Ok(has_progressed)
     }
 }
 
@@ -311,17 +311,18 @@ fn open(address: &Arc<ServerAddress>) -> Opening {
     Box::pin(async move { open_websocket(&address).await })
 }
 
-fn now() -> Instant {
+/// Tokio's clock, which tests can pause.
+pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Whether a connection that is closed with this code is opened again: as `docs/protocol.md` says,
-/// and never after a code that it does not know.
-const fn may_come_back(code: u16, has_token: bool) -> bool {
+/// Returns `true` if a connection closed with this code is opened again, as `docs/protocol.md`
+/// defines it. Unknown codes are permanent.
+const fn may_reconnect(code: u16, has_token: bool) -> bool {
     match code {
-        // About to stop; a frame too large; too slow; no pong.
+        // Shutting down; frame too large; consumer too slow; no pong.
         1001 | 1009 | 4008 | 4009 => true,
-        // Not authenticated: only a token helps.
+        // Not authenticated.
         4401 => has_token,
         _ => false,
     }
@@ -331,9 +332,8 @@ const fn may_come_back(code: u16, has_token: bool) -> bool {
 mod tests {
     use super::*;
 
-    /// As the table of close codes says, line by line.
     #[test]
-    fn comes_back_where_the_protocol_says_so() {
+    fn reconnects_after_the_close_codes_that_the_protocol_lists() {
         let protocol = include_str!("../../../docs/protocol.md");
         let (_, table) = protocol.split_once("### Close codes").unwrap();
         let rows = table.lines().filter(|line| line.starts_with("| ")).map_while(|line| {
@@ -344,11 +344,11 @@ mod tests {
         let rows: Vec<(u16, &str)> = rows.flatten().collect();
         assert_eq!(rows.len(), 7, "{rows:?}");
         for (code, again) in rows {
-            assert_eq!(may_come_back(code, true), again.starts_with("yes"), "{code}");
+            assert_eq!(may_reconnect(code, true), again.starts_with("yes"), "{code}");
         }
-        assert!(!may_come_back(4401, false));
+        assert!(!may_reconnect(4401, false));
         for unknown in [1000, 1003, 1011, 4000, 4999] {
-            assert!(!may_come_back(unknown, true), "{unknown}");
+            assert!(!may_reconnect(unknown, true), "{unknown}");
         }
     }
 }

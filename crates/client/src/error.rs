@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The client's errors.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -8,64 +8,65 @@ use thiserror::Error;
 
 use crate::transport::{AddressError, HttpFailure, WebSocketError};
 
-/// Why something was not done.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server refused it, or this client did in the server's words before it was sent.
+    /// The server refused the request, or the client did with the same code before sending it.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// An address or a file of certificates is wrong. Trying again does not help.
+    /// An address or a file of certificates is not valid. Retrying does not help.
     #[error("{0}")]
     BadAddress(String),
-    /// Nobody answers at the address, or somebody who is no server.
+    /// The server cannot be reached, or the address is not that of a Prombus server.
     #[error("{0}")]
     NotReached(String),
-    /// The connection broke, and what was asked for is not tried again.
-    #[error("the connection is lost: {0}")]
+    /// The connection was lost, and the request is not retried.
+    #[error("connection lost: {0}")]
     Lost(String),
-    /// The server closed the connection in a way that says not to come back. The client has ended.
-    #[error("the server closed the connection for good: {code} {reason}")]
+    /// The server closed the connection with a code that forbids reconnecting. The client has ended.
+    #[error("the server closed the connection permanently: {code} {reason}")]
     Closed {
-        /// The close code.
+        /// The WebSocket close code; see `docs/protocol.md`.
         code: u16,
-        /// Its reason.
+        /// The server's explanation.
         reason: String,
     },
-    /// No answer came in the time that was given. Whether it is done is not known.
-    #[error("no answer in time; whether it is done is not known")]
+    /// No answer arrived within the [timeout](crate::Builder::timeout). The request may have been
+    /// carried out.
+    #[error("timed out; the request may have been carried out")]
     TimedOut,
     /// The client was closed.
     #[error("the client is closed")]
     Ended,
-    /// An event that came is not what it was to be read as.
-    #[error("the event is not of the type asked for: {0}")]
+    /// The event's payload is not of the requested type.
+    #[error("cannot decode the event: {0}")]
     NotDecoded(String),
-    /// An answer that this client does not understand.
-    #[error("not understood: {0}")]
+    /// The server sent something that the protocol does not allow here.
+    #[error("unexpected data from the server: {0}")]
     NotUnderstood(String),
-    /// Replay and export go over HTTP, and nobody said where that is.
-    #[error("no HTTP address is known: give one by `Client::builder(url).http(…)`")]
+    /// Replay and export need the server's HTTP address.
+    #[error("no HTTP address: set one with `Client::builder(url).http(…)`")]
     NoHttpAddress,
 }
 
-/// A refusal, as the wire says it.
+/// An error that the server reported.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{code}: {msg}")]
 pub struct Refusal {
-    /// The stable word.
+    /// The stable code.
     pub code: ErrorCode,
-    /// A sentence for people.
+    /// An explanation for people.
     pub msg: String,
-    /// When trying again may help, where the server says so.
+    /// When to try again, if the server knows.
     pub retry_after: Option<Duration>,
 }
 
-/// What every call answers.
+/// The result of the client's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// The code on the wire, of what was refused.
+    /// Returns the code of a [refusal](Error::Refused).
     #[must_use]
     pub const fn code(&self) -> Option<ErrorCode> {
         match self {
@@ -74,7 +75,7 @@ impl Error {
         }
     }
 
-    /// Whether the same may succeed later.
+    /// Returns `true` if the same call may succeed later.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
@@ -84,7 +85,7 @@ impl Error {
         }
     }
 
-    /// How long the server says to wait before trying again.
+    /// Returns how long the server asks to wait before the next attempt.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -99,7 +100,7 @@ impl Error {
 }
 
 impl Refusal {
-    /// Whether more was asked for at once than a limit of rate ever allows: less may pass.
+    /// Returns `true` if the frame is larger than the rate limit ever admits. A smaller one may pass.
     pub(crate) fn is_too_much_at_once(&self) -> bool {
         self.code == ErrorCode::RateLimited && self.retry_after.is_none()
     }
@@ -135,7 +136,7 @@ impl From<HttpFailure> for Error {
             HttpFailure::NotReached(error) => error.into(),
             HttpFailure::NotSendable(_) => Error::BadAddress(text),
             HttpFailure::Refused { code, message, retry_after, .. } => {
-                // A word that this version does not know is as on the WebSocket.
+                // As on the WebSocket, a code that this version does not know is internal.
                 let (code, msg) = match ErrorCode::parse(&code) {
                     Some(code) => (code, message),
                     None => (ErrorCode::Internal, format!("{code}: {message}")),
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_its_code_and_whether_trying_again_helps() {
+    fn a_refusal_has_its_code_and_says_whether_to_retry() {
         for code in ErrorCode::ALL {
             let refusal = Refusal::from_wire(*code, "because".to_owned(), Some(20));
             let error = Error::from(refusal);

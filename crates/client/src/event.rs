@@ -6,31 +6,31 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, Result};
 
-/// An event as a topic holds it, its payload read as a `T`.
+/// A stored event whose payload is deserialized into a `T`.
 ///
 /// `T` is anything that serde can read: a type of your own, `serde_json::Value` for any JSON, or
 /// `Box<serde_json::value::RawValue>` for the bytes as they were published.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Event<T> {
-    /// Its place in the topic, from 1.
+    /// The offset in the topic, starting at 1.
     pub seq: Seq,
-    /// Its identity in the topic.
+    /// The id, unique in the topic.
     pub id: EventId,
-    /// When it happened, as its publisher or the server says.
+    /// When it happened, as set by the publisher, or when the server received it.
     pub ts: Timestamp,
-    /// Where it is.
+    /// The topic it was published to.
     pub topic: Topic,
-    /// What it is about.
+    /// The entity it is about, such as a customer or an order.
     pub key: Option<Key>,
-    /// Small facts beside the payload.
+    /// Metadata besides the payload.
     #[serde(default)]
     pub headers: Headers,
-    /// What happened.
+    /// The deserialized payload.
     pub payload: T,
-    /// The events that led to it.
+    /// The events that led to this one.
     #[serde(default)]
     pub caused_by: Vec<EventId>,
-    /// Free labels.
+    /// Labels set by the publisher.
     #[serde(default)]
     pub tags: Vec<String>,
     /// The session or stream it came from.
@@ -43,7 +43,7 @@ impl<T: DeserializeOwned> Event<T> {
     }
 }
 
-/// The identity of an event in its JSON, whatever its payload is.
+/// Reads the id of an event from its JSON without decoding the payload.
 pub(crate) fn id_within(json: &[u8]) -> Result<EventId> {
     #[derive(Deserialize)]
     struct Identified {

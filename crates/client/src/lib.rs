@@ -1,4 +1,4 @@
-//! The client of Prombus for programs in Rust, on Tokio.
+//! The Rust client for Prombus, a durable event bus. It runs on Tokio.
 //!
 //! ```
 //! # use prombus_server::{config::{Config, Sources}, server::Server};
@@ -17,7 +17,7 @@
 //! # let set = set.map(String::from).to_vec();
 //! # let server = Server::start(&Config::load(&Sources { set, ..Sources::default() })?).await?;
 //! # let url = server.ws_url();
-//! let client = Client::connect(&url).await?; // such as ws://127.0.0.1:8090
+//! let client = Client::connect(&url).await?; // for example ws://127.0.0.1:8090
 //!
 //! let order = Order { article: "tea".to_owned(), count: 2 };
 //! let published = client.publish("orders.created", &order).await?;
@@ -32,7 +32,7 @@
 //!     .handle(move |order: Received<Order>| {
 //!         let done = done.clone();
 //!         async move {
-//!             // An error here, by `?` or a panic, gives the event back; it comes again.
+//!             // If the handler returns an error or panics, the event is redelivered.
 //!             done.send(order.payload.count).await?;
 //!             Ok(())
 //!         }
@@ -45,16 +45,19 @@
 //! # }
 //! ```
 //!
-//! | idea | file |
-//! |---|---|
-//! | how a client is made, and its handle | [`builder`](Client::builder), `client` |
-//! | publishing | `publishing`, `outgoing` |
-//! | subscribing, and what a handler gets | `subscribing`, `handler`, `received`, `event`, `lease` |
-//! | handlers whose effect is to happen once | `exactly_once`, `dedupe` |
-//! | replay and export | `reading` |
-//! | what goes over the connection, and again after it is lost | `session` |
-//! | what can go wrong | `error` |
-//! | how to speak to a server | [`transport`] |
+//! # Modules
+//!
+//! In reading order:
+//!
+//! - `builder`, `client`, `connection_state`: creating a [`Client`], and its handle
+//! - `publishing`: publishing events, and [`Outgoing`], an event to publish
+//! - `consuming`: subscriptions, handlers, exactly-once processing
+//! - `reading`: replay and export over HTTP
+//! - `session`: the protocol as a state machine without I/O, including what is sent again after a
+//!   lost connection
+//! - `driver`: the task that connects, reads and writes for a session
+//! - [`transport`]: addresses, TLS, WebSockets and HTTP
+//! - `event`, `names`, `error`: a stored event, names in arguments, errors
 
 #![warn(missing_docs)]
 
@@ -78,18 +81,18 @@ pub use builder::Builder;
 pub use client::Client;
 pub use connection_state::ConnectionState;
 pub use consuming::dedupe::{Dedupe, DedupeFuture, MemoryDedupe};
-pub use consuming::exactly_once::{SubscribingExactlyOnce, Transforming};
+pub use consuming::exactly_once::{ExactlyOnceBuilder, TransformBuilder};
 pub use consuming::handler::HandlerError;
 pub use consuming::received::Received;
-pub use consuming::subscription::{Start, Subscribing, Subscription};
+pub use consuming::subscription::{Start, Subscription, SubscriptionBuilder};
 pub use error::{Error, Refusal, Result};
 pub use event::Event;
 pub use names::IntoTopic;
 pub use publishing::Receipt;
 pub use publishing::outgoing::{IntoOutgoing, Outgoing};
-pub use reading::{EventStream, Exporting, Replaying};
+pub use reading::{EventStream, ExportBuilder, ReplayBuilder};
 
-/// The program in the README compiles.
+/// Compiles the program in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

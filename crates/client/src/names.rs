@@ -1,12 +1,16 @@
-//! Topics and groups, as callers may write them.
+//! Names of topics and groups in the arguments of calls.
 
 use prombus_proto::{ErrorCode, Group, Topic};
 
 use crate::{Error, Result};
 
-/// What names a topic: text, or a [`Topic`], which is checked once however often it is used.
+/// The name of a topic: text, or a [`Topic`], which is validated only once.
 pub trait IntoTopic {
-    /// The topic, if it is one.
+    /// Converts the name.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::BadTopic`] if the name is not valid.
     fn into_topic(self) -> Result<Topic>;
 }
 
@@ -25,7 +29,7 @@ impl IntoTopic for &Topic {
 impl IntoTopic for &str {
     fn into_topic(self) -> Result<Topic> {
         Topic::new(self)
-            .map_err(|wrong| Error::refused(ErrorCode::BadTopic, format_args!("topic: {wrong}")))
+            .map_err(|error| Error::refused(ErrorCode::BadTopic, format_args!("topic: {error}")))
     }
 }
 
@@ -41,7 +45,7 @@ impl IntoTopic for String {
     }
 }
 
-pub(crate) fn group_named(name: &str) -> Result<Group> {
+pub(crate) fn parse_group(name: &str) -> Result<Group> {
     Group::new(name)
-        .map_err(|wrong| Error::refused(ErrorCode::BadGroup, format_args!("group: {wrong}")))
+        .map_err(|error| Error::refused(ErrorCode::BadGroup, format_args!("group: {error}")))
 }

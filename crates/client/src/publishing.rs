@@ -1,4 +1,4 @@
-//! Publishing: one event, many, and as many at a time as there is room for.
+//! Publishing: single events, pipelined events and batches.
 
 pub(crate) mod outgoing;
 
@@ -10,24 +10,24 @@ use prombus_proto::frame::{Outcome, Published};
 use prombus_proto::limits::MAX_FRAME_EVENTS;
 use prombus_proto::{NewEvent, Topic};
 
-use crate::client::{Asking, Client, not_answered};
+use crate::client::{Client, PendingResponse, unexpected_answer};
 use crate::names::IntoTopic;
 use crate::publishing::outgoing::IntoOutgoing;
 use crate::session::frames;
 use crate::{Error, Result};
 
-/// What an event has around its payload in a frame, at most about that much unless it says more.
-const BYTES_AROUND_A_PAYLOAD: usize = 128;
-/// A frame of many is not filled further than this, however much the server takes.
+/// An upper estimate of an event's bytes in a frame without payload and optional attributes.
+const EVENT_OVERHEAD_BYTES: usize = 128;
+/// A frame of many events is not filled beyond this, even if the server accepts more.
 const FULL_FRAME_BYTES: usize = 512 << 10;
 
-/// Frames of one batch that wait for their answers at a time.
-const FRAMES_ON_THEIR_WAY: usize = 8;
+/// Frames of one batch that may be unanswered at a time.
+const BATCH_WINDOW: usize = 8;
 
-/// An event that is on its way. Awaiting it says where it is stored; dropping it does not call it
-/// back.
-#[must_use = "whether it is stored is known when this is awaited"]
-pub struct Receipt(Asking);
+/// A future that resolves when an [enqueued](Client::enqueue) event is stored. Dropping it does not
+/// cancel the publish.
+#[must_use = "errors are reported only if the receipt is awaited"]
+pub struct Receipt(PendingResponse);
 
 impl Future for Receipt {
     type Output = Result<Published>;
@@ -35,27 +35,32 @@ impl Future for Receipt {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(match ready!(Pin::new(&mut self.0).poll(context)) {
             Ok(Outcome::Published(published)) => Ok(published),
-            Ok(other) => Err(not_answered("PUBLISH", &other)),
+            Ok(other) => Err(unexpected_answer("PUBLISH", &other)),
             Err(error) => Err(error),
         })
     }
 }
 
 impl Client {
-    /// Publishes an event and waits until it is stored: a reference to anything that serde can
-    /// write, or an [`Outgoing`](crate::Outgoing) with more than a payload.
+    /// Publishes an event and waits until it is stored. `event` is a reference to anything that
+    /// serde can serialize, or an [`Outgoing`](crate::Outgoing) with more than a payload.
     ///
-    /// The event has an id before it leaves, so what had no answer when the connection broke is
-    /// sent again and stored once. It is also sent again when the server says that it comes too
-    /// fast (at the time it says; see [`Builder::wait_for_rate`](crate::Builder::wait_for_rate)),
-    /// that its storage is not available, or that it is about to stop; all that until
-    /// [the time is over](crate::Builder::timeout).
+    /// The client assigns an id before sending, so an event whose answer was lost with the
+    /// connection is sent again and stored once. The client also sends it again if the server
+    /// refuses it for its rate (when the server allows it; see
+    /// [`Builder::wait_for_rate`](crate::Builder::wait_for_rate)), because the storage is
+    /// unavailable, or because the server is shutting down, until the
+    /// [timeout](crate::Builder::timeout).
     ///
     /// **Order.** Events that are published one after the other, each awaited, are stored in that
-    /// order. Those that are on their way together are stored in the order in which they were
-    /// handed in, also through a lost connection, except where the server refuses one of them and
-    /// takes a later one: what is refused is sent again before what was not sent yet, but others
-    /// may have overtaken it.
+    /// order. Pipelined events are stored in the order in which they were enqueued, also across a
+    /// lost connection, unless the server refuses one of them and accepts a later one: the refused
+    /// event is sent again before any that was not sent yet, but others may have overtaken it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the topic or the event is not valid, if the server refuses the event for a reason
+    /// that does not pass, after the timeout, or if the client has ended.
     pub async fn publish(
         &self,
         topic: impl IntoTopic,
@@ -64,8 +69,8 @@ impl Client {
         self.enqueue(topic, event).await?.await
     }
 
-    /// Publishes an event and waits only until there is room for it in the
-    /// [window](crate::Builder::window): the way to have many on their way from one task.
+    /// Publishes an event and waits only until the [window](crate::Builder::window) has room for it.
+    /// This pipelines many events from one task.
     ///
     /// ```
     /// # use prombus_server::{config::{Config, Sources}, server::Server};
@@ -86,6 +91,11 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if the topic or the event is not valid, or if the client has ended. The [`Receipt`]
+    /// reports what the server refuses.
     pub async fn enqueue(
         &self,
         topic: impl IntoTopic,
@@ -94,15 +104,19 @@ impl Client {
         let topic = topic.into_topic()?;
         let event = event.into_outgoing()?.identified(&self.shared.ids)?;
         let frame = frames::publish(topic.clone(), event);
-        Ok(Receipt(self.ask(frame, Some(topic)).await?))
+        Ok(Receipt(self.send(frame, Some(topic)).await?))
     }
 
-    /// Publishes many events to one topic, and waits until all are stored. Answers where each is,
-    /// in their order.
+    /// Publishes many events to one topic and waits until all are stored. Returns their offsets in
+    /// the same order.
     ///
-    /// They go in frames of up to 1000 events, several of them on their way at a time. Each frame is stored
-    /// as a whole or not at all; when this fails, some frames may be stored. Whoever gave the events
-    /// ids of their own can publish all of them again then: what is stored is not stored twice.
+    /// The events are sent in frames of up to 1000, several at a time. Each frame is stored
+    /// completely or not at all.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`publish`](Self::publish) does. Some of the frames may be stored then. If the
+    /// events have ids of their own, it is safe to publish all of them again.
     pub async fn publish_batch<E: IntoOutgoing>(
         &self,
         topic: impl IntoTopic,
@@ -110,33 +124,37 @@ impl Client {
     ) -> Result<Vec<Published>> {
         let topic = topic.into_topic()?;
         let mut published = Vec::new();
-        let mut on_their_way = VecDeque::new();
-        let mut gathering = Gathering::new(self.shared.max_frame_bytes);
+        let mut pending = VecDeque::new();
+        let mut batcher = FrameBatcher::new(self.shared.max_frame_bytes);
         for event in events {
             let event = event.into_outgoing()?.identified(&self.shared.ids)?;
-            if let Some(full) = gathering.push(event) {
-                on_their_way.push_back(self.ask_many(&topic, full).await?);
-                if on_their_way.len() > FRAMES_ON_THEIR_WAY
-                    && let Some(first) = on_their_way.pop_front()
+            if let Some(full) = batcher.push(event) {
+                pending.push_back(self.send_many(&topic, full).await?);
+                if pending.len() > BATCH_WINDOW
+                    && let Some(first) = pending.pop_front()
                 {
                     published.extend(self.results(&topic, first).await?);
                 }
             }
         }
-        if !gathering.events.is_empty() {
-            on_their_way.push_back(self.ask_many(&topic, gathering.events).await?);
+        if !batcher.events.is_empty() {
+            pending.push_back(self.send_many(&topic, batcher.events).await?);
         }
-        for many in on_their_way {
-            published.extend(self.results(&topic, many).await?);
+        for frame in pending {
+            published.extend(self.results(&topic, frame).await?);
         }
         Ok(published)
     }
 
-    /// Publishes at most 1000 events to one topic in one frame, which is stored as a whole or not at
-    /// all, in their order. Nothing is split: what is too large or too much at once is refused.
+    /// Publishes at most 1000 events to one topic in one frame, which is stored completely, in
+    /// order, or not at all.
     ///
-    /// For those who have to know that nothing of it is stored where it is refused, such as whoever
-    /// keeps an order that [`publish_batch`](Self::publish_batch) does not promise across its frames.
+    /// Unlike [`publish_batch`](Self::publish_batch), it never splits the events.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`publish`](Self::publish) does, and if the frame is too large or exceeds what the
+    /// rate limit ever admits. No event is stored if the server refuses the frame.
     pub async fn publish_together<E: IntoOutgoing>(
         &self,
         topic: impl IntoTopic,
@@ -150,32 +168,33 @@ impl Client {
             return Ok(Vec::new());
         }
         let frame = frames::publish_many(topic.clone(), events);
-        match self.ask(frame, Some(topic)).await?.await? {
+        match self.send(frame, Some(topic)).await?.await? {
             Outcome::Results(results) if results.len() == count => Ok(results),
-            other => Err(not_answered("PUBLISH", &other)),
+            other => Err(unexpected_answer("PUBLISH", &other)),
         }
     }
 
-    async fn ask_many(&self, topic: &Topic, events: Vec<NewEvent>) -> Result<Many> {
+    async fn send_many(&self, topic: &Topic, events: Vec<NewEvent>) -> Result<PendingFrame> {
         let frame = frames::publish_many(topic.clone(), events.clone());
-        Ok(Many { events, answer: self.ask(frame, Some(topic.clone())).await? })
+        Ok(PendingFrame { events, answer: self.send(frame, Some(topic.clone())).await? })
     }
 
-    async fn results(&self, topic: &Topic, many: Many) -> Result<Vec<Published>> {
-        let mut waiting = vec![many];
+    /// Waits for a frame, and splits it if it exceeds what the rate limit ever admits.
+    async fn results(&self, topic: &Topic, first: PendingFrame) -> Result<Vec<Published>> {
+        let mut waiting = vec![first];
         let mut published = Vec::new();
-        while let Some(Many { mut events, answer }) = waiting.pop() {
+        while let Some(PendingFrame { mut events, answer }) = waiting.pop() {
             match answer.await {
                 Ok(Outcome::Results(results)) if results.len() == events.len() => {
                     published.extend(results);
                 }
-                Ok(other) => return Err(not_answered("PUBLISH", &other)),
+                Ok(other) => return Err(unexpected_answer("PUBLISH", &other)),
                 Err(Error::Refused(refusal))
                     if refusal.is_too_much_at_once() && events.len() > 1 =>
                 {
-                    let behind = events.split_off(events.len() / 2);
-                    let first = self.ask_many(topic, events).await?;
-                    waiting.push(self.ask_many(topic, behind).await?);
+                    let second = events.split_off(events.len() / 2);
+                    let first = self.send_many(topic, events).await?;
+                    waiting.push(self.send_many(topic, second).await?);
                     waiting.push(first);
                 }
                 Err(error) => return Err(error),
@@ -185,30 +204,30 @@ impl Client {
     }
 }
 
-/// The events of one frame, and their answer to come.
-struct Many {
+/// A frame that was sent, with its events in case it has to be split.
+struct PendingFrame {
     events: Vec<NewEvent>,
-    answer: Asking,
+    answer: PendingResponse,
 }
 
-/// Events that will be one frame.
-struct Gathering {
+/// Collects events into frames.
+struct FrameBatcher {
     events: Vec<NewEvent>,
     bytes: usize,
-    most_bytes: usize,
+    max_bytes: usize,
 }
 
-impl Gathering {
+impl FrameBatcher {
     fn new(max_frame_bytes: usize) -> Self {
-        // What is around the events needs some room, too.
-        let most_bytes = (max_frame_bytes - max_frame_bytes / 8).min(FULL_FRAME_BYTES);
-        Self { events: Vec::new(), bytes: 0, most_bytes }
+        // The rest is for the frame around the events.
+        let max_bytes = (max_frame_bytes - max_frame_bytes / 8).min(FULL_FRAME_BYTES);
+        Self { events: Vec::new(), bytes: 0, max_bytes }
     }
 
-    /// Takes one more. Answers those before it if they are a frame without it.
+    /// Adds an event. Returns the events before it if the frame has no room for this one.
     fn push(&mut self, event: NewEvent) -> Option<Vec<NewEvent>> {
-        let bytes = bytes_of(&event);
-        let is_full = self.events.len() == MAX_FRAME_EVENTS || self.bytes + bytes > self.most_bytes;
+        let bytes = estimated_bytes(&event);
+        let is_full = self.events.len() == MAX_FRAME_EVENTS || self.bytes + bytes > self.max_bytes;
         let full = (is_full && !self.events.is_empty()).then(|| {
             self.bytes = 0;
             std::mem::take(&mut self.events)
@@ -219,16 +238,16 @@ impl Gathering {
     }
 }
 
-/// About how much it takes in a frame; not less.
-fn bytes_of(event: &NewEvent) -> usize {
-    // A character takes six bytes where it is escaped.
+/// An upper estimate of the event's bytes in a frame.
+fn estimated_bytes(event: &NewEvent) -> usize {
+    // An escaped character takes six bytes.
     let texts = event.headers.iter().map(|(name, value)| name.len() + value.len() + 6);
     let texts = texts.chain(event.tags.iter().map(|tag| tag.len() + 3));
     let texts = texts.chain(event.sid.as_ref().map(String::len));
     let texts = texts.chain(event.key.as_ref().map(|key| key.as_str().len()));
     let ids = event.caused_by.iter().chain(&event.id).map(|id| id.as_bytes().len() + 24);
-    let beside: usize = texts.chain(ids).sum();
-    BYTES_AROUND_A_PAYLOAD + event.payload.as_bytes().len() + 6 * beside
+    let attributes: usize = texts.chain(ids).sum();
+    EVENT_OVERHEAD_BYTES + event.payload.as_bytes().len() + 6 * attributes
 }
 
 #[cfg(test)]
@@ -241,27 +260,27 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_full_and_never_too_large() {
-        let most = 4096;
-        let mut gathering = Gathering::new(most);
+    fn fills_frames_without_exceeding_the_limit() {
+        let max = 4096;
+        let mut batcher = FrameBatcher::new(max);
         let mut frames: Vec<_> =
-            (0..1000).filter_map(|n| gathering.push(event(&"x".repeat(n % 700)))).collect();
-        frames.push(gathering.events);
+            (0..1000).filter_map(|n| batcher.push(event(&"x".repeat(n % 700)))).collect();
+        frames.push(batcher.events);
         assert_eq!(frames.iter().map(Vec::len).sum::<usize>(), 1000);
         let topic = Topic::new("t").unwrap();
         for events in frames {
             let size = frames::publish_many(topic.clone(), events).len();
-            assert!(size <= most, "{size}");
+            assert!(size <= max, "{size}");
         }
-        let mut small = Gathering::new(1 << 20);
+        let mut small = FrameBatcher::new(1 << 20);
         let full: Vec<_> = (0..2001).filter_map(|_| small.push(event(""))).collect();
         assert!(full.iter().all(|events| events.len() <= MAX_FRAME_EVENTS));
     }
 
     #[test]
-    fn one_that_is_too_large_is_alone() {
-        let mut gathering = Gathering::new(1000);
-        assert!(gathering.push(event(&"x".repeat(5000))).is_none());
-        assert_eq!(gathering.push(event("")).unwrap().len(), 1);
+    fn puts_an_oversized_event_into_a_frame_of_its_own() {
+        let mut batcher = FrameBatcher::new(1000);
+        assert!(batcher.push(event(&"x".repeat(5000))).is_none());
+        assert_eq!(batcher.push(event("")).unwrap().len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Reading what a topic holds, by HTTP: page by page, or all at once.
+//! Reading stored events over HTTP: replay by page, or export as one stream.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -22,15 +22,15 @@ use crate::names::IntoTopic;
 use crate::transport::{BackOff, HttpClient, HttpFailure, HttpResponse, Query, full_jitter};
 use crate::{Error, Event, Result};
 
-/// How often in a row a lost connection is tried again.
-const TRIES: u32 = 8;
+/// Attempts in a row after a lost connection.
+const MAX_RETRIES: u32 = 8;
 const PAGE_EVENTS: u64 = 1000;
 
-/// Events that a topic holds, in the order of the topic. A [`Stream`]; without a crate for those,
-/// [`next`](EventStream::next) is enough.
+/// Stored events of a topic, in order. It implements [`Stream`]; [`next`](EventStream::next) works
+/// without a crate for streams.
 pub struct EventStream<T> {
     events: Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>,
-    read_as: PhantomData<fn() -> T>,
+    payload: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned> EventStream<T> {
@@ -38,10 +38,15 @@ impl<T: DeserializeOwned> EventStream<T> {
         let events = futures_util::stream::try_unfold(source, |mut source| async move {
             Ok(source.next().await?.map(|event| (event, source)))
         });
-        Self { events: Box::pin(events), read_as: PhantomData }
+        Self { events: Box::pin(events), payload: PhantomData }
     }
 
-    /// The next event; `None` behind the last. After an error there is no next.
+    /// Returns the next event, or `None` at the end. The stream ends after an error.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the event cannot be decoded, or if the server refuses the request or cannot be
+    /// reached.
     pub async fn next(&mut self) -> Option<Result<Event<T>>> {
         StreamExt::next(self).await
     }
@@ -56,15 +61,15 @@ impl<T: DeserializeOwned> Stream for EventStream<T> {
     }
 }
 
-/// What gives one event after the other.
+/// Yields the JSON of one event after the other.
 trait Source: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Result<Option<Bytes>>> + Send;
 }
 
-/// A replay to be made. From [`Client::replay`].
+/// The options of a replay. Created by [`Client::replay`].
 #[derive(Clone)]
-#[must_use = "nothing is read before `stream`"]
-pub struct Replaying {
+#[must_use = "a builder does nothing until `stream` is called"]
+pub struct ReplayBuilder {
     client: Client,
     topic: Result<Topic>,
     ts: Option<u64>,
@@ -72,10 +77,10 @@ pub struct Replaying {
     limit: u64,
 }
 
-/// An export to be made. From [`Client::export`].
+/// The options of an export. Created by [`Client::export`].
 #[derive(Clone)]
-#[must_use = "nothing is read before `stream`"]
-pub struct Exporting {
+#[must_use = "a builder does nothing until `stream` is called"]
+pub struct ExportBuilder {
     client: Client,
     topic: Result<Topic>,
     from_ts: Option<u64>,
@@ -84,16 +89,16 @@ pub struct Exporting {
 }
 
 impl Client {
-    /// Reads what a topic holds by pages: for looking at some of it. Needs
-    /// [`http`](crate::Builder::http).
-    pub fn replay(&self, topic: impl IntoTopic) -> Replaying {
+    /// Reads stored events page by page, for example to inspect a part of a topic. Requires
+    /// [`Builder::http`](crate::Builder::http).
+    pub fn replay(&self, topic: impl IntoTopic) -> ReplayBuilder {
         let (client, topic) = (self.clone(), topic.into_topic());
-        Replaying { client, topic, ts: None, after_id: None, limit: u64::MAX }
+        ReplayBuilder { client, topic, ts: None, after_id: None, limit: u64::MAX }
     }
 
-    /// Reads all that a topic holds, as fast as it is taken. It ends where the topic ended when it
-    /// began. A lost connection is opened again, and goes on behind the event that came last.
-    /// Needs [`http`](crate::Builder::http).
+    /// Reads all events of a topic as one stream, which ends with the last event that was stored
+    /// when the export started. After a lost connection, it resumes after the last event received.
+    /// Requires [`Builder::http`](crate::Builder::http).
     ///
     /// ```
     /// # use prombus_server::{config::{Config, Sources}, server::Server};
@@ -114,32 +119,36 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn export(&self, topic: impl IntoTopic) -> Exporting {
+    pub fn export(&self, topic: impl IntoTopic) -> ExportBuilder {
         let (client, topic) = (self.clone(), topic.into_topic());
-        Exporting { client, topic, from_ts: None, to_ts: u64::MAX, after_id: None }
+        ExportBuilder { client, topic, from_ts: None, to_ts: u64::MAX, after_id: None }
     }
 }
 
-impl Replaying {
-    /// Begins with the first event of this time or later, in milliseconds since 1970.
+impl ReplayBuilder {
+    /// Starts with the first event at or after this time, in milliseconds since the Unix epoch.
     pub fn from_ts(mut self, ms: u64) -> Self {
         (self.ts, self.after_id) = (Some(ms), None);
         self
     }
 
-    /// Begins behind this event.
+    /// Starts after this event.
     pub fn after_id(mut self, id: &EventId) -> Self {
         (self.ts, self.after_id) = (None, Some(id.clone()));
         self
     }
 
-    /// Ends after so many events.
+    /// Ends after this many events.
     pub fn limit(mut self, events: u64) -> Self {
         self.limit = events;
         self
     }
 
-    /// The events, their payloads read as `T`s.
+    /// Returns the events, with payloads decoded as `T`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the topic is not valid, or if the client has no HTTP address.
     pub fn stream<T: DeserializeOwned>(self) -> Result<EventStream<T>> {
         let first = PAGE_EVENTS.min(self.limit).max(1);
         let query = Query::of("/replay")
@@ -151,32 +160,36 @@ impl Replaying {
             http: self.client.http_client()?,
             next: Some(query.as_str().to_owned()),
             page: VecDeque::new(),
-            left: self.limit,
-            patience: Patience::of(&self.client),
+            remaining: self.limit,
+            retries: Retries::of(&self.client),
         }))
     }
 }
 
-impl Exporting {
-    /// Only events of this time or later, in milliseconds since 1970.
+impl ExportBuilder {
+    /// Leaves out events before this time, in milliseconds since the Unix epoch.
     pub fn from_ts(mut self, ms: u64) -> Self {
         self.from_ts = Some(ms);
         self
     }
 
-    /// Only events of this time or earlier.
+    /// Leaves out events after this time, in milliseconds since the Unix epoch.
     pub fn to_ts(mut self, ms: u64) -> Self {
         self.to_ts = ms;
         self
     }
 
-    /// Only events behind this one.
+    /// Leaves out this event and those before it.
     pub fn after_id(mut self, id: &EventId) -> Self {
         self.after_id = Some(id.clone());
         self
     }
 
-    /// The events, their payloads read as `T`s.
+    /// Returns the events, with payloads decoded as `T`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the topic is not valid, or if the client has no HTTP address.
     pub fn stream<T: DeserializeOwned>(self) -> Result<EventStream<T>> {
         Ok(EventStream::new(Export {
             http: self.client.http_client()?,
@@ -184,29 +197,29 @@ impl Exporting {
             from_ts: self.from_ts,
             to_ts: self.to_ts,
             after: self.after_id,
-            answer: None,
-            received: BytesMut::new(),
-            is_over: false,
-            patience: Patience::of(&self.client),
+            response: None,
+            buffer: BytesMut::new(),
+            has_ended: false,
+            retries: Retries::of(&self.client),
         }))
     }
 }
 
-/// How long it is tried again.
-struct Patience {
+/// Retries after failures, with back-off.
+struct Retries {
     back_off: BackOff,
     random: std::sync::Arc<dyn prombus_proto::RandomSource>,
 }
 
-impl Patience {
+impl Retries {
     fn of(client: &Client) -> Self {
         let random = std::sync::Arc::clone(&client.shared.random);
         Self { back_off: client.shared.back_off.clone(), random }
     }
 
-    /// Waits for the next try, if this can get better and was not tried too often.
-    async fn after(&mut self, failure: HttpFailure) -> Result<()> {
-        if !failure.is_retryable() || self.back_off.failures() >= TRIES {
+    /// Waits before the next attempt. Fails if retrying does not help or there were too many.
+    async fn wait_after(&mut self, failure: HttpFailure) -> Result<()> {
+        if !failure.is_retryable() || self.back_off.failures() >= MAX_RETRIES {
             return Err(failure.into());
         }
         let wait = full_jitter(self.back_off.next_wait(), &*self.random);
@@ -218,11 +231,11 @@ impl Patience {
 
 struct Replay {
     http: HttpClient,
-    /// The query of the next page, if there is one.
+    /// The path of the next page; `None` after the last one.
     next: Option<String>,
     page: VecDeque<Bytes>,
-    left: u64,
-    patience: Patience,
+    remaining: u64,
+    retries: Retries,
 }
 
 #[derive(Deserialize)]
@@ -234,15 +247,15 @@ struct Page<'a> {
 
 impl Source for Replay {
     async fn next(&mut self) -> Result<Option<Bytes>> {
-        while self.left > 0 {
+        while self.remaining > 0 {
             if let Some(event) = self.page.pop_front() {
-                self.left -= 1;
+                self.remaining -= 1;
                 return Ok(Some(event));
             }
             let Some(query) = &self.next else { return Ok(None) };
-            match page(&mut self.http, query).await {
+            match fetch_page(&mut self.http, query).await {
                 Ok(json) => {
-                    self.patience.back_off.reset();
+                    self.retries.back_off.reset();
                     let page: Page<'_> = serde_json::from_slice(&json)
                         .map_err(|error| Error::NotUnderstood(error.to_string()))?;
                     let events = page.events.iter();
@@ -250,14 +263,14 @@ impl Source for Replay {
                         events.map(|event| json.slice_ref(event.get().as_bytes())).collect();
                     self.next = page.next.map(|query| format!("/replay?{query}"));
                 }
-                Err(failure) => self.patience.after(failure).await?,
+                Err(failure) => self.retries.wait_after(failure).await?,
             }
         }
         Ok(None)
     }
 }
 
-async fn page(http: &mut HttpClient, query: &str) -> Result<Bytes, HttpFailure> {
+async fn fetch_page(http: &mut HttpClient, query: &str) -> Result<Bytes, HttpFailure> {
     http.get(query).await?.bytes().await
 }
 
@@ -266,59 +279,64 @@ struct Export {
     topic: Topic,
     from_ts: Option<u64>,
     to_ts: u64,
-    /// The last event that was given, or behind which it begins.
+    /// The last event returned, after which the export resumes.
     after: Option<EventId>,
-    answer: Option<HttpResponse>,
-    received: BytesMut,
-    is_over: bool,
-    patience: Patience,
+    response: Option<HttpResponse>,
+    /// Received bytes that are not returned yet.
+    buffer: BytesMut,
+    has_ended: bool,
+    retries: Retries,
 }
 
 impl Source for Export {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
-            if let Some(end) = memchr(b'\n', &self.received) {
-                let line = self.received.split_to(end + 1).freeze().slice(..end);
+            if let Some(end) = memchr(b'\n', &self.buffer) {
+                let line = self.buffer.split_to(end + 1).freeze().slice(..end);
                 self.after = Some(id_within(&line)?);
                 return Ok(Some(line));
             }
-            if self.is_over {
+            if self.has_ended {
                 return Ok(None);
             }
-            if self.received.len() > MAX_EVENT_BYTES {
-                return Err(Error::NotUnderstood("a line without end".to_owned()));
+            if self.buffer.len() > MAX_EVENT_BYTES {
+                return Err(Error::NotUnderstood("a line exceeds the largest event".to_owned()));
             }
             if let Err(failure) = self.receive().await {
-                // Lines begin anew behind the last whole one.
-                self.answer = None;
-                self.received.clear();
-                self.patience.after(failure).await?;
+                // The next response starts after the last complete line.
+                self.response = None;
+                self.buffer.clear();
+                self.retries.wait_after(failure).await?;
             }
         }
     }
 }
 
 impl Export {
-    /// Some more bytes.
+    /// Receives more bytes, opening the response first if there is none.
     async fn receive(&mut self) -> Result<(), HttpFailure> {
-        let answer = match &mut self.answer {
-            Some(answer) => answer,
+        let response = match &mut self.response {
+            Some(response) => response,
             None => {
                 let query = Query::of("/export")
                     .with("topic", Some(&self.topic))
                     .with("fromTs", self.from_ts)
                     .with("toTs", Some(self.to_ts))
                     .with("afterId", self.after.as_ref());
-                self.answer.insert(self.http.get(query.as_str()).await?)
+                self.response.insert(self.http.get(query.as_str()).await?)
             }
         };
-        match answer.next().await? {
+        match response.next().await? {
             Some(bytes) => {
-                self.patience.back_off.reset();
-                self.received.extend_from_slice(&bytes);
+                self.retries.back_off.reset();
+                self.buffer.extend_from_slice(&bytes);
             }
-            None if self.received.is_empty() => self.is_over = true,
-            None => return Err(HttpFailure::Lost("it ended within a line".to_owned())),
+            None if self.buffer.is_empty() => self.has_ended = true,
+            None => {
+                return Err(HttpFailure::Lost(
+                    "the response ended in the middle of a line".to_owned(),
+                ));
+            }
         }
         Ok(())
     }

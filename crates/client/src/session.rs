@@ -1,16 +1,13 @@
-//! What one client has to say to its server, what it is owed, and what is to be said again after a
-//! lost connection. A state machine: no I/O, time is handed in.
+//! The client's protocol state machine: what to send, who waits for which answer, and what to send
+//! again after a lost connection. It does no I/O and takes the time as an argument; `driver` runs
+//! it.
 //!
-//! | idea | file |
-//! |---|---|
-//! | requests that somebody waits for, publishes above all | `requests` |
-//! | how fast to publish where there is a limit | `pacing` |
-//! | subscriptions and their events | `follower` |
-//! | the text of frames | `frames` |
-//! | the task that moves it all | `driver` |
+//! - `requests`: requests that callers wait for, mostly publishes
+//! - `pacing`: throttling after `rate_limited`
+//! - `subscriber`: one subscription and its events
+//! - `frames`: the text of frames
 //!
-//! The server answers in the order of frames, so the frame at the head of `sent` is the one that an
-//! answer is to.
+//! The server answers frames in order, so an answer belongs to the frame at the front of `sent`.
 
 pub(crate) mod frames;
 #[cfg(test)]
@@ -33,22 +30,21 @@ use crate::consuming::handler::{Handled, Handler};
 use crate::consuming::received::Delivery;
 use crate::error::Refusal;
 use crate::{Error, Result};
-use requests::{Request, Requests, Retrying, earlier};
-use subscriber::{Asked, Follower, Following};
+use requests::{Request, Requests, RetryPolicy, earlier};
+use subscriber::{PendingOp, SubscribeRequest, Subscriber};
 
-/// What a client can be told.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionSettings {
-    pub(crate) retrying: Retrying,
-    /// No frame is larger.
+    pub(crate) retry: RetryPolicy,
+    /// The largest frame that may be sent.
     pub(crate) max_frame_bytes: usize,
 }
 
-/// What a handle of the client asks for, beside requests.
+/// What the client's handles ask for, besides requests.
 pub(crate) enum Command {
-    Subscribe(Box<Following>),
+    Subscribe(Box<SubscribeRequest>),
     SetPaused {
-        which: Membership,
+        membership: Membership,
         is_paused: bool,
         reply: oneshot::Sender<Result<()>>,
     },
@@ -57,37 +53,38 @@ pub(crate) enum Command {
         token: Token,
         reply: oneshot::Sender<Result<()>>,
     },
-    /// Finishes everything, and ends.
+    /// Ends the client once running handlers and requests are done.
     Close,
 }
 
-/// What a handler made of an event.
-pub(crate) struct Settled {
-    pub(crate) which: Membership,
-    pub(crate) id: EventId,
-    pub(crate) handled: Handled,
-}
-
-/// An event to be handled.
-pub(crate) struct Start {
-    pub(crate) which: Membership,
+/// A handler to run on an event.
+pub(crate) struct HandlerCall {
+    pub(crate) membership: Membership,
     pub(crate) id: EventId,
     pub(crate) delivery: Delivery,
     pub(crate) handler: Handler,
 }
 
-/// A frame that was sent and not answered yet.
-enum Sent {
-    /// With the new token, and who waits for it, where it is not the first.
-    Auth(Option<(Token, oneshot::Sender<Result<()>>)>),
-    Request(Request),
-    Following(Membership, Asked),
+/// The result of a [`HandlerCall`].
+pub(crate) struct Completion {
+    pub(crate) membership: Membership,
+    pub(crate) id: EventId,
+    pub(crate) handled: Handled,
 }
 
-/// How far the connection is.
+/// A frame that was sent and is not answered yet.
+enum Sent {
+    /// The AUTH that opens a connection.
+    FirstAuth,
+    /// [`Command::Authenticate`].
+    Reauth(Token, oneshot::Sender<Result<()>>),
+    Request(Request),
+    Subscriber(Membership, PendingOp),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Link {
-    None,
+    Disconnected,
     Authenticating,
     Ready,
 }
@@ -96,14 +93,14 @@ pub(crate) struct Session {
     settings: SessionSettings,
     random: Arc<dyn RandomSource>,
     token: Option<Token>,
-    /// A new token to be told, and who waits for that.
-    new_token: VecDeque<(Token, oneshot::Sender<Result<()>>)>,
+    /// Tokens to authenticate with over this connection.
+    new_tokens: VecDeque<(Token, oneshot::Sender<Result<()>>)>,
     link: Link,
     sent: VecDeque<Sent>,
     requests: Requests,
-    followers: HashMap<Membership, Follower>,
-    /// Whether no follower has anything to send until something happens.
-    followers_are_quiet: bool,
+    subscribers: HashMap<Membership, Subscriber>,
+    /// Set while no subscriber has anything to send, so that publishing need not ask each of them.
+    subscribers_are_idle: bool,
     is_closing: bool,
 }
 
@@ -114,15 +111,15 @@ impl Session {
         random: Arc<dyn RandomSource>,
     ) -> Self {
         Self {
-            requests: Requests::new(settings.retrying.clone()),
+            requests: Requests::new(settings.retry.clone()),
             settings,
             random,
             token,
-            new_token: VecDeque::new(),
-            link: Link::None,
+            new_tokens: VecDeque::new(),
+            link: Link::Disconnected,
             sent: VecDeque::new(),
-            followers: HashMap::new(),
-            followers_are_quiet: true,
+            subscribers: HashMap::new(),
+            subscribers_are_idle: true,
             is_closing: false,
         }
     }
@@ -132,23 +129,23 @@ impl Session {
     }
 
     pub(crate) fn command(&mut self, command: Command) {
-        self.followers_are_quiet = false;
+        self.subscribers_are_idle = false;
         match command {
-            Command::Subscribe(following) => self.follow(*following),
-            Command::SetPaused { which, is_paused, reply } => {
-                match self.followers.get_mut(&which) {
-                    Some(follower) => follower.set_paused(is_paused, reply),
+            Command::Subscribe(request) => self.subscribe(*request),
+            Command::SetPaused { membership, is_paused, reply } => {
+                match self.subscribers.get_mut(&membership) {
+                    Some(subscriber) => subscriber.set_paused(is_paused, reply),
                     None => drop(reply.send(Err(Error::Ended))),
                 }
             }
-            Command::Stop(which) => {
-                if let Some(follower) = self.followers.get_mut(&which) {
-                    follower.stop();
+            Command::Stop(membership) => {
+                if let Some(subscriber) = self.subscribers.get_mut(&membership) {
+                    subscriber.stop();
                 }
             }
             Command::Authenticate { token, reply } => {
                 if self.link == Link::Ready {
-                    self.new_token.push_back((token, reply));
+                    self.new_tokens.push_back((token, reply));
                 } else {
                     self.token = Some(token);
                     let _ = reply.send(Ok(()));
@@ -156,33 +153,33 @@ impl Session {
             }
             Command::Close => {
                 self.is_closing = true;
-                self.followers.values_mut().for_each(Follower::stop);
+                self.subscribers.values_mut().for_each(Subscriber::stop);
             }
         }
-        self.let_go();
+        self.remove_stopped();
     }
 
-    fn follow(&mut self, following: Following) {
-        let Membership { topic, group } = &following.which;
-        if self.followers.contains_key(&following.which) {
-            let msg = format!("this client subscribes to {group} on {topic} already");
-            let _ = following.started.send(Err(Error::refused(ErrorCode::AlreadySubscribed, msg)));
+    fn subscribe(&mut self, request: SubscribeRequest) {
+        let Membership { topic, group } = &request.membership;
+        if self.subscribers.contains_key(&request.membership) {
+            let msg = format!("this client already subscribes to {topic} as {group}");
+            let _ = request.started.send(Err(Error::refused(ErrorCode::AlreadySubscribed, msg)));
             return;
         }
-        let which = following.which.clone();
-        let mut follower = Follower::new(following, self.settings.max_frame_bytes);
+        let membership = request.membership.clone();
+        let mut subscriber = Subscriber::new(request, self.settings.max_frame_bytes);
         if self.is_closing {
-            follower.stop();
+            subscriber.stop();
         }
-        self.followers.insert(which, follower);
+        self.subscribers.insert(membership, subscriber);
     }
 
-    /// Whether all is done that was asked for before the end.
+    /// Returns `true` if the client is closing and everything asked for before is done.
     pub(crate) fn is_done(&self) -> bool {
-        self.is_closing && self.requests.is_empty() && self.followers.is_empty()
+        self.is_closing && self.requests.is_empty() && self.subscribers.is_empty()
     }
 
-    /// Whether the server takes what we send.
+    /// Returns `true` if the connection is open and authenticated.
     pub(crate) fn is_ready(&self) -> bool {
         self.link == Link::Ready
     }
@@ -191,13 +188,13 @@ impl Session {
         self.token.is_some()
     }
 
-    /// There is a connection. Answers the frame that it begins with, if any.
+    /// A connection was opened. Returns the frame to send first, if any.
     pub(crate) fn connected(&mut self) -> Option<Utf8Bytes> {
-        self.followers_are_quiet = false;
+        self.subscribers_are_idle = false;
         match &self.token {
             Some(token) => {
                 self.link = Link::Authenticating;
-                self.sent.push_back(Sent::Auth(None));
+                self.sent.push_back(Sent::FirstAuth);
                 Some(frames::auth(token))
             }
             None => {
@@ -207,48 +204,47 @@ impl Session {
         }
     }
 
-    /// The connection is gone.
     pub(crate) fn disconnected(&mut self) {
-        self.link = Link::None;
+        self.link = Link::Disconnected;
         let mut requests = Vec::new();
         for sent in self.sent.drain(..) {
             match sent {
                 Sent::Request(request) => requests.push(request),
-                // The next connection begins with the new token.
-                Sent::Auth(Some((token, reply))) => {
+                // The next connection opens with the newest token.
+                Sent::Reauth(token, reply) => {
                     self.token = Some(token);
                     let _ = reply.send(Ok(()));
                 }
-                Sent::Auth(None) | Sent::Following(..) => {}
+                Sent::FirstAuth | Sent::Subscriber(..) => {}
             }
         }
-        self.requests.lost(requests);
-        while let Some((token, reply)) = self.new_token.pop_front() {
+        self.requests.connection_lost(requests);
+        while let Some((token, reply)) = self.new_tokens.pop_front() {
             self.token = Some(token);
             let _ = reply.send(Ok(()));
         }
-        self.followers.values_mut().for_each(Follower::lost);
-        self.let_go();
+        self.subscribers.values_mut().for_each(Subscriber::connection_lost);
+        self.remove_stopped();
     }
 
-    /// The next frame to be sent.
+    /// Returns the next frame to send.
     pub(crate) fn next_frame(&mut self, now: Instant) -> Option<Utf8Bytes> {
         if self.link != Link::Ready {
             return None;
         }
-        if let Some((token, reply)) = self.new_token.pop_front() {
+        if let Some((token, reply)) = self.new_tokens.pop_front() {
             let frame = frames::auth(&token);
-            self.sent.push_back(Sent::Auth(Some((token, reply))));
+            self.sent.push_back(Sent::Reauth(token, reply));
             return Some(frame);
         }
-        if !self.followers_are_quiet {
-            for (which, follower) in &mut self.followers {
-                if let Some((frame, asked)) = follower.next_frame(now) {
-                    self.sent.push_back(Sent::Following(which.clone(), asked));
+        if !self.subscribers_are_idle {
+            for (membership, subscriber) in &mut self.subscribers {
+                if let Some((frame, op)) = subscriber.next_frame(now) {
+                    self.sent.push_back(Sent::Subscriber(membership.clone(), op));
                     return Some(frame);
                 }
             }
-            self.followers_are_quiet = true;
+            self.subscribers_are_idle = true;
         }
         let request = self.requests.next(now)?;
         let frame = request.frame();
@@ -256,21 +252,21 @@ impl Session {
         Some(frame)
     }
 
-    /// A frame from the server. Fails with what ends the client, or with `NotUnderstood`, which
-    /// ends the connection.
+    /// Takes in a frame from the server. `Error::NotUnderstood` ends the connection, any other
+    /// error ends the client.
     pub(crate) fn received(&mut self, text: &Bytes, now: Instant) -> Result<()> {
         let frame = ServerFrame::parse(text)
-            .map_err(|error| Error::NotUnderstood(format!("what is no frame: {error}")))?;
+            .map_err(|error| Error::NotUnderstood(format!("not a valid frame: {error}")))?;
         match frame {
             ServerFrame::Ok { outcome, .. } => self.answered(outcome),
             ServerFrame::Err { code, msg, retry_after_ms, .. } => {
                 self.refused(Refusal::from_wire(code, msg, retry_after_ms), now)
             }
             ServerFrame::Event { topic, group, event, attempt, ack_deadline_ms } => {
-                let left = Duration::from_millis(ack_deadline_ms);
-                self.followers_are_quiet = false;
-                match self.followers.get_mut(&Membership { topic, group }) {
-                    Some(follower) => follower.came(event, attempt, left, now),
+                let time_left = Duration::from_millis(ack_deadline_ms);
+                self.subscribers_are_idle = false;
+                match self.subscribers.get_mut(&Membership { topic, group }) {
+                    Some(subscriber) => subscriber.delivered(event, attempt, time_left, now),
                     None => Ok(()),
                 }
             }
@@ -280,22 +276,22 @@ impl Session {
     fn answered(&mut self, outcome: Outcome) -> Result<()> {
         match self.sent.pop_front() {
             Some(Sent::Request(request)) => self.requests.done(request, outcome),
-            Some(Sent::Auth(reply)) => {
+            Some(Sent::FirstAuth) => {
                 self.link = Link::Ready;
-                self.followers_are_quiet = false;
-                if let Some((token, reply)) = reply {
-                    self.token = Some(token);
-                    let _ = reply.send(Ok(()));
-                }
+                self.subscribers_are_idle = false;
             }
-            Some(Sent::Following(which, asked)) => {
-                self.followers_are_quiet = false;
-                if let Some(follower) = self.followers.get_mut(&which) {
-                    follower.answered(asked, outcome)?;
-                }
-                self.let_go();
+            Some(Sent::Reauth(token, reply)) => {
+                self.token = Some(token);
+                let _ = reply.send(Ok(()));
             }
-            None => return Err(Error::NotUnderstood("an answer to nothing".to_owned())),
+            Some(Sent::Subscriber(membership, op)) => {
+                self.subscribers_are_idle = false;
+                if let Some(subscriber) = self.subscribers.get_mut(&membership) {
+                    subscriber.answered(op, outcome)?;
+                }
+                self.remove_stopped();
+            }
+            None => return Err(Error::NotUnderstood("an answer without a request".to_owned())),
         }
         Ok(())
     }
@@ -304,74 +300,76 @@ impl Session {
         let random = &*self.random;
         match self.sent.pop_front() {
             Some(Sent::Request(request)) => self.requests.refused(request, refusal, now, random),
-            Some(Sent::Auth(Some((_, reply)))) => drop(reply.send(Err(refusal.into()))),
-            Some(Sent::Auth(None)) => return Err(refusal.into()),
-            Some(Sent::Following(which, asked)) => {
-                self.followers_are_quiet = false;
-                let retrying = &self.settings.retrying;
-                if let Some(follower) = self.followers.get_mut(&which)
-                    && let Err(error) = follower.refused(asked, refusal, now, retrying, random)
-                    && let Some(follower) = self.followers.remove(&which)
+            Some(Sent::FirstAuth) => return Err(refusal.into()),
+            Some(Sent::Reauth(_, reply)) => drop(reply.send(Err(refusal.into()))),
+            Some(Sent::Subscriber(membership, op)) => {
+                self.subscribers_are_idle = false;
+                let policy = &self.settings.retry;
+                if let Some(subscriber) = self.subscribers.get_mut(&membership)
+                    && let Err(error) = subscriber.refused(op, refusal, now, policy, random)
+                    && let Some(subscriber) = self.subscribers.remove(&membership)
                 {
-                    follower.end(Err(error));
+                    subscriber.end(Err(error));
                 }
-                self.let_go();
+                self.remove_stopped();
             }
-            None => return Err(Error::NotUnderstood(format!("a refusal of nothing: {refusal}"))),
+            None => {
+                let msg = format!("a refusal without a request: {refusal}");
+                return Err(Error::NotUnderstood(msg));
+            }
         }
         Ok(())
     }
 
-    /// The next event for a handler.
-    pub(crate) fn start(&mut self) -> Option<Start> {
-        self.followers.iter_mut().find_map(|(which, follower)| {
-            let (id, delivery) = follower.start()?;
-            let handler = Arc::clone(&follower.made.handler);
-            Some(Start { which: which.clone(), id, delivery, handler })
+    /// Returns the next handler to run.
+    pub(crate) fn next_handler_call(&mut self) -> Option<HandlerCall> {
+        self.subscribers.iter_mut().find_map(|(membership, subscriber)| {
+            let (id, delivery) = subscriber.start()?;
+            let handler = Arc::clone(&subscriber.spec.handler);
+            Some(HandlerCall { membership: membership.clone(), id, delivery, handler })
         })
     }
 
-    pub(crate) fn settled(&mut self, Settled { which, id, handled }: Settled) {
-        if let Some(follower) = self.followers.get_mut(&which) {
-            self.followers_are_quiet = false;
-            follower.handled(id, handled);
+    pub(crate) fn completed(&mut self, Completion { membership, id, handled }: Completion) {
+        if let Some(subscriber) = self.subscribers.get_mut(&membership) {
+            self.subscribers_are_idle = false;
+            subscriber.handled(id, handled);
         }
-        self.let_go();
+        self.remove_stopped();
     }
 
-    /// What time brings.
+    /// Does what is due at `now`: expires requests, retries, extends leases.
     pub(crate) fn wake(&mut self, now: Instant) {
-        self.followers_are_quiet = false;
+        self.subscribers_are_idle = false;
         let in_flight = self.sent.iter_mut().filter_map(|sent| match sent {
             Sent::Request(request) => Some(request),
             _ => None,
         });
         self.requests.wake(now, in_flight);
-        for follower in self.followers.values_mut() {
-            follower.wake(now);
+        for subscriber in self.subscribers.values_mut() {
+            subscriber.wake(now);
         }
     }
 
-    /// When to be woken.
+    /// Returns when [`Session::wake`] has to be called next.
     pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let followers = self.followers.values().filter_map(|follower| follower.next_wake(now));
-        earlier(self.requests.next_wake(now), followers.min())
+        let wakes = self.subscribers.values().filter_map(|subscriber| subscriber.next_wake(now));
+        earlier(self.requests.next_wake(now), wakes.min())
     }
 
-    /// Nothing goes on any more.
+    /// Fails everything that is pending with `error`.
     pub(crate) fn end(&mut self, error: &Error) {
         self.disconnected();
         self.requests.end(error);
-        for (_, follower) in self.followers.drain() {
-            follower.end(Err(error.clone()));
+        for (_, subscriber) in self.subscribers.drain() {
+            subscriber.end(Err(error.clone()));
         }
     }
 
-    /// Lets those go who stopped.
-    fn let_go(&mut self) {
-        let over = self.followers.extract_if(|_, follower| follower.is_over());
-        for (_, follower) in over {
-            follower.end(Ok(()));
+    fn remove_stopped(&mut self) {
+        let over = self.subscribers.extract_if(|_, subscriber| subscriber.is_over());
+        for (_, subscriber) in over {
+            subscriber.end(Ok(()));
         }
     }
 }

@@ -1,13 +1,11 @@
-//! What the client speaks with, for programs that speak to a server in their own way, such as the
-//! command line.
+//! The client's connections without its session, for programs that speak the protocol on their own,
+//! such as the command line.
 //!
-//! | idea | file |
-//! |---|---|
-//! | where a server is, and the stream to it | `server_address` |
-//! | whose certificates are trusted | `trust` |
-//! | a WebSocket over that | `websocket` |
-//! | HTTP over that | `http_client` |
-//! | how long to wait before trying again | `back_off` |
+//! - `server_address`: the address of a server, and streams to it
+//! - `trust`: trusted certificates
+//! - `websocket`: a WebSocket to the gateway
+//! - `http_client`: HTTP requests
+//! - `back_off`: waits between attempts
 
 mod back_off;
 mod http_client;

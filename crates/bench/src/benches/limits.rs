@@ -1,7 +1,7 @@
-//! How exact a server's limits of rate are.
+//! How exact a server's rate limits are.
 //!
-//! More is asked for than a bucket lets through, for a while. What passes is compared with what the
-//! setting says: what a full bucket holds, and what it gains meanwhile.
+//! For a while, connections publish more than a token bucket admits. The number of admitted events
+//! is compared with the setting: the capacity of the bucket and its refill meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,29 +13,28 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::measure::tally::Tally;
-use crate::target::wire::{Glimpse, Socket, refusal};
+use crate::target::wire::{FramePeek, Socket, frame_error};
 use crate::{BenchError, Wire, run_name};
 
-/// How many publishes a connection has out at a time.
-const AT_ONCE: usize = 16;
-/// So long a connection waits when all was refused; a full second's worth of such waits costs no
-/// token, for a bucket that is not full keeps what it gains.
+/// Unanswered publishes per connection.
+const WINDOW: usize = 16;
+/// How long a connection waits after everything was refused. No token is lost, because a bucket
+/// keeps its refill until it is full.
 const PAUSE: Duration = Duration::from_millis(1);
-/// By so much more is asked for than passes.
+/// How much more is demanded than admitted.
 const DEMAND: u64 = 2;
 
-/// What the server is set to.
+/// The server's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitsPlan {
     /// `limits.connection`.
     pub connection: Rate,
     /// `limits.topic`.
     pub topic: Rate,
-    /// For how long each is tried.
+    /// How long each bucket is tested.
     pub time: Duration,
 }
 
-/// How exact they are.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LimitsReport {
     /// The bucket of one connection.
@@ -44,24 +43,22 @@ pub struct LimitsReport {
     pub topic: BucketReport,
 }
 
-/// How exact one bucket is.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct BucketReport {
-    /// How many events passed.
+    /// Events that the bucket admitted.
     pub passed: u64,
-    /// How many the setting lets pass: the capacity, and the refill for as long as it took.
+    /// Events that the setting admits: the capacity, and the refill during the test.
     pub expected: f64,
-    /// What passed over what was expected; 1 is exact.
+    /// `passed` divided by `expected`; 1 is exact.
     pub ratio: f64,
-    /// How many were refused by this bucket.
+    /// Events that this bucket refused.
     pub refused: u64,
     /// From the first publish to the last, in milliseconds.
     pub ms: f64,
-    /// How many connections it took.
     pub connections: usize,
 }
 
-/// Tries both buckets, one after the other, on topics that nobody else publishes to.
+/// Tests both buckets, one after the other, on topics of their own.
 pub async fn bench_limits(
     server: &Wire,
     plan: &LimitsPlan,
@@ -72,30 +69,30 @@ pub async fn bench_limits(
         let name = format!("bench.limits.{run}.{name}");
         Topic::new(&name).map_err(|error| BenchError::Load(format!("{name}: {error}")))
     };
-    // So many topics that none of them is what limits the connection.
-    let topics = (0..enough(plan.connection, plan.topic)).map(|n| topic(&format!("c{n}")));
+    // Enough topics that none of them limits the connection.
+    let topics = (0..buckets_needed(plan.connection, plan.topic)).map(|n| topic(&format!("c{n}")));
     let topics = topics.collect::<Result<Vec<_>, _>>()?;
     let trial = Trial { rate: plan.connection, time: plan.time, scope: "conn" };
     let connection = trial.run(server, 1, topics, tally).await?;
-    let connections = enough(plan.topic, plan.connection);
+    let connections = buckets_needed(plan.topic, plan.connection);
     let trial = Trial { rate: plan.topic, time: plan.time, scope: "topic" };
     let topic = trial.run(server, connections, vec![topic("t")?], tally).await?;
     Ok(LimitsReport { connection, topic })
 }
 
-/// How many buckets of `each` let more through than one of `one`.
-fn enough(one: Rate, each: Rate) -> usize {
+/// Returns how many buckets of `each` admit more than one bucket of `one`.
+fn buckets_needed(one: Rate, each: Rate) -> usize {
     let times = |one: u64, each: u64| (DEMAND * one).div_ceil(each.max(1));
-    let most =
+    let needed =
         times(one.capacity, each.capacity).max(times(one.refill_per_sec, each.refill_per_sec));
-    usize::try_from(most).unwrap_or(usize::MAX).max(1)
+    usize::try_from(needed).unwrap_or(usize::MAX).max(1)
 }
 
 #[derive(Clone, Copy)]
 struct Trial {
     rate: Rate,
     time: Duration,
-    /// How the server's refusals by this bucket begin.
+    /// How the server's refusals by this bucket start.
     scope: &'static str,
 }
 
@@ -103,7 +100,7 @@ struct Trial {
 struct Outcome {
     passed: u64,
     refused: u64,
-    /// When the last publish was sent.
+    /// When the last publish was sent, since the start.
     last: Duration,
 }
 
@@ -117,15 +114,15 @@ impl Trial {
     ) -> Result<BucketReport, BenchError> {
         let sockets = server.open_many(connections).await?;
         let topics = Arc::new(topics);
-        let began = Instant::now();
+        let started = Instant::now();
         let mut demanding = JoinSet::new();
         for socket in sockets {
             let (topics, tally) = (Arc::clone(&topics), Arc::clone(tally));
-            demanding.spawn(self.demand(socket, topics, began, tally));
+            demanding.spawn(self.demand(socket, topics, started, tally));
         }
         let mut all = Outcome::default();
         while let Some(one) = demanding.join_next().await {
-            let one = one.map_err(|error| BenchError::Meaningless(error.to_string()))??;
+            let one = one.map_err(|error| BenchError::Invalid(error.to_string()))??;
             all.passed += one.passed;
             all.refused += one.refused;
             all.last = all.last.max(one.last);
@@ -133,39 +130,39 @@ impl Trial {
         self.report(all, connections)
     }
 
-    /// Publishes as much as it may.
+    /// Publishes as much as the bucket admits, and more.
     async fn demand(
         self,
         mut socket: Socket,
         topics: Arc<Vec<Topic>>,
-        began: Instant,
+        started: Instant,
         tally: Arc<Tally>,
     ) -> Result<Outcome, BenchError> {
         let mut outcome = Outcome::default();
         let mut topics = topics.iter().cycle();
-        let mut came = Vec::new();
-        while began.elapsed() < self.time {
-            for topic in topics.by_ref().take(AT_ONCE) {
+        let mut received = Vec::new();
+        while started.elapsed() < self.time {
+            for topic in topics.by_ref().take(WINDOW) {
                 let frame = format!(r#"{{"op":"PUBLISH","topic":"{topic}","payload":0}}"#);
-                socket.put(frame.into_bytes())?;
+                socket.enqueue(frame.into_bytes())?;
             }
-            outcome.last = began.elapsed();
+            outcome.last = started.elapsed();
             let passed_before = outcome.passed;
-            let mut unanswered = AT_ONCE;
+            let mut unanswered = WINDOW;
             while unanswered > 0 {
-                came.clear();
-                socket.turn(&mut came).await?;
-                unanswered = unanswered.saturating_sub(came.len());
-                for answer in &came {
-                    if Glimpse::of(answer) == Glimpse::Ok {
+                received.clear();
+                socket.exchange(&mut received).await?;
+                unanswered = unanswered.saturating_sub(received.len());
+                for answer in &received {
+                    if FramePeek::of(answer) == FramePeek::Ok {
                         outcome.passed += 1;
                     } else {
-                        outcome.refused += u64::from(self.is_refused_here(refusal(answer))?);
+                        outcome.refused += u64::from(self.is_refused_here(frame_error(answer))?);
                     }
                 }
             }
             let passed = outcome.passed - passed_before;
-            tally.add(began.elapsed(), 0, &[(Duration::ZERO, passed)]);
+            tally.add(started.elapsed(), 0, &[(Duration::ZERO, passed)]);
             if passed == 0 {
                 sleep(PAUSE).await;
             }
@@ -173,8 +170,7 @@ impl Trial {
         Ok(outcome)
     }
 
-    /// Whether it was this bucket that refused. Another one may, too: there is more than enough
-    /// demand.
+    /// Returns `true` if this bucket refused. With that much demand, another one may refuse as well.
     fn is_refused_here(self, error: BenchError) -> Result<bool, BenchError> {
         match error {
             BenchError::Refused { code: ErrorCode::RateLimited, message } => {
@@ -187,9 +183,9 @@ impl Trial {
     fn report(self, all: Outcome, connections: usize) -> Result<BucketReport, BenchError> {
         let Outcome { passed, refused, last } = all;
         if refused == 0 {
-            return Err(BenchError::Meaningless(format!(
-                "none of {passed} publishes was refused by the limit of a {}: the server's limits \
-                 are off (limits.enabled), or higher than --connection-limit and --topic-limit say",
+            return Err(BenchError::Invalid(format!(
+                "the {} limit refused none of {passed} publishes: the server's limits are off \
+                 (limits.enabled), or higher than --connection-limit and --topic-limit",
                 if self.scope == "conn" { "connection" } else { "topic" }
             )));
         }
@@ -216,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn so_many_take_part_that_only_the_bucket_in_question_is_short() {
-        assert_eq!(enough(rate(200, 200), rate(1000, 1000)), 1);
-        assert_eq!(enough(rate(1000, 1000), rate(200, 200)), 10);
-        assert_eq!(enough(rate(10, 1000), rate(200, 100)), 20);
+    fn uses_enough_buckets_that_only_the_tested_one_is_exhausted() {
+        assert_eq!(buckets_needed(rate(200, 200), rate(1000, 1000)), 1);
+        assert_eq!(buckets_needed(rate(1000, 1000), rate(200, 200)), 10);
+        assert_eq!(buckets_needed(rate(10, 1000), rate(200, 100)), 20);
     }
 
     #[test]
-    fn what_passed_is_compared_with_capacity_and_refill() {
+    fn compares_admitted_events_with_capacity_and_refill() {
         let trial = Trial { rate: rate(200, 100), time: Duration::from_secs(10), scope: "conn" };
         let outcome = Outcome { passed: 1140, refused: 9, last: Duration::from_secs(10) };
         let report = trial.report(outcome, 1).unwrap();

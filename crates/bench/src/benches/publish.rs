@@ -1,4 +1,4 @@
-//! Publishing: how many events a second, and how long each takes to be answered.
+//! Publishing: events per second, and the time from sending to the answer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,13 +10,13 @@ use crate::load::event_text::EventText;
 use crate::load::pacer::Pacer;
 use crate::measure::tally::Tally;
 use crate::port::PublishPort;
-use crate::publisher::{Course, publish};
+use crate::publisher::{RunContext, publish};
 use crate::report::PublishReport;
 use crate::target::Target;
 use crate::target::wire::WirePublisher;
 use crate::{BenchError, Load, run_name};
 
-/// Publishes `load`; `tally` says how far it is.
+/// Publishes `load`. `tally` shows the progress.
 pub async fn bench_publish(
     target: &Target,
     load: &Load,
@@ -26,12 +26,12 @@ pub async fn bench_publish(
     let topics = load.topics()?;
     let text = Arc::new(EventText::new(load, &topics, &run_name())?);
     let publishers = Publishers::connect(target, load, &topics).await?;
-    let course = Course { load: load.clone(), text, began: Instant::now() };
-    publishers.run(&course, tally).await?;
+    let context = RunContext { load: load.clone(), text, started: Instant::now() };
+    publishers.run(&context, tally).await?;
     Ok(PublishReport::of(&tally.total()))
 }
 
-/// Connections that are there and publish when they are told to.
+/// Open connections that are ready to publish.
 pub(crate) enum Publishers {
     InProcess(Vec<crate::target::in_process::InProcessPublisher>),
     Wire(Vec<WirePublisher>),
@@ -55,33 +55,37 @@ impl Publishers {
         }
     }
 
-    /// Publishes everything.
-    pub(crate) async fn run(self, course: &Course, tally: &Arc<Tally>) -> Result<(), BenchError> {
+    /// Publishes the whole load.
+    pub(crate) async fn run(
+        self,
+        context: &RunContext,
+        tally: &Arc<Tally>,
+    ) -> Result<(), BenchError> {
         match self {
-            Self::InProcess(ports) => run(ports, course, tally).await,
-            Self::Wire(ports) => run(ports, course, tally).await,
+            Self::InProcess(ports) => run(ports, context, tally).await,
+            Self::Wire(ports) => run(ports, context, tally).await,
         }
     }
 }
 
 async fn run<P: PublishPort + 'static>(
     ports: Vec<P>,
-    course: &Course,
+    context: &RunContext,
     tally: &Arc<Tally>,
 ) -> Result<(), BenchError> {
-    let pacer = Pacer::start(&course.load, course.began);
+    let pacer = Pacer::start(&context.load, context.started);
     let mut publishing = JoinSet::new();
-    for (place, port) in ports.into_iter().enumerate() {
-        let wake = pacer.of(place);
-        publishing.spawn(publish(port, course.clone(), place, wake, Arc::clone(tally)));
+    for (index, port) in ports.into_iter().enumerate() {
+        let wake = pacer.notify(index);
+        publishing.spawn(publish(port, context.clone(), index, wake, Arc::clone(tally)));
     }
-    all(publishing).await
+    join_all(publishing).await
 }
 
-/// Waits for all; the first that fails ends them.
-pub(crate) async fn all(mut tasks: JoinSet<Result<(), BenchError>>) -> Result<(), BenchError> {
-    while let Some(ended) = tasks.join_next().await {
-        ended.map_err(|error| BenchError::Meaningless(error.to_string()))??;
+/// Waits for all tasks. The first failure ends the others.
+pub(crate) async fn join_all(mut tasks: JoinSet<Result<(), BenchError>>) -> Result<(), BenchError> {
+    while let Some(result) = tasks.join_next().await {
+        result.map_err(|error| BenchError::Invalid(error.to_string()))??;
     }
     Ok(())
 }

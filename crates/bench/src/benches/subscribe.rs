@@ -1,5 +1,5 @@
-//! Publishing and consuming: how long an event takes to its consumer, and how fast a backlog is
-//! consumed. Each event is acknowledged alone.
+//! Consuming: the time from publisher to consumer, and how fast a backlog is consumed. Each event is
+//! acknowledged on its own.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,21 +8,21 @@ use prombus_proto::limits::MAX_IN_FLIGHT;
 use prombus_proto::{Group, Topic};
 use tokio::task::JoinSet;
 
-use crate::benches::publish::{Publishers, all};
-use crate::consumer::{CountFrom, Countdown, consume};
+use crate::benches::publish::{Publishers, join_all};
+use crate::consumer::{Countdown, LatencyFrom, consume};
 use crate::load::event_text::EventText;
 use crate::measure::tally::Tally;
 use crate::port::ConsumePort;
-use crate::publisher::Course;
+use crate::publisher::RunContext;
 use crate::report::SubscribeReport;
 use crate::target::Target;
 use crate::target::wire::WireConsumer;
 use crate::{BenchError, Load, run_name};
 
-/// How many events a frame has that a backlog is published with.
+/// Events per frame when a backlog is published.
 const BACKLOG_BATCH: u64 = 100;
 
-/// Publishes `load` and consumes it at the same time, by groups of its own.
+/// Publishes `load` and consumes it at the same time, with new consumer groups.
 pub async fn bench_subscribe(
     target: &Target,
     load: &Load,
@@ -31,34 +31,33 @@ pub async fn bench_subscribe(
     let run = Run::new(load)?;
     let consumers = run.consumers(target).await?;
     let publishers = Publishers::connect(target, load, &run.topics).await?;
-    let course = run.course(load.clone());
+    let context = run.context(load.clone());
     let published = Arc::new(Tally::default());
-    let consuming = consumers.run(&course, CountFrom::Sending, tally);
-    // What fails first ends both.
-    tokio::try_join!(publishers.run(&course, &published), consuming)?;
-    let took = course.now();
+    let consuming = consumers.run(&context, LatencyFrom::Sent, tally);
+    // The first failure ends both.
+    tokio::try_join!(publishers.run(&context, &published), consuming)?;
+    let took = context.now();
     run.report(tally, took, published.total().late)
 }
 
-/// Publishes `load` first, unmeasured, and consumes then what is there.
+/// Publishes `load` first, without measuring, and then consumes it.
 pub async fn bench_backlog(
     target: &Target,
     load: &Load,
     tally: &Arc<Tally>,
 ) -> Result<SubscribeReport, BenchError> {
     let run = Run::new(load)?;
-    // The groups are there before their events, so that they have exactly these to consume.
+    // The groups exist before the events, so that they consume exactly these.
     run.consumers(target).await?.leave().await;
-    let quickly = Load { batch: BACKLOG_BATCH, rate: None, ..load.clone() };
-    let publishers = Publishers::connect(target, &quickly, &run.topics).await?;
-    publishers.run(&run.course(quickly), &Arc::default()).await?;
-    let course = run.course(load.clone());
+    let fast = Load { batch: BACKLOG_BATCH, rate: None, ..load.clone() };
+    let publishers = Publishers::connect(target, &fast, &run.topics).await?;
+    publishers.run(&run.context(fast), &Arc::default()).await?;
+    let context = run.context(load.clone());
     let consumers = run.consumers(target).await?;
-    consumers.run(&course, CountFrom::Beginning, tally).await?;
-    run.report(tally, course.now(), 0)
+    consumers.run(&context, LatencyFrom::RunStart, tally).await?;
+    run.report(tally, context.now(), 0)
 }
 
-/// What one run has of its own.
 struct Run<'a> {
     load: &'a Load,
     topics: Vec<Topic>,
@@ -77,19 +76,20 @@ impl<'a> Run<'a> {
         Ok(Self { load, topics, text, groups })
     }
 
-    fn course(&self, load: Load) -> Course {
-        Course { load, text: Arc::clone(&self.text), began: Instant::now() }
+    fn context(&self, load: Load) -> RunContext {
+        RunContext { load, text: Arc::clone(&self.text), started: Instant::now() }
     }
 
     async fn consumers(&self, target: &Target) -> Result<Consumers, BenchError> {
         let load = self.load;
-        // Each group has so many connections.
-        let places = 0..load.connections;
-        let places = self.groups.iter().flat_map(|group| places.clone().map(move |p| (group, p)));
-        let topics_of = |place| -> Vec<Topic> {
-            load.topics_of(place).into_iter().map(|topic| self.topics[topic].clone()).collect()
+        // Each group has as many consumers as there are connections.
+        let indexes = 0..load.connections;
+        let members = self.groups.iter();
+        let members = members.flat_map(|group| indexes.clone().map(move |index| (group, index)));
+        let topics_of = |index| -> Vec<Topic> {
+            load.topics_of(index).into_iter().map(|topic| self.topics[topic].clone()).collect()
         };
-        // What a connection may have at a time is shared by its subscriptions.
+        // A connection's subscriptions share its window.
         let in_flight = |topics: &[Topic]| {
             let each = load.window / topics.len() as u64;
             u32::try_from(each).unwrap_or(u32::MAX).clamp(1, MAX_IN_FLIGHT)
@@ -97,8 +97,8 @@ impl<'a> Run<'a> {
         match target {
             Target::InProcess(bus) => {
                 let mut consumers = Vec::new();
-                for (group, place) in places {
-                    let topics = topics_of(place);
+                for (group, index) in members {
+                    let topics = topics_of(index);
                     consumers.push(bus.consumer(&topics, group, in_flight(&topics)).await?);
                 }
                 Ok(Consumers::InProcess(consumers))
@@ -106,10 +106,10 @@ impl<'a> Run<'a> {
             Target::Wire(server) => {
                 let mut consumers = Vec::new();
                 let sockets = server.open_many(load.connections * load.groups).await?;
-                for ((group, place), socket) in places.zip(sockets) {
-                    let topics = topics_of(place);
-                    let most = in_flight(&topics);
-                    consumers.push(WireConsumer::new(socket, &topics, group, most).await?);
+                for ((group, index), socket) in members.zip(sockets) {
+                    let topics = topics_of(index);
+                    let max = in_flight(&topics);
+                    consumers.push(WireConsumer::new(socket, &topics, group, max).await?);
                 }
                 Ok(Consumers::Wire(consumers))
             }
@@ -123,10 +123,10 @@ impl<'a> Run<'a> {
         late: u64,
     ) -> Result<SubscribeReport, BenchError> {
         let total = tally.total();
-        let due = self.load.deliveries();
-        if total.events != due {
-            let wrong = format!("{} deliveries came of {due} that were due", total.events);
-            return Err(BenchError::Meaningless(wrong));
+        let expected = self.load.deliveries();
+        if total.events != expected {
+            let msg = format!("got {} deliveries instead of {expected}", total.events);
+            return Err(BenchError::Invalid(msg));
         }
         Ok(SubscribeReport::of(&total, took, late))
     }
@@ -156,28 +156,28 @@ impl Consumers {
 
     async fn run(
         self,
-        course: &Course,
-        from: CountFrom,
+        context: &RunContext,
+        from: LatencyFrom,
         tally: &Arc<Tally>,
     ) -> Result<(), BenchError> {
         match self {
-            Self::InProcess(ports) => run(ports, course, from, tally).await,
-            Self::Wire(ports) => run(ports, course, from, tally).await,
+            Self::InProcess(ports) => run(ports, context, from, tally).await,
+            Self::Wire(ports) => run(ports, context, from, tally).await,
         }
     }
 }
 
 async fn run<P: ConsumePort + 'static>(
     ports: Vec<P>,
-    course: &Course,
-    from: CountFrom,
+    context: &RunContext,
+    from: LatencyFrom,
     tally: &Arc<Tally>,
 ) -> Result<(), BenchError> {
-    let left = Countdown::of(course.load.deliveries());
+    let left = Countdown::new(context.load.deliveries());
     let mut consuming = JoinSet::new();
     for port in ports {
         let (left, tally) = (Arc::clone(&left), Arc::clone(tally));
-        consuming.spawn(consume(port, course.clone(), from, left, tally));
+        consuming.spawn(consume(port, context.clone(), from, left, tally));
     }
-    all(consuming).await
+    join_all(consuming).await
 }

@@ -1,4 +1,4 @@
-//! What is written into an event, and read back when it is delivered.
+//! The payload of an event, written when it is sent and read when it is delivered.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use prombus_proto::{Event, EventId, Headers, Payload, Seq, Timestamp, Topic};
 
 use crate::{BenchError, Load};
 
-/// Event sizes are counted with a `seq` of seven digits.
+/// An event's size is computed with a `seq` of seven digits.
 const NOMINAL_SEQ: Seq = Seq(1_000_000);
-/// As every time since 2001 and until 2286 it has 13 digits.
+/// It has 13 digits, like all timestamps from 2001 to 2286.
 const NOMINAL_TIME: Timestamp = Timestamp(1_700_000_000_000);
-/// All ids that the bus makes are as long.
+/// It has the length of all ids that the bus generates.
 const NOMINAL_ID: &str = "0190f5e4-8d4b-7c3a-9f2e-0123456789ab";
-/// Nanoseconds of two hours have so many digits; in a longer run events may grow by one.
+/// The digits of two hours in nanoseconds. In a longer run, events may grow by one byte.
 const TIME_DIGITS: usize = 13;
 
-/// The payloads of one run: `{"run":"…","t0":…,"i":…,"pad":"xxx"}`. `t0` counts the nanoseconds from
-/// the beginning of the run to when the event is sent, or meant to be; `i` counts events.
+/// The payloads of one run: `{"run":"…","t0":…,"i":…,"pad":"xxx"}`. `t0` is when the event is sent,
+/// or scheduled to be sent, in nanoseconds since the start of the run; `i` counts events.
 #[derive(Debug)]
 pub(crate) struct EventText {
-    /// What stands in front of the time, and nowhere in an event of another run.
+    /// The text before the time, which events of other runs do not contain.
     before_time: Vec<u8>,
     finder: Finder<'static>,
-    /// How large the payloads of each topic are.
+    /// Bytes per payload, by topic.
     payload_bytes: Vec<usize>,
 }
 
@@ -37,7 +37,7 @@ impl EventText {
             let around = bytes_around_payload(topic)?;
             load.size.checked_sub(around).filter(|bytes| *bytes >= smallest).ok_or_else(|| {
                 BenchError::Load(format!(
-                    "--size is {}, but events of {topic} have {} bytes at least",
+                    "--size {} is too small: events of {topic} have at least {} bytes",
                     load.size,
                     around + smallest
                 ))
@@ -48,7 +48,6 @@ impl EventText {
         Ok(Self { before_time, finder, payload_bytes })
     }
 
-    /// How many bytes the payloads of a topic have.
     pub(crate) fn payload_bytes(&self, topic: usize) -> usize {
         self.payload_bytes[topic]
     }
@@ -58,18 +57,18 @@ impl EventText {
         let end = out.len() + self.payload_bytes[topic];
         out.extend_from_slice(&self.before_time);
         let nanos = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        // Not by `write!`, which took longer than all the rest.
+        // `write!` took longer than everything else here.
         out.extend_from_slice(itoa::Buffer::new().format(nanos).as_bytes());
         out.extend_from_slice(br#","i":"#);
         out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         out.extend_from_slice(br#","pad":""#);
-        // The quote and the brace come behind it.
+        // Leaves room for the closing quote and brace.
         let padded = end.saturating_sub(2).max(out.len());
         out.resize(padded, b'x');
         out.extend_from_slice(b"\"}");
     }
 
-    /// When the event with this JSON was sent; nothing if it is not of this run.
+    /// Returns when the event with this JSON was sent, or `None` if it is from another run.
     pub(crate) fn sent_at(&self, json: &[u8]) -> Option<Duration> {
         let start = self.finder.find(json)? + self.before_time.len();
         let digits = json[start..].iter().take_while(|byte| byte.is_ascii_digit());
@@ -84,11 +83,11 @@ fn digits(number: u64) -> usize {
     number.to_string().len()
 }
 
-/// How many bytes an event of `topic` has beside its payload.
+/// Returns the bytes of an event of `topic` without its payload.
 fn bytes_around_payload(topic: &Topic) -> Result<usize, BenchError> {
     const PAYLOAD: &[u8] = b"0";
     let event = Event {
-        id: EventId::new(NOMINAL_ID).expect("an id"),
+        id: EventId::new(NOMINAL_ID).expect("a valid id"),
         ts: NOMINAL_TIME,
         topic: topic.clone(),
         key: None,
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_has_the_size_that_was_asked_for_and_says_when_it_was_sent() {
+    fn events_have_the_requested_size_and_the_time_they_were_sent() {
         let topic = Topic::new("bench.topic").unwrap();
         for size in [200, 236, 65_536] {
             let load = Load { size, ..Load::default() };
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_another_run_are_told_apart() {
+    fn ignores_events_of_other_runs() {
         let topic = Topic::new("t").unwrap();
         let text =
             |run| EventText::new(&Load::default(), std::slice::from_ref(&topic), run).unwrap();
@@ -145,12 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_cannot_be_so_small_is_refused_with_the_least() {
+    fn rejects_a_size_that_is_too_small_and_names_the_least() {
         let topics = [Topic::new("bench.topic").unwrap()];
         let of = |size| EventText::new(&Load { size, ..Load::default() }, &topics, "1a2b");
         let error = of(10).unwrap_err().to_string();
         let least = error.split_whitespace().find_map(|word| word.parse().ok().filter(|n| *n > 10));
-        let least = least.expect("it says what would be right");
+        let least = least.expect("the least size");
         of(least).unwrap();
         of(least - 1).unwrap_err();
     }

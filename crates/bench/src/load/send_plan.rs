@@ -1,8 +1,9 @@
-//! What one publishing connection sends when, and what its answers mean: no I/O, time is handed in.
+//! What one publishing connection sends when, and the latencies of its answers. It does no I/O and
+//! takes the time as an argument.
 //!
-//! All times are counted from the beginning of the run. In an open loop an event's latency counts
-//! from when it was meant to be sent. A server that stalls is so charged for every event that had
-//! to wait meanwhile, not only for those that were on their way: no coordinated omission.
+//! All times are relative to the start of the run. In an open loop, the latency of an event starts
+//! at its scheduled time. A stall of the server thus counts for every event that had to wait, not
+//! only for those in flight: there is no coordinated omission.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,18 +11,18 @@ use std::time::Duration;
 use crate::Load;
 use crate::load::schedule::Schedule;
 
-/// A send that happens so much after it was meant to is late. Timers and wake-ups of a machine that
-/// is not overloaded take less.
+/// An event sent this long after its scheduled time is late. Timers and wake-ups take less on a
+/// machine that is not overloaded.
 const LATE: Duration = Duration::from_millis(1);
 
-/// One connection's part of a load.
+/// One connection's share of a load.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct SendPlan {
     schedule: Schedule,
     events: u64,
     batch: u64,
     window: u64,
-    /// Frames of all connections are counted through, and dealt out in turn.
+    /// The stride of `next_frame`: connections take frames in turn.
     connections: u64,
     next_frame: u64,
     in_flight: VecDeque<Sent>,
@@ -32,11 +33,10 @@ pub(crate) struct Sending {
 /// Events that go in one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// Which frame of all.
+    /// The index over all connections.
     pub(crate) number: u64,
-    /// Its first event.
+    /// The index of its first event.
     pub(crate) first: u64,
-    /// How many there are.
     pub(crate) count: u64,
 }
 
@@ -46,16 +46,16 @@ struct Sent {
     at: Duration,
 }
 
-impl Sending {
-    /// The part of connection `place`.
-    pub(crate) fn new(load: &Load, place: usize) -> Self {
+impl SendPlan {
+    /// Returns the share of the connection with this index.
+    pub(crate) fn new(load: &Load, index: usize) -> Self {
         Self {
             schedule: Schedule::of(load.rate),
             events: load.events,
             batch: load.batch,
             window: load.window,
             connections: load.connections as u64,
-            next_frame: place as u64,
+            next_frame: index as u64,
             in_flight: VecDeque::new(),
             in_flight_events: 0,
             late: 0,
@@ -68,17 +68,17 @@ impl Sending {
         Some(Frame { number, first, count: self.batch.min(self.events - first) })
     }
 
-    /// When `frame` is complete, and so may go.
+    /// Returns when the last event of `frame` is due.
     fn due(&self, frame: Frame) -> Option<Duration> {
-        self.schedule.intended(frame.first + frame.count - 1)
+        self.schedule.time_of(frame.first + frame.count - 1)
     }
 
-    /// The next frame to be sent now; none if the window is full, its time has not come, or all
+    /// Returns the next frame to send; `None` if the window is full, if no frame is due, or if all
     /// are sent.
     pub(crate) fn next(&mut self, now: Duration) -> Option<Frame> {
         let frame = self.upcoming()?;
         let due = self.due(frame);
-        // A batch that is larger than the window goes alone.
+        // A batch that exceeds the window is sent on its own.
         let has_room =
             self.in_flight.is_empty() || self.in_flight_events + frame.count <= self.window;
         if !has_room || due.is_some_and(|due| due > now) {
@@ -93,13 +93,13 @@ impl Sending {
         Some(frame)
     }
 
-    /// When `event` counts as sent, if it goes `now`.
+    /// Returns when `event` counts as sent if it is sent `now`.
     pub(crate) fn stamp(&self, event: u64, now: Duration) -> Duration {
-        self.schedule.intended(event).unwrap_or(now)
+        self.schedule.time_of(event).unwrap_or(now)
     }
 
-    /// The oldest frame that is out was answered. Hands latencies to `record`, with how many events
-    /// had each, and says how many events that was.
+    /// The oldest frame in flight was answered. Passes latencies and the number of events with each
+    /// to `record`, and returns the number of events. `None` if no frame is in flight.
     pub(crate) fn answered(
         &mut self,
         now: Duration,
@@ -118,12 +118,12 @@ impl Sending {
         Some(frame.count)
     }
 
-    /// Whether everything is sent and answered.
+    /// Returns `true` if everything is sent and answered.
     pub(crate) fn is_done(&self) -> bool {
         self.in_flight.is_empty() && self.upcoming().is_none()
     }
 
-    /// How many events went later than they were meant to.
+    /// Returns the number of events that were sent late.
     pub(crate) const fn late(&self) -> u64 {
         self.late
     }

@@ -1,63 +1,53 @@
-//! How long things took, all of them, in little memory.
+//! A histogram of latencies.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Nothing that takes longer is told apart.
+/// Longer latencies count as this.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Within a thousandth of what it was.
+/// Significant digits.
 const DIGITS: u8 = 3;
 
-/// How long things took, exact to three digits.
+/// Latencies with a precision of three digits.
 #[derive(Clone, Debug)]
 pub struct Latencies(Histogram<u64>);
 
-/// Milliseconds, with fractions.
+/// Percentiles in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Half took no longer.
     pub p50: f64,
-    /// Nine in ten took no longer.
     pub p90: f64,
-    /// 99 in a hundred took no longer.
     pub p99: f64,
-    /// 999 in a thousand took no longer.
     #[serde(rename = "p99.9")]
     pub p999: f64,
-    /// The longest.
     pub max: f64,
-    /// The mean.
     pub avg: f64,
 }
 
 impl Latencies {
-    /// None yet.
     #[must_use]
     pub fn new() -> Self {
         let longest = u64::try_from(LONGEST.as_nanos()).unwrap_or(u64::MAX);
-        Self(Histogram::new_with_bounds(1, longest, DIGITS).expect("these bounds are allowed"))
+        Self(Histogram::new_with_bounds(1, longest, DIGITS).expect("valid bounds"))
     }
 
-    /// So many took so long.
+    /// Records `count` events that took `took`.
     pub fn record(&mut self, took: Duration, count: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.0.saturating_record_n(nanos, count);
     }
 
-    /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Forgets all.
     pub fn clear(&mut self) {
         self.0.reset();
     }
 
-    /// What they come to.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let quantile = |quantile: f64| ms(self.0.value_at_quantile(quantile) as f64);
@@ -78,7 +68,7 @@ impl Default for Latencies {
     }
 }
 
-/// Milliseconds of nanoseconds, to the microsecond.
+/// Converts nanoseconds to milliseconds, rounded to the microsecond.
 fn ms(nanos: f64) -> f64 {
     (nanos / 1e3).round() / 1e3
 }
@@ -88,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_milliseconds_to_three_digits() {
+    fn reports_milliseconds_with_three_digits() {
         let mut latencies = Latencies::new();
         for n in 1..=1000 {
             latencies.record(Duration::from_micros(n * 10), 1);
@@ -110,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_counts_as_the_longest() {
+    fn caps_latencies_at_the_longest() {
         let mut latencies = Latencies::new();
         latencies.record(Duration::from_secs(1_000_000), 2);
         assert_eq!(latencies.count(), 2);

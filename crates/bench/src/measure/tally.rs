@@ -1,81 +1,75 @@
-//! What was done so far, counted by all connections, looked at by whoever watches.
+//! The running totals of a bench.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::measure::latencies::{Latencies, Summary};
 
-/// What was done so far.
+/// The running totals of a bench, counters by all connections.
 #[derive(Debug, Default)]
-pub struct Tally(Mutex<Counted>);
+pub struct Tally(Mutex<Counters>);
 
 #[derive(Debug, Default)]
-struct Counted {
+struct Counters {
     events: u64,
     bytes: u64,
     late: u64,
     all: Latencies,
-    /// Those since the last progress.
+    /// Since the last call of [`Tally::progress`].
     recent: Latencies,
-    /// When the last one was done.
+    /// When the last event was counters, since the start of the run.
     last: Duration,
 }
 
-/// What whoever watches sees.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// How many events are done.
     pub events: u64,
-    /// How long those took that were done since the last progress.
+    /// The latencies since the last call of [`Tally::progress`].
     pub recent: Summary,
 }
 
-/// What it came to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Total {
     pub(crate) events: u64,
     pub(crate) bytes: u64,
     pub(crate) late: u64,
     pub(crate) latencies: Summary,
-    /// When the last event was done, from the beginning of the run.
+    /// From the start of the run to the last event.
     pub(crate) took: Duration,
 }
 
 impl Tally {
-    /// What was done since the last progress, and before.
+    /// Returns the number of events so far and the most recent latencies.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        let mut counted = self.counted();
-        let progress = Progress { events: counted.events, recent: counted.recent.summary() };
-        counted.recent.clear();
+        let mut counters = self.0.lock();
+        let progress = Progress { events: counters.events, recent: counters.recent.summary() };
+        counters.recent.clear();
         progress
     }
 
-    /// So many events with so many bytes are done by `now`, in these times.
+    /// Counts events that took these times, with `bytes` in total, at `now`.
     pub(crate) fn add(&self, now: Duration, bytes: u64, took: &[(Duration, u64)]) {
-        let mut counted = self.counted();
+        let mut counters = self.0.lock();
         for (time, events) in took {
-            counted.events += events;
-            counted.all.record(*time, *events);
-            counted.recent.record(*time, *events);
+            counters.events += events;
+            counters.all.record(*time, *events);
+            counters.recent.record(*time, *events);
         }
-        counted.bytes += bytes;
-        counted.last = counted.last.max(now);
+        counters.bytes += bytes;
+        counters.last = counters.last.max(now);
     }
 
-    /// So many were sent later than they were meant to.
+    /// Counts events that were sent late.
     pub(crate) fn add_late(&self, events: u64) {
-        self.counted().late += events;
+        self.0.lock().late += events;
     }
 
     pub(crate) fn total(&self) -> Total {
-        let counted = self.counted();
-        let Counted { events, bytes, late, last, .. } = *counted;
-        Total { events, bytes, late, took: last, latencies: counted.all.summary() }
-    }
-
-    fn counted(&self) -> MutexGuard<'_, Counted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let counters = self.0.lock();
+        let Counters { events, bytes, late, last, .. } = *counters;
+        Total { events, bytes, late, took: last, latencies: counters.all.summary() }
     }
 }
 
@@ -84,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_glance_sees_what_is_new_and_the_total_everything() {
+    fn progress_has_recent_latencies_and_the_total_has_all() {
         let ms = Duration::from_millis;
         let tally = Tally::default();
         tally.add(ms(10), 20, &[(ms(4), 2)]);

@@ -1,9 +1,7 @@
-//! A bus in this process, without limits of rate.
+//! A bus in this process, without rate limits.
 //!
-//! | idea | file |
-//! |---|---|
-//! | a connection that publishes | `publishing` |
-//! | a connection that consumes | `consuming` |
+//! - `publishing`: a connection that publishes
+//! - `consuming`: a connection that consumes
 
 mod consuming;
 mod publishing;
@@ -25,8 +23,8 @@ pub(crate) use publishing::InProcessPublisher;
 use crate::target::LEASE;
 use crate::{BenchError, Load};
 
-/// What waits for one consumer, as the server has it by default.
-const OUTBOX_BYTES: usize = 1 << 20;
+/// The server's default.
+const DELIVERY_QUEUE_BYTES: usize = 1 << 20;
 const GROUP_LEASE: Duration = Duration::from_secs(10);
 
 /// A bus in this process.
@@ -35,8 +33,8 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// Starts one over `engine`; the topics of `load` are as safe as `durability` says. Needs a
-    /// runtime.
+    /// Starts a bus over `engine`, and gives the topics of `load` this durability. It has to be
+    /// called within a Tokio runtime.
     pub fn start(
         engine: Arc<dyn Engine>,
         load: &Load,
@@ -47,7 +45,7 @@ impl InProcess {
             connection_rate: None,
             topic_rate: None,
             topics: load.topics()?.into_iter().map(|topic| (topic, own)).collect(),
-            max_outbox_bytes: OUTBOX_BYTES,
+            max_outbox_bytes: DELIVERY_QUEUE_BYTES,
             subscription: SubscriptionDefaults {
                 max_in_flight: 100,
                 ack_timeout: LEASE,
@@ -59,7 +57,7 @@ impl InProcess {
         Ok(Self { bus: Arc::new(Bus::start(engine, settings, Arc::new(SystemClock), ids)) })
     }
 
-    /// Stores what waits, and closes the engine.
+    /// Stores pending events and closes the engine.
     pub async fn close(&self) -> Result<(), BenchError> {
         Ok(self.bus.close().await?)
     }
@@ -68,7 +66,7 @@ impl InProcess {
         InProcessPublisher::new(Arc::clone(&self.bus), topics)
     }
 
-    /// One that subscribes to `topics`, each with room for `in_flight` events.
+    /// Returns a consumer that subscribes to `topics`, each with room for `in_flight` events.
     pub(crate) async fn consumer(
         &self,
         topics: &[Topic],

@@ -1,14 +1,12 @@
-//! A server, over WebSockets, by frames that are written and read as text.
+//! A server over WebSockets.
 //!
-//! Many frames leave with one write and come with one read, and none is parsed further than the
-//! figures need: what is measured is to be the server.
+//! Frames are written and read as text, many with one system call, and are parsed only as far as
+//! necessary, so that the bench measures the server and not its client.
 //!
-//! | idea | file |
-//! |---|---|
-//! | frames out and in, together | `socket` |
-//! | what a frame of the server says, seen from its text | `glimpse` |
-//! | a connection that publishes | `publishing` |
-//! | a connection that consumes | `consuming` |
+//! - `socket`: sends and receives frames
+//! - `frame_peek`: recognizes the server's frames without parsing them
+//! - `publishing`: a connection that publishes
+//! - `consuming`: a connection that consumes
 
 mod consuming;
 mod frame_peek;
@@ -21,16 +19,16 @@ use prombus_client::transport::{HttpClient, Query, ServerAddress};
 use prombus_proto::Topic;
 
 pub(crate) use consuming::WireConsumer;
-pub(crate) use frame_peek::{Glimpse, refusal};
+pub(crate) use frame_peek::{FramePeek, frame_error};
 pub(crate) use publishing::WirePublisher;
 pub(crate) use socket::Socket;
 
 use crate::BenchError;
 
-/// More at once would run into the limit of what a listener has waiting.
+/// More would exceed the listener's backlog.
 pub(crate) const OPENED_AT_ONCE: usize = 64;
 
-/// Where a server is, and who we are there.
+/// The gateway of a server, and the token to authenticate with.
 #[derive(Clone)]
 pub struct Wire {
     gateway: ServerAddress,
@@ -38,7 +36,6 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// The server with this gateway.
     #[must_use]
     pub const fn new(gateway: ServerAddress, token: Option<String>) -> Self {
         Self { gateway, token }
@@ -48,14 +45,14 @@ impl Wire {
         Socket::open(&self.gateway, self.token.as_deref()).await
     }
 
-    /// The same connection, if the server answers there.
-    pub(crate) async fn alive(&self, mut socket: Socket) -> Result<Socket, BenchError> {
-        // Any AUTH is answered OK where no token is needed.
+    /// Returns the connection if the server answers on it.
+    pub(crate) async fn check_alive(&self, mut socket: Socket) -> Result<Socket, BenchError> {
+        // A server without authentication answers OK to any AUTH.
         socket.authenticate(self.token.as_deref().unwrap_or("anybody")).await?;
         Ok(socket)
     }
 
-    /// So many connections, a few of them opened at a time.
+    /// Opens `count` connections, a few at a time.
     pub(crate) async fn open_many(&self, count: usize) -> Result<Vec<Socket>, BenchError> {
         stream::iter(0..count)
             .map(|_| self.open())
@@ -65,16 +62,15 @@ impl Wire {
     }
 }
 
-/// Makes events of these topics as safe as `word` says, `fsync` or `buffered`, on the server that
-/// `http` talks to.
+/// Sets the durability of these topics to `fsync` or `buffered`.
 pub async fn set_durability(
     http: &mut HttpClient,
     topics: &[Topic],
-    word: &str,
+    durability: &str,
 ) -> Result<(), BenchError> {
     for topic in topics {
         let path = Query::of(&format!("/topics/{topic}"));
-        let body = format!(r#"{{"durability":"{word}"}}"#);
+        let body = format!(r#"{{"durability":"{durability}"}}"#);
         http.send(Method::PUT, path.as_str(), "application/json", body.into()).await?;
     }
     Ok(())

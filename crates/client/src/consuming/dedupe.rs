@@ -1,23 +1,24 @@
-//! What remembers which events were handled.
+//! Stores of marks outside the bus.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prombus_proto::{Clock, EventId, Group, SystemClock, Timestamp, Topic};
 
 use crate::consuming::handler::HandlerError;
 
-/// What a [`Dedupe`] answers.
+/// The future returned by the methods of [`Dedupe`].
 pub type DedupeFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, HandlerError>> + Send + 'a>>;
 
-/// A store of marks of your own, for
-/// [`subscribe_exactly_once`](crate::Client::subscribe_exactly_once): such as a table beside that
-/// which a handler writes to.
+/// A store of marks outside the bus, for
+/// [`subscribe_exactly_once`](crate::Client::subscribe_exactly_once): for example a table in the
+/// database that the handler writes to.
 pub trait Dedupe: Send + Sync + 'static {
-    /// Whether `group` has handled the event.
+    /// Returns `true` if `group` has handled the event.
     fn seen<'a>(
         &'a self,
         topic: &'a Topic,
@@ -25,7 +26,7 @@ pub trait Dedupe: Send + Sync + 'static {
         id: &'a EventId,
     ) -> DedupeFuture<'a, bool>;
 
-    /// Remembers for `ttl` that `group` has handled the event.
+    /// Stores for `ttl` that `group` has handled the event.
     fn mark<'a>(
         &'a self,
         topic: &'a Topic,
@@ -35,10 +36,10 @@ pub trait Dedupe: Send + Sync + 'static {
     ) -> DedupeFuture<'a, ()>;
 }
 
-/// What is marked, and until when.
+/// Marks with the time at which they expire.
 type Marks = HashMap<(Topic, Group, EventId), Timestamp>;
 
-/// Marks in the memory of this process, for tests. Clones share them.
+/// Marks in the memory of this process, for tests. Clones share the marks.
 #[derive(Clone)]
 pub struct MemoryDedupe {
     marks: Arc<Mutex<Marks>>,
@@ -52,28 +53,28 @@ impl Default for MemoryDedupe {
 }
 
 impl MemoryDedupe {
-    /// None yet, with times by the machine's clock.
+    /// Creates an empty store that uses the system clock.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// None yet, with times by this clock.
+    /// Creates an empty store that uses `clock`.
     #[must_use]
     pub fn with_clock(clock: impl Clock) -> Self {
         Self { marks: Arc::default(), clock: Arc::new(clock) }
     }
 
-    /// How many marks there are whose time is not over.
+    /// Returns the number of marks that have not expired, and drops the others.
     #[must_use]
     pub fn len(&self) -> usize {
         let now = self.clock.now();
-        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = self.marks.lock();
         marks.retain(|_, until| *until > now);
         marks.len()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if every mark has expired.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -89,7 +90,7 @@ impl Dedupe for MemoryDedupe {
     ) -> DedupeFuture<'a, bool> {
         let key = (topic.clone(), group.clone(), id.clone());
         let now = self.clock.now();
-        let marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = self.marks.lock();
         let seen = marks.get(&key).is_some_and(|until| *until > now);
         Box::pin(async move { Ok(seen) })
     }
@@ -103,7 +104,7 @@ impl Dedupe for MemoryDedupe {
     ) -> DedupeFuture<'a, ()> {
         let key = (topic.clone(), group.clone(), id.clone());
         let until = self.clock.now().plus_ms(crate::session::frames::millis(ttl));
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner).insert(key, until);
+        self.marks.lock().insert(key, until);
         Box::pin(async { Ok(()) })
     }
 }
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_mark_is_there_until_its_time_is_over() {
+    async fn a_mark_expires_after_its_ttl() {
         let clock = ManualClock::at(Timestamp(1000));
         let marks = MemoryDedupe::with_clock(clock.clone());
         let (topic, group) = (Topic::new("t").unwrap(), Group::new("g").unwrap());

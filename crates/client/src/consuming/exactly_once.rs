@@ -1,10 +1,11 @@
-//! Handlers whose effect is to happen once.
+//! Subscriptions that mark handled events, so that an effect happens once.
 
 use std::collections::HashSet;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prombus_proto::frame::Membership;
 use prombus_proto::limits::DEFAULT_MARK_TTL_MS;
 use prombus_proto::{EventId, NewEvent, Topic};
@@ -19,50 +20,52 @@ use crate::consuming::subscription::{Options, Subscription, membership, subscrip
 use crate::event::id_within;
 use crate::names::IntoTopic;
 use crate::publishing::outgoing::Outgoing;
-use crate::session::subscriber::Form;
+use crate::session::subscriber::AckMode;
 use crate::transport::wait_after;
 
-const USUAL_TTL: Duration = Duration::from_millis(DEFAULT_MARK_TTL_MS);
-/// How often a store of the user's own is asked to mark before the event is given back.
-const MARKING_TRIES: u32 = 5;
+const DEFAULT_TTL: Duration = Duration::from_millis(DEFAULT_MARK_TTL_MS);
+/// Attempts to mark an event in a [`Dedupe`] store before the delivery fails.
+const MARK_ATTEMPTS: u32 = 5;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// A subscription by marks, to be made. From [`Client::subscribe_exactly_once`].
-#[must_use = "nothing is subscribed to before `handle`"]
-pub struct SubscribingExactlyOnce {
+/// The options of a subscription that marks what it handled. Created by
+/// [`Client::subscribe_exactly_once`].
+#[must_use = "a builder does nothing until `handle` is called"]
+pub struct ExactlyOnceBuilder {
     client: Client,
-    which: Result<Membership>,
+    membership: Result<Membership>,
     options: Options,
     ttl: Duration,
     store: Option<Arc<dyn Dedupe>>,
 }
 
-/// A subscription that publishes what comes of events, to be made. From
+/// The options of a subscription that publishes its handler's output. Created by
 /// [`Client::transform_exactly_once`].
-#[must_use = "nothing is subscribed to before `handle`"]
-pub struct Transforming {
+#[must_use = "a builder does nothing until `handle` is called"]
+pub struct TransformBuilder {
     client: Client,
-    which: Result<Membership>,
+    membership: Result<Membership>,
     options: Options,
     ttl: Duration,
 }
 
 impl Client {
-    /// Subscribes as [`subscribe`](Client::subscribe) does, and marks what was handled, so that it
-    /// is not handled again:
+    /// Subscribes like [`subscribe`](Client::subscribe), and marks handled events so that they are
+    /// not handled again:
     ///
-    /// 1. An event that is marked for the group is acknowledged and not handled.
-    /// 2. Otherwise the handler runs. One that fails leaves no mark, and the event comes again.
-    /// 3. When it is done, the mark and the acknowledgement are stored in one commit of the bus.
+    /// 1. An event that is marked for the group is acknowledged without calling the handler.
+    /// 2. Otherwise the handler runs. If it fails, no mark is stored, and the event is redelivered.
+    /// 3. When it succeeds, the mark and the acknowledgement are stored in one commit of the bus.
     ///
-    /// The handler runs a second time for one event only where it could not be known that the
-    /// first had run to its end: this process died, or lost its lease to another one, after the
-    /// handler's effect and before step 3 was stored. A lost connection alone is not such a case:
-    /// the process remembers what it handled, and marks it when it is connected again, before
-    /// it gets anything else. So the handler's effect is exactly once if it is in the bus
-    /// ([`transform_exactly_once`](Client::transform_exactly_once)), or if marks are kept in the same transaction as the
-    /// effect ([`store`](SubscribingExactlyOnce::store)), and at least once otherwise.
+    /// The handler runs a second time for an event only if this process crashes, or loses its
+    /// lease to another member, after the handler's effect and before step 3 is stored. A lost
+    /// connection alone does not cause that: the client remembers which events it has handled, and
+    /// marks them over the next connection before it receives anything else. So the effect happens
+    /// exactly once if it is in the bus
+    /// ([`transform_exactly_once`](Client::transform_exactly_once)) or if the mark is stored in
+    /// the same transaction as the effect ([`store`](ExactlyOnceBuilder::store)), and at least
+    /// once otherwise.
     ///
     /// ```
     /// # use prombus_server::{config::{Config, Sources}, server::Server};
@@ -90,26 +93,21 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn subscribe_exactly_once(
-        &self,
-        topic: impl IntoTopic,
-        group: &str,
-    ) -> SubscribingExactlyOnce {
-        SubscribingExactlyOnce {
+    pub fn subscribe_exactly_once(&self, topic: impl IntoTopic, group: &str) -> ExactlyOnceBuilder {
+        ExactlyOnceBuilder {
             client: self.clone(),
-            which: membership(topic, group),
+            membership: membership(topic, group),
             options: Options::default(),
-            ttl: USUAL_TTL,
+            ttl: DEFAULT_TTL,
             store: None,
         }
     }
 
-    /// Subscribes with a handler that answers events to publish, to any topics. They are published,
-    /// the event is marked and it is acknowledged in **one commit**: all of it happens, once, or
-    /// none.
+    /// Subscribes with a handler that returns events to publish, to any topics. The bus publishes
+    /// them, marks the consumed event and acknowledges it in **one commit**.
     ///
-    /// The handler itself may run more than once for an event, but what it answers is published
-    /// once. Where somebody else has the event by then, what this handler answered is dropped.
+    /// The handler may run more than once for an event, but its output is published once. If
+    /// another member has the event by then, the output of this handler is discarded.
     ///
     /// ```
     /// # use prombus_server::{config::{Config, Sources}, server::Server};
@@ -143,62 +141,72 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn transform_exactly_once(&self, topic: impl IntoTopic, group: &str) -> Transforming {
-        Transforming {
+    pub fn transform_exactly_once(&self, topic: impl IntoTopic, group: &str) -> TransformBuilder {
+        TransformBuilder {
             client: self.clone(),
-            which: membership(topic, group),
+            membership: membership(topic, group),
             options: Options::default(),
-            ttl: USUAL_TTL,
+            ttl: DEFAULT_TTL,
         }
     }
 }
 
-impl SubscribingExactlyOnce {
+impl ExactlyOnceBuilder {
     subscription_options!();
 
-    /// How long marks are kept, 1 second to 365 days; 7 days unless said. An event that comes
-    /// again later than that is handled again.
+    /// Sets how long marks are stored, 1 second to 365 days. An event that is redelivered after
+    /// that is handled again. Default: 7 days.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Keeps marks in a store of your own rather than in the bus. It is asked before the handler
-    /// runs, and told when it is done, before the event is acknowledged. A store that fails to
-    /// mark is asked again, and until it did, this process handles the event no second time.
+    /// Stores marks in `store` instead of in the bus. It is asked before the handler runs, and
+    /// marks the event after that, before the event is acknowledged. If marking fails, it is
+    /// retried, and this process does not handle the event again meanwhile.
     pub fn store(mut self, store: impl Dedupe) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// Subscribes, and answers when the server has taken it.
+    /// Subscribes, and returns when the server has accepted the subscription.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`SubscriptionBuilder::handle`](crate::SubscriptionBuilder::handle) does.
     pub async fn handle<T, H, F>(self, handle: H) -> Result<Subscription>
     where
         T: DeserializeOwned + Send + 'static,
         H: Fn(Received<T>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
-        let which = self.which?;
+        let membership = self.membership?;
         let handler = handler(handle, |()| Handled::Done);
-        let (form, handler) = match self.store {
-            None => (Form::Marked(self.ttl), handler),
-            Some(store) => (Form::Plain, marking_in(store, which.clone(), self.ttl, handler)),
+        let (mode, handler) = match self.store {
+            None => (AckMode::Marked(self.ttl), handler),
+            Some(store) => {
+                (AckMode::Plain, with_store(store, membership.clone(), self.ttl, handler))
+            }
         };
-        self.client.follow(which, self.options, form, handler).await
+        self.client.start_subscription(membership, self.options, mode, handler).await
     }
 }
 
-impl Transforming {
+impl TransformBuilder {
     subscription_options!();
 
-    /// How long marks are kept, 1 second to 365 days; 7 days unless said.
+    /// Sets how long marks are stored, 1 second to 365 days. Default: 7 days.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Subscribes, and answers when the server has taken it. What `handle` answers is published:
-    /// at most 1000 events, which have to fit in one frame.
+    /// Subscribes, and returns when the server has accepted the subscription. The events that
+    /// `handle` returns are published: at most 1000, which have to fit into one frame.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`SubscriptionBuilder::handle`](crate::SubscriptionBuilder::handle) does.
     pub async fn handle<T, H, F, N>(self, handle: H) -> Result<Subscription>
     where
         T: DeserializeOwned + Send + 'static,
@@ -213,7 +221,8 @@ impl Transforming {
                 Err(error) => HandlerError::from(error).into(),
             }
         });
-        self.client.follow(self.which?, self.options, Form::Transformed(self.ttl), handler).await
+        let mode = AckMode::Transformed(self.ttl);
+        self.client.start_subscription(self.membership?, self.options, mode, handler).await
     }
 }
 
@@ -221,26 +230,27 @@ fn checked((topic, event): (impl IntoTopic, Outgoing)) -> Result<(Topic, NewEven
     Ok((topic.into_topic()?, event.checked()?))
 }
 
-/// A handler that asks `store` first, and tells it at last.
-fn marking_in(
+/// Wraps `handler` so that events marked in `store` are skipped and others are marked afterwards.
+fn with_store(
     store: Arc<dyn Dedupe>,
-    which: Membership,
+    membership: Membership,
     ttl: Duration,
     handler: Handler,
 ) -> Handler {
     let unmarked: Arc<Mutex<HashSet<EventId>>> = Arc::default();
     Arc::new(move |delivery| {
-        let (store, which, handler) = (Arc::clone(&store), which.clone(), Arc::clone(&handler));
+        let (store, handler) = (Arc::clone(&store), Arc::clone(&handler));
+        let membership = membership.clone();
         let unmarked = Arc::clone(&unmarked);
         Box::pin(async move {
-            let Membership { topic, group } = &which;
+            let Membership { topic, group } = &membership;
             let id = match id_within(&delivery.json) {
                 Ok(id) => id,
                 Err(error) => return HandlerError::from(error).into(),
             };
-            // Handled by this process, and the store did not take the mark.
-            let is_unmarked = lock(&unmarked).contains(&id);
-            if !is_unmarked {
+            // An earlier delivery was handled, but the store failed to mark it.
+            let is_handled = unmarked.lock().contains(&id);
+            if !is_handled {
                 match store.seen(topic, group, &id).await {
                     Ok(true) => return Handled::Done,
                     Ok(false) => {}
@@ -250,15 +260,16 @@ fn marking_in(
                     Handled::Done => {}
                     other => return other,
                 }
-                lock(&unmarked).insert(id.clone());
+                unmarked.lock().insert(id.clone());
             }
-            match mark(&*store, &which, &id, ttl).await {
+            match mark(&*store, &membership, &id, ttl).await {
                 Ok(()) => {
-                    lock(&unmarked).remove(&id);
+                    unmarked.lock().remove(&id);
                     Handled::Done
                 }
                 Err(error) => {
-                    HandlerError::new(format_args!("handled, not marked: {error}")).into()
+                    let reason = format_args!("the event was handled but not marked: {error}");
+                    HandlerError::new(reason).into()
                 }
             }
         })
@@ -274,15 +285,11 @@ async fn mark(
     let mut failed = 0;
     loop {
         match store.mark(topic, group, id, ttl).await {
-            Err(_) if failed + 1 < MARKING_TRIES => {
+            Err(_) if failed + 1 < MARK_ATTEMPTS => {
                 tokio::time::sleep(wait_after(FIRST_WAIT, LONGEST_WAIT, failed)).await;
                 failed += 1;
             }
             result => return result,
         }
     }
-}
-
-fn lock(ids: &Mutex<HashSet<EventId>>) -> std::sync::MutexGuard<'_, HashSet<EventId>> {
-    ids.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What a subscription does with an event.
+//! Handlers and their results.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,9 +14,10 @@ use serde::de::DeserializeOwned;
 
 use crate::consuming::received::{Delivery, Received};
 
-/// Why a handler did not do its work. Any error becomes one by `?`.
+/// Why a handler failed. `?` converts any error into one.
 ///
-/// The event is given back and comes again; after the group's last attempt the reason is in its dead letter.
+/// The event is redelivered; after the last attempt it becomes a dead letter that contains the
+/// reason.
 #[derive(Debug)]
 pub struct HandlerError {
     reason: String,
@@ -24,13 +25,13 @@ pub struct HandlerError {
 }
 
 impl HandlerError {
-    /// For this reason.
+    /// Creates an error with this reason.
     #[must_use]
     pub fn new(reason: impl fmt::Display) -> Self {
         Self { reason: reason.to_string(), delay: None }
     }
 
-    /// The event comes again that much later, rather than by the server's back-off.
+    /// Sets the time until the redelivery, instead of the server's back-off.
     #[must_use]
     pub const fn again_after(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
@@ -56,15 +57,16 @@ impl fmt::Display for HandlerError {
     }
 }
 
-/// What became of an event.
+/// A handler's result.
 #[derive(Debug)]
 pub(crate) enum Handled {
-    /// Done.
     Done,
-    /// Done, and these are to be published.
+    /// Done, with output to be published.
     Produced(Vec<(Topic, NewEvent)>),
-    /// Not done.
-    Failed { reason: String, delay: Option<Duration> },
+    Failed {
+        reason: String,
+        delay: Option<Duration>,
+    },
 }
 
 impl From<HandlerError> for Handled {
@@ -74,11 +76,11 @@ impl From<HandlerError> for Handled {
 }
 
 pub(crate) type Handling = Pin<Box<dyn Future<Output = Handled> + Send>>;
-/// A handler, whatever its types are.
+/// A type-erased handler.
 pub(crate) type Handler = Arc<dyn Fn(Delivery) -> Handling + Send + Sync>;
 
-/// A handler that reads the event, calls `handle`, and makes of its answer what `handled` says.
-/// A panic is a failure like any other.
+/// Returns a handler that decodes the event, calls `handle` and converts its result with
+/// `handled`. A panic counts as a failure.
 pub(crate) fn handler<T, O, H, F>(
     handle: H,
     handled: impl Fn(O) -> Handled + Send + Sync + 'static,
@@ -93,19 +95,19 @@ where
         let (handle, handled) = (Arc::clone(&handle), Arc::clone(&handled));
         Box::pin(async move {
             let run = async move {
-                match delivery.read() {
+                match delivery.decode() {
                     Ok(event) => handle(event).await.map_or_else(Handled::from, |o| handled(o)),
                     Err(error) => HandlerError::new(error).into(),
                 }
             };
             let ran = AssertUnwindSafe(run).catch_unwind().await;
-            ran.unwrap_or_else(|panic| HandlerError::new(words_of(&*panic)).into())
+            ran.unwrap_or_else(|panic| HandlerError::new(panic_message(&*panic)).into())
         })
     })
 }
 
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the handler panicked: {}", text.unwrap_or("without words"))
+    format!("the handler panicked: {}", text.unwrap_or("no message"))
 }

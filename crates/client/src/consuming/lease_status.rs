@@ -1,23 +1,23 @@
-//! Whether an event is still ours while its handler runs.
+//! Whether the lease of an event is lost while its handler runs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Shared between a handler and the client that keeps the lease for it.
+/// Shared between a handler and the session, which extends the lease.
 #[derive(Debug, Default)]
-pub(crate) struct Lease {
+pub(crate) struct LeaseStatus {
     is_lost: AtomicBool,
     changed: Notify,
 }
 
-impl Lease {
+impl LeaseStatus {
     pub(crate) fn lose(&self) {
         self.is_lost.store(true, Ordering::Release);
         self.changed.notify_waiters();
     }
 
-    /// The event came again while its handler ran.
+    /// The event was redelivered here while its handler ran.
     pub(crate) fn regain(&self) {
         self.is_lost.store(false, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Subscribing: how a subscription is made, and the handle of one that runs.
+//! Building a subscription, and the handle to a running one.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use tokio::sync::{oneshot, watch};
 use crate::client::Client;
 use crate::consuming::handler::{Handled, Handler, HandlerError, handler};
 use crate::consuming::received::Received;
-use crate::names::{IntoTopic, group_named};
+use crate::names::{IntoTopic, parse_group};
 use crate::session::Command;
-use crate::session::subscriber::{Following, Form};
+use crate::session::subscriber::{AckMode, SubscribeRequest};
 use crate::{Error, Result};
 
-/// Where a group begins that does not exist yet. One that exists goes on where it was.
+/// Where a new consumer group starts. An existing group continues at its cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// With what is published from now on.
+    /// With events published from now on.
     #[default]
     Latest,
-    /// With the first event there is.
+    /// With the first stored event.
     Earliest,
-    /// With the first event of this time or later, in milliseconds since 1970.
+    /// With the first event at or after this time, in milliseconds since the Unix epoch.
     Ts(u64),
-    /// With the event behind this one.
+    /// With the event after this one.
     AfterId(EventId),
 }
 
@@ -42,7 +42,7 @@ impl From<Start> for StartFrom {
     }
 }
 
-/// What every kind of subscription can be told.
+/// The options of every kind of subscription.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) concurrency: usize,
@@ -65,13 +65,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Twice as many events as handlers, and some: the next are here when a handler is done, and
-    /// not many are kept from others of the group.
-    fn wire(self) -> SubscribeOptions {
-        let usual = u32::try_from(self.concurrency * 2 + 14).unwrap_or(MAX_IN_FLIGHT);
+    /// By default, `max_in_flight` is a little more than twice the number of handlers: the next
+    /// event is here when a handler is done, and few are withheld from other members.
+    fn into_wire(self) -> SubscribeOptions {
+        let default = u32::try_from(self.concurrency * 2 + 14).unwrap_or(MAX_IN_FLIGHT);
         SubscribeOptions {
             from: self.start.into(),
-            max_in_flight: Some(self.max_in_flight.unwrap_or(usual.min(MAX_IN_FLIGHT))),
+            max_in_flight: Some(self.max_in_flight.unwrap_or(default.min(MAX_IN_FLIGHT))),
             ack_timeout_ms: self.ack_timeout.map(crate::session::frames::millis),
             max_attempts: self.max_attempts,
         }
@@ -81,36 +81,36 @@ impl Options {
 /// The setters of [`Options`], the same for every kind of subscription.
 macro_rules! subscription_options {
     () => {
-        /// How many events are handled at a time; 1 unless said, so that events are handled in
-        /// their order and a handler need not mind others of its kind.
+        /// Sets how many handlers run at a time. With the default of 1, events are handled in
+        /// order.
         pub fn concurrency(mut self, handlers: usize) -> Self {
             self.options.concurrency = handlers.max(1);
             self
         }
 
-        /// Where the group begins if it does not exist yet.
+        /// Sets where the group starts if it does not exist yet. Default: [`Start::Latest`](crate::Start::Latest).
         pub fn from(mut self, start: crate::Start) -> Self {
             self.options.start = start;
             self
         }
 
-        /// How many events may be here that are not done, those included that wait for a
-        /// handler: 1 to 10,000. Unless said, twice as many as are handled at a time, and 14 more.
+        /// Sets how many events this client may hold unacknowledged, including those that wait for
+        /// a handler: 1 to 10,000. Default: twice the [concurrency](Self::concurrency) plus 14.
         pub fn max_in_flight(mut self, events: u32) -> Self {
             self.options.max_in_flight = Some(events);
             self
         }
 
-        /// How long the server waits to hear of an event before it lends it to others. The client
-        /// asks for more time while it has the event, so this is how long others wait when it is
-        /// gone without a word. Unless said, what the server is set to (30 seconds).
+        /// Sets the length of a lease. The client extends it for as long as it holds the event, so
+        /// this is how long redelivery takes after the client has crashed. Default: the server's
+        /// setting (30 seconds).
         pub fn ack_timeout(mut self, timeout: std::time::Duration) -> Self {
             self.options.ack_timeout = Some(timeout);
             self
         }
 
-        /// How often an event is delivered before it goes to the dead letters, `dlq.<topic>`.
-        /// Unless said, what the server is set to (5).
+        /// Sets how often an event is delivered before it becomes a dead letter in `dlq.<topic>`.
+        /// Default: the server's setting (5).
         pub fn max_attempts(mut self, attempts: u32) -> Self {
             self.options.max_attempts = Some(attempts);
             self
@@ -119,69 +119,75 @@ macro_rules! subscription_options {
 }
 pub(crate) use subscription_options;
 
-/// A subscription to be made. From [`Client::subscribe`].
-#[must_use = "nothing is subscribed to before `handle`"]
-pub struct Subscribing {
+/// The options of a subscription. Created by [`Client::subscribe`].
+#[must_use = "a builder does nothing until `handle` is called"]
+pub struct SubscriptionBuilder {
     client: Client,
-    which: Result<Membership>,
+    membership: Result<Membership>,
     options: Options,
 }
 
 impl Client {
-    /// Subscribes to a topic as a member of a group: a handler is called for every event, **at
-    /// least once**, whatever happens to the connection, the server or this process.
+    /// Subscribes to a topic as a member of a consumer group. The handler is called for every
+    /// event **at least once**, even if the connection is lost or the server or this process
+    /// crashes.
     ///
-    /// An event is acknowledged when its handler answers `Ok`. One whose handler answers an error, or
-    /// panics, is given back with that as the reason; it comes again later, here or elsewhere,
-    /// and after the last attempt goes to the topic `dlq.<topic>`. While a handler runs the client
-    /// keeps the event from others, however long it takes.
+    /// An event is acknowledged when its handler returns `Ok`. If the handler returns an error or
+    /// panics, the event is redelivered later, here or to another member; after the last attempt
+    /// it becomes a dead letter in `dlq.<topic>`. While a handler runs, the client extends the
+    /// event's lease, however long it takes.
     ///
-    /// When the connection is lost, handlers go on, and the subscription is made again with the next connection. An
-    /// event whose acknowledgement was not answered comes again then; one whose handler still
-    /// runs here is not handed to another handler of this subscription.
-    pub fn subscribe(&self, topic: impl IntoTopic, group: &str) -> Subscribing {
-        Subscribing {
+    /// When the connection is lost, running handlers continue, and the client subscribes again over
+    /// the next connection. Events whose acknowledgement was not confirmed are redelivered then.
+    /// An event whose handler still runs here is not passed to a second one.
+    pub fn subscribe(&self, topic: impl IntoTopic, group: &str) -> SubscriptionBuilder {
+        SubscriptionBuilder {
             client: self.clone(),
-            which: membership(topic, group),
+            membership: membership(topic, group),
             options: Options::default(),
         }
     }
 
-    pub(crate) async fn follow(
+    pub(crate) async fn start_subscription(
         &self,
-        which: Membership,
+        membership: Membership,
         options: Options,
-        form: Form,
+        mode: AckMode,
         handler: Handler,
     ) -> Result<Subscription> {
         let (started, answer) = oneshot::channel();
         let (ended_sender, ended) = watch::channel(None);
         let concurrency = options.concurrency;
-        let following = Following {
-            which: which.clone(),
-            opts: options.wire(),
-            form,
+        let request = SubscribeRequest {
+            membership: membership.clone(),
+            opts: options.into_wire(),
+            mode,
             concurrency,
             handler,
             started,
             ended: ended_sender,
         };
-        self.command(Command::Subscribe(Box::new(following))).await?;
+        self.command(Command::Subscribe(Box::new(request))).await?;
         answer.await.map_err(|_| self.ended())??;
-        Ok(Subscription { client: self.clone(), which, ended })
+        Ok(Subscription { client: self.clone(), membership, ended })
     }
 }
 
 pub(crate) fn membership(topic: impl IntoTopic, group: &str) -> Result<Membership> {
-    Ok(Membership { topic: topic.into_topic()?, group: group_named(group)? })
+    Ok(Membership { topic: topic.into_topic()?, group: parse_group(group)? })
 }
 
-impl Subscribing {
+impl SubscriptionBuilder {
     subscription_options!();
 
-    /// Subscribes, and answers when the server has taken it. `handle` is called with each event,
-    /// its payload read as a `T`; one that cannot be read so is given back like one whose handler
-    /// failed.
+    /// Subscribes, and returns when the server has accepted the subscription. `handle` is called
+    /// with each event, its payload decoded as a `T`. An event that cannot be decoded is treated
+    /// as if its handler had failed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a name or an option is not valid, if the token does not allow the subscription, or
+    /// if this client has subscribed to the topic with this group already.
     pub async fn handle<T, H, F>(self, handle: H) -> Result<Subscription>
     where
         T: DeserializeOwned + Send + 'static,
@@ -189,58 +195,76 @@ impl Subscribing {
         F: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
         let handler = handler(handle, |()| Handled::Done);
-        self.client.follow(self.which?, self.options, Form::Plain, handler).await
+        let mode = AckMode::Plain;
+        self.client.start_subscription(self.membership?, self.options, mode, handler).await
     }
 }
 
-/// A subscription that runs. Dropping this does not end it; [`stop`](Subscription::stop) does.
+/// A handle to a running subscription. Dropping it does not end the subscription;
+/// [`stop`](Subscription::stop) does.
 #[derive(Clone, Debug)]
 pub struct Subscription {
     client: Client,
-    which: Membership,
+    membership: Membership,
     ended: watch::Receiver<Option<Result<()>>>,
 }
 
 impl Subscription {
-    /// What it follows.
+    /// Returns the topic it subscribes to.
     #[must_use]
     pub const fn topic(&self) -> &Topic {
-        &self.which.topic
+        &self.membership.topic
     }
 
-    /// For whom.
+    /// Returns the consumer group it is a member of.
     #[must_use]
     pub const fn group(&self) -> &Group {
-        &self.which.group
+        &self.membership.group
     }
 
-    /// Gets no more events until it is resumed, also over later connections. Those that came
-    /// before are still handled.
+    /// Receives no more events until it is [resumed](Self::resume), also over later connections.
+    /// Events that were delivered before are still handled.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the subscription has ended.
     pub async fn pause(&self) -> Result<()> {
         self.set_paused(true).await
     }
 
-    /// Gets events again.
+    /// Receives events again after a [pause](Self::pause).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the subscription has ended.
     pub async fn resume(&self) -> Result<()> {
         self.set_paused(false).await
     }
 
     async fn set_paused(&self, is_paused: bool) -> Result<()> {
         let (reply, answer) = oneshot::channel();
-        let which = self.which.clone();
-        self.client.command(Command::SetPaused { which, is_paused, reply }).await?;
+        let membership = self.membership.clone();
+        self.client.command(Command::SetPaused { membership, is_paused, reply }).await?;
         answer.await.map_err(|_| self.client.ended())?
     }
 
-    /// Stops: no handler is called any more, those that run may finish and are acknowledged, and
-    /// what waited for one goes to others. Answers when all that is done.
+    /// Stops the subscription: starts no more handlers, waits for the running ones and acknowledges
+    /// their events. Events that waited for a handler go to other members.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the subscription or the client ended with an error.
     pub async fn stop(&self) -> Result<()> {
-        self.client.command(Command::Stop(self.which.clone())).await?;
+        self.client.command(Command::Stop(self.membership.clone())).await?;
         self.ended().await
     }
 
-    /// Waits until it is over: `Ok` when it was stopped, and otherwise why it cannot go on, such
-    /// as a token that does not allow it any more.
+    /// Waits until the subscription has ended: `Ok` after [`stop`](Self::stop).
+    ///
+    /// # Errors
+    ///
+    /// Returns why the subscription could not continue, for example because the token does not
+    /// allow it any more.
     pub async fn ended(&self) -> Result<()> {
         let mut ended = self.ended.clone();
         let result = match ended.wait_for(Option::is_some).await {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{Error, Result};
 
-/// An event to publish: a payload, and what is beside it.
+/// An event to publish: a payload with a key, an id, headers and other attributes.
 ///
 /// ```
 /// # use prombus_client::Outgoing;
@@ -17,18 +17,22 @@ use crate::{Error, Result};
 /// # }
 /// ```
 ///
-/// What is wrong with a key, an id or headers is said when the event is published.
+/// An invalid key, id or header is reported when the event is published.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     event: NewEvent,
     headers: Vec<(String, String)>,
-    /// What was found wrong first.
-    wrong: Option<Error>,
+    /// The first invalid attribute.
+    invalid: Option<Error>,
 }
 
-/// What can be published: a reference to anything that serde can write, or an [`Outgoing`].
+/// What can be published: a reference to anything that serde can serialize, or an [`Outgoing`].
 pub trait IntoOutgoing {
-    /// The event that it is.
+    /// Converts it into an event.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::BadJson`] if serde cannot serialize the payload as JSON.
     fn into_outgoing(self) -> Result<Outgoing>;
 }
 
@@ -45,88 +49,93 @@ impl<T: Serialize + ?Sized> IntoOutgoing for &T {
 }
 
 impl Outgoing {
-    /// An event with this payload, which serde makes JSON of.
+    /// Creates an event with this payload, which serde serializes as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::BadJson`] if serde cannot serialize it.
     pub fn new<T: Serialize + ?Sized>(payload: &T) -> Result<Self> {
         let payload =
-            Payload::of(payload).map_err(|wrong| Error::refused(ErrorCode::BadJson, wrong))?;
-        Ok(Self { event: NewEvent::of(payload), headers: Vec::new(), wrong: None })
+            Payload::of(payload).map_err(|error| Error::refused(ErrorCode::BadJson, error))?;
+        Ok(Self { event: NewEvent::of(payload), headers: Vec::new(), invalid: None })
     }
 
-    /// What it is about: 1 to 256 bytes.
+    /// Sets the key, the entity the event is about: 1 to 256 bytes.
     #[must_use]
     pub fn key(mut self, key: &str) -> Self {
         match Key::new(key) {
             Ok(key) => self.event.key = Some(key),
-            Err(wrong) => self.is_wrong(format_args!("key: {wrong}")),
+            Err(error) => self.set_invalid(format_args!("key: {error}")),
         }
         self
     }
 
-    /// A small fact beside the payload. Of one name the last counts; there are 64 at most.
+    /// Adds a header, at most 64. The last value of a name wins.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Its identity, 1 to 256 bytes without control characters. A topic stores one event of an id.
-    /// Without this the client makes a UUID of version 7.
+    /// Sets the id, 1 to 256 bytes without control characters. A topic stores only one event per
+    /// id. By default, the client generates a UUIDv7.
     #[must_use]
     pub fn id(mut self, id: &str) -> Self {
         match EventId::new(id) {
             Ok(id) => self.event.id = Some(id),
-            Err(wrong) => self.is_wrong(format_args!("id: {wrong}")),
+            Err(error) => self.set_invalid(format_args!("id: {error}")),
         }
         self
     }
 
-    /// When it happened, in milliseconds since 1970. Otherwise when the server got it.
+    /// Sets when it happened, in milliseconds since the Unix epoch. By default, the server sets
+    /// the time at which it receives the event.
     #[must_use]
     pub fn ts(mut self, ms: u64) -> Self {
         self.event.ts = Some(Timestamp(ms));
         self
     }
 
-    /// A free label; there may be many.
+    /// Adds a label.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.event.tags.push(tag.into());
         self
     }
 
-    /// An event that led to it; there may be many.
+    /// Adds an event that led to this one.
     #[must_use]
     pub fn caused_by(mut self, id: &EventId) -> Self {
         self.event.caused_by.push(id.clone());
         self
     }
 
-    /// The session or stream it comes from.
+    /// Sets the session or stream it comes from.
     #[must_use]
     pub fn sid(mut self, sid: impl Into<String>) -> Self {
         self.event.sid = Some(sid.into());
         self
     }
 
-    fn is_wrong(&mut self, what: impl std::fmt::Display) {
-        self.wrong.get_or_insert_with(|| Error::refused(ErrorCode::BadFrame, what));
+    fn set_invalid(&mut self, reason: impl std::fmt::Display) {
+        self.invalid.get_or_insert_with(|| Error::refused(ErrorCode::BadFrame, reason));
     }
 
-    /// The event as frames take it, or what is wrong with it.
+    /// Returns the event, or the first error in it.
     pub(crate) fn checked(mut self) -> Result<NewEvent> {
-        if let Some(wrong) = self.wrong {
-            return Err(wrong);
+        if let Some(invalid) = self.invalid {
+            return Err(invalid);
         }
         if !self.headers.is_empty() {
             self.event.headers = Headers::new(self.headers).ok_or_else(|| {
-                let most = format_args!("headers: at most {MAX_HEADERS}");
-                Error::refused(ErrorCode::BadFrame, most)
+                let reason = format_args!("headers: at most {MAX_HEADERS}");
+                Error::refused(ErrorCode::BadFrame, reason)
             })?;
         }
         Ok(self.event)
     }
 
-    /// The same, with an id whatever happens: sent again it is known as the same.
+    /// Returns the event with an id, so that sending it again does not store it twice.
     pub(crate) fn identified(self, ids: &IdSource) -> Result<NewEvent> {
         let mut event = self.checked()?;
         event.id.get_or_insert_with(|| ids.next_id());
@@ -138,26 +147,26 @@ impl Outgoing {
 mod tests {
     use super::*;
 
-    fn wrong(event: Outgoing) -> String {
+    fn reason(event: Outgoing) -> String {
         let error = event.checked().unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::BadFrame));
         error.to_string()
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn names_the_invalid_attribute() {
         let event = || Outgoing::new(&1).unwrap();
-        assert!(wrong(event().key("")).contains("key: "));
-        assert!(wrong(event().id("a\nb").key("")).contains("id: "));
+        assert!(reason(event().key("")).contains("key: "));
+        assert!(reason(event().id("a\nb").key("")).contains("id: "));
         let many = (0..65).fold(event(), |event, n| event.header(n.to_string(), ""));
-        assert!(wrong(many).contains("headers: at most 64"));
+        assert!(reason(many).contains("headers: at most 64"));
         let pairs = std::collections::HashMap::from([((1, 2), 3)]);
         let error = Outgoing::new(&pairs).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::BadJson));
     }
 
     #[test]
-    fn all_of_it_is_in_the_event() {
+    fn every_attribute_is_in_the_event() {
         let cause = EventId::new("before").unwrap();
         let event = Outgoing::new(&[1]).unwrap();
         let event =

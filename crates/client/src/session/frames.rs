@@ -1,4 +1,4 @@
-//! The frames that a session makes itself, as text to be sent.
+//! The frames a client sends, as text.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use prombus_proto::limits::{
 use prombus_proto::{ClientFrame, ClientOp, EventId, NewEvent, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-/// Ids in one SEEN, MARK or ACK.
-pub(crate) const MOST_IDS: usize = MAX_FRAME_EVENTS;
+/// The most ids in one SEEN, MARK or ACK.
+pub(crate) const MAX_IDS: usize = MAX_FRAME_EVENTS;
 
 fn frame(op: ClientOp) -> Utf8Bytes {
     let mut json = Vec::with_capacity(128);
@@ -33,36 +33,36 @@ pub(crate) fn publish_many(topic: Topic, events: Vec<NewEvent>) -> Utf8Bytes {
     frame(ClientOp::Publish(Publish { topic, events: PublishEvents::Many(events) }))
 }
 
-pub(super) fn subscribe(which: &Membership, opts: &SubscribeOptions) -> Utf8Bytes {
-    let Membership { topic, group } = which.clone();
+pub(super) fn subscribe(membership: &Membership, opts: &SubscribeOptions) -> Utf8Bytes {
+    let Membership { topic, group } = membership.clone();
     frame(ClientOp::Subscribe(Subscribe { topic, group, opts: opts.clone() }))
 }
 
-pub(super) fn unsubscribe(which: &Membership) -> Utf8Bytes {
-    frame(ClientOp::Unsubscribe(which.clone()))
+pub(super) fn unsubscribe(membership: &Membership) -> Utf8Bytes {
+    frame(ClientOp::Unsubscribe(membership.clone()))
 }
 
-pub(super) fn pause(which: &Membership) -> Utf8Bytes {
-    frame(ClientOp::Pause(which.clone()))
+pub(super) fn pause(membership: &Membership) -> Utf8Bytes {
+    frame(ClientOp::Pause(membership.clone()))
 }
 
-pub(super) fn resume(which: &Membership) -> Utf8Bytes {
-    frame(ClientOp::Resume(which.clone()))
+pub(super) fn resume(membership: &Membership) -> Utf8Bytes {
+    frame(ClientOp::Resume(membership.clone()))
 }
 
 pub(super) fn nack(
-    which: &Membership,
+    membership: &Membership,
     id: EventId,
     reason: String,
     delay: Option<Duration>,
 ) -> Utf8Bytes {
-    let Membership { topic, group } = which.clone();
+    let Membership { topic, group } = membership.clone();
     let delay_ms = delay.map(|delay| millis(delay).min(MAX_NACK_DELAY_MS));
     frame(ClientOp::Nack(Nack { topic, group, id, reason: Some(reason), delay_ms }))
 }
 
-pub(super) fn modack(which: &Membership, id: EventId, extend: Duration) -> Utf8Bytes {
-    let Membership { topic, group } = which.clone();
+pub(super) fn modack(membership: &Membership, id: EventId, extend: Duration) -> Utf8Bytes {
+    let Membership { topic, group } = membership.clone();
     let extend_ms = millis(extend).min(MAX_LEASE_MS);
     frame(ClientOp::ModAck(ModAck { topic, group, id, extend_ms }))
 }
@@ -82,38 +82,38 @@ fn ttl_ms(ttl: Duration) -> u64 {
     millis(ttl).clamp(MIN_MARK_TTL_MS, MAX_MARK_TTL_MS)
 }
 
-/// ACK, and where `mark` says how long, marked in the same commit.
-pub(super) fn ack(which: &Membership, ids: &[EventId], mark: Option<Duration>) -> Utf8Bytes {
-    ack_and(which, ids, mark, None)
+/// ACK; with `mark`, the events are marked for that long in the same commit.
+pub(super) fn ack(membership: &Membership, ids: &[EventId], mark: Option<Duration>) -> Utf8Bytes {
+    ack_frame(membership, ids, mark, None)
 }
 
-/// ACK, and published in the same commit.
+/// ACK that marks the event and publishes `events` in the same commit.
 pub(super) fn ack_and_publish(
-    which: &Membership,
+    membership: &Membership,
     id: &EventId,
     mark: Duration,
     events: Vec<(Topic, NewEvent)>,
 ) -> Utf8Bytes {
-    ack_and(which, std::slice::from_ref(id), Some(mark), Some(events))
+    ack_frame(membership, std::slice::from_ref(id), Some(mark), Some(events))
 }
 
-fn ack_and(
-    which: &Membership,
+fn ack_frame(
+    membership: &Membership,
     ids: &[EventId],
     mark: Option<Duration>,
     publish: Option<Vec<(Topic, NewEvent)>>,
 ) -> Utf8Bytes {
-    let Membership { topic, group } = which.clone();
+    let Membership { topic, group } = membership.clone();
     let mark = mark.map(|ttl| AckMark { ttl_ms: Some(ttl_ms(ttl)) });
     frame(ClientOp::Ack(Ack { topic, group, ids: ids_of(ids), mark, publish }))
 }
 
-pub(crate) fn seen(which: &Membership, ids: &[EventId]) -> Utf8Bytes {
-    let Membership { topic, group } = which.clone();
+pub(crate) fn seen(membership: &Membership, ids: &[EventId]) -> Utf8Bytes {
+    let Membership { topic, group } = membership.clone();
     frame(ClientOp::Seen(Seen { topic, group, ids: ids_of(ids) }))
 }
 
-pub(crate) fn mark(which: &Membership, ids: &[EventId], ttl: Duration) -> Utf8Bytes {
-    let Membership { topic, group } = which.clone();
+pub(crate) fn mark(membership: &Membership, ids: &[EventId], ttl: Duration) -> Utf8Bytes {
+    let Membership { topic, group } = membership.clone();
     frame(ClientOp::Mark(Mark { topic, group, ids: ids_of(ids), ttl_ms: Some(ttl_ms(ttl)) }))
 }

@@ -1,4 +1,4 @@
-//! A session under test: its server is the test itself, its time a number.
+//! A session under test. The test plays the server and sets the time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,58 +9,58 @@ use prombus_proto::{EventId, Group, SeededRandom, Topic};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use super::requests::{Request, Retrying};
-use super::subscriber::{Following, Form};
-use super::{Command, Session, SessionSettings, Settled};
+use super::requests::{Request, RetryPolicy};
+use super::subscriber::{AckMode, SubscribeRequest};
+use super::{Command, Completion, Session, SessionSettings};
 use crate::Result;
 use crate::consuming::handler::Handled;
 use crate::consuming::received::Delivery;
 
-pub(super) struct Scene {
+pub(super) struct Harness {
     pub(super) session: Session,
-    began: Instant,
+    started_at: Instant,
     pub(super) now: Instant,
     window: Arc<Semaphore>,
 }
 
-/// A subscription of group g to the topic t.
-pub(super) struct Followed {
+/// A subscription to the topic `t` as group `g`.
+pub(super) struct Subscribed {
     pub(super) started: oneshot::Receiver<Result<()>>,
     pub(super) ended: watch::Receiver<Option<Result<()>>>,
 }
 
-impl Scene {
-    /// Connected, without a token.
+impl Harness {
+    /// Returns a connected session without a token.
     pub(super) fn connected() -> Self {
-        let mut scene = Self::new(None);
-        assert_eq!(scene.session.connected(), None);
-        scene
+        let mut harness = Self::new(None);
+        assert_eq!(harness.session.connected(), None);
+        harness
     }
 
     pub(super) fn new(token: Option<&str>) -> Self {
-        let retrying = Retrying {
+        let retry = RetryPolicy {
             first: Duration::from_millis(100),
             longest: Duration::from_secs(1),
             waits_for_rate: true,
         };
-        let settings = SessionSettings { retrying, max_frame_bytes: 1000 };
+        let settings = SessionSettings { retry, max_frame_bytes: 1000 };
         let token = token.map(|token| Token::new(token.to_owned()));
         let now = Instant::now();
         Self {
             session: Session::new(settings, token, Arc::new(SeededRandom::new(1))),
-            began: now,
+            started_at: now,
             now,
             window: Arc::new(Semaphore::new(100)),
         }
     }
 
-    /// Goes on to so many milliseconds after the beginning.
+    /// Sets the time to `ms` milliseconds after the start, and wakes the session.
     pub(super) fn at(&mut self, ms: u64) {
-        self.now = self.began + Duration::from_millis(ms);
+        self.now = self.started_at + Duration::from_millis(ms);
         self.session.wake(self.now);
     }
 
-    /// Asks for `frame` to be published to the topic t, in so many milliseconds if there is an end.
+    /// Requests `frame` as a publish to the topic `t`.
     pub(super) fn publish(
         &mut self,
         frame: &str,
@@ -75,17 +75,17 @@ impl Scene {
         answer
     }
 
-    /// How much room there is.
+    /// Returns the free slots of the window.
     pub(super) fn room(&self) -> usize {
         self.window.available_permits()
     }
 
-    /// All that is to be sent now.
+    /// Returns the frames that are sent now.
     pub(super) fn sent(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.session.next_frame(self.now)).map(|it| it.to_string()).collect()
     }
 
-    /// The server says this.
+    /// Receives a frame from the server.
     pub(super) fn receive(&mut self, json: &str) -> Result<()> {
         self.session.received(&Bytes::copy_from_slice(json.as_bytes()), self.now)
     }
@@ -98,7 +98,7 @@ impl Scene {
         self.receive(&format!(r#"{{"op":"ERR","code":"{code}","msg":"because"{more}}}"#)).unwrap();
     }
 
-    /// An event comes, on lease for a second.
+    /// Delivers an event with a lease of one second.
     pub(super) fn event(&mut self, id: &str) -> Result<()> {
         let event = format!(r#"{{"seq":1,"id":"{id}","ts":1,"topic":"t","payload":1}}"#);
         let ctx = r#"{"attempt":1,"ack_deadline_ms":1000}"#;
@@ -106,55 +106,55 @@ impl Scene {
         self.receive(&format!(r#"{head},"event":{event},"ctx":{ctx}}}"#))
     }
 
-    pub(super) fn follow(
+    pub(super) fn subscribe(
         &mut self,
-        form: Form,
+        mode: AckMode,
         max_in_flight: u32,
         concurrency: usize,
-    ) -> Followed {
+    ) -> Subscribed {
         let (started_sender, started) = oneshot::channel();
         let (ended_sender, ended) = watch::channel(None);
         let opts =
             SubscribeOptions { max_in_flight: Some(max_in_flight), ..SubscribeOptions::default() };
-        self.session.command(Command::Subscribe(Box::new(Following {
-            which: which(),
+        self.session.command(Command::Subscribe(Box::new(SubscribeRequest {
+            membership: membership(),
             opts,
-            form,
+            mode,
             concurrency,
             handler: Arc::new(|_| Box::pin(async { Handled::Done })),
             started: started_sender,
             ended: ended_sender,
         })));
-        Followed { started, ended }
+        Subscribed { started, ended }
     }
 
-    /// The same, and the server has taken it.
-    pub(super) fn followed(
+    /// Subscribes, and has the server accept it.
+    pub(super) fn subscribed(
         &mut self,
-        form: Form,
+        mode: AckMode,
         max_in_flight: u32,
         concurrency: usize,
-    ) -> Followed {
-        let mut followed = self.follow(form, max_in_flight, concurrency);
+    ) -> Subscribed {
+        let mut subscribed = self.subscribe(mode, max_in_flight, concurrency);
         assert_eq!(ops(&self.sent()), ["SUBSCRIBE"]);
         self.ok();
-        followed.started.try_recv().unwrap().unwrap();
-        followed
+        subscribed.started.try_recv().unwrap().unwrap();
+        subscribed
     }
 
-    /// The ids of those whose handlers start now.
+    /// Returns the ids of the events whose handlers start now.
     pub(super) fn started(&mut self) -> Vec<String> {
         self.started_with_deliveries().into_iter().map(|(id, _)| id).collect()
     }
 
     pub(super) fn started_with_deliveries(&mut self) -> Vec<(String, Delivery)> {
-        let starts = std::iter::from_fn(|| self.session.start());
-        starts.map(|start| (start.id.to_string(), start.delivery)).collect()
+        let calls = std::iter::from_fn(|| self.session.next_handler_call());
+        calls.map(|call| (call.id.to_string(), call.delivery)).collect()
     }
 
     pub(super) fn handled(&mut self, id: &str, handled: Handled) {
         let id = EventId::new(id).unwrap();
-        self.session.settled(Settled { which: which(), id, handled });
+        self.session.completed(Completion { membership: membership(), id, handled });
     }
 
     pub(super) fn reconnect(&mut self) {
@@ -163,11 +163,11 @@ impl Scene {
     }
 }
 
-pub(super) fn which() -> Membership {
+pub(super) fn membership() -> Membership {
     Membership { topic: Topic::new("t").unwrap(), group: Group::new("g").unwrap() }
 }
 
-/// The operations of these frames.
+/// Returns the ops of frames.
 pub(super) fn ops(frames: &[String]) -> Vec<String> {
     let op = |frame: &String| {
         let frame: serde_json::Value = serde_json::from_str(frame).unwrap();
@@ -176,7 +176,7 @@ pub(super) fn ops(frames: &[String]) -> Vec<String> {
     frames.iter().map(op).collect()
 }
 
-/// A frame of that subscription with these members behind it.
+/// Returns a frame of that subscription with these members after the group.
 pub(super) fn frame(op: &str, members: &str) -> String {
     format!(r#"{{"op":"{op}","topic":"t","group":"g"{members}}}"#)
 }

@@ -1,89 +1,96 @@
-//! How fast to publish where the server said that it was too fast.
+//! Throttling after the server has refused a publish as `rate_limited`.
 //!
-//! A refusal says when there is a token for the frame that was refused. Everything behind it has to
-//! wait, too: sent at once it would only be refused. So nothing goes until then, then one frame,
-//! and twice as many for each that is stored, until the next refusal or until nobody need care.
+//! A refusal says when there will be a token for the refused frame. Everything behind it has to
+//! wait as well, because it would only be refused. So nothing is sent until then; then one frame,
+//! and the number allowed in flight doubles with each stored frame, until the next refusal or
+//! until the throttle is lifted.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
 use prombus_proto::Topic;
 
-/// The paces of those who have to mind one: the connection as a whole (`None`), and topics.
+/// The active throttles: of the whole connection (`None`) and of single topics.
 #[derive(Debug, Default)]
 pub(super) struct Pacing {
-    paces: HashMap<Option<Topic>, Pace>,
+    throttles: HashMap<Option<Topic>, Throttle>,
 }
 
 #[derive(Debug)]
-struct Pace {
-    held_until: Instant,
-    /// How many may be on their way.
+struct Throttle {
+    closed_until: Instant,
+    /// How many frames may be in flight.
     allowed: usize,
     in_flight: usize,
 }
 
-/// From here on nobody minds.
-const ALLOWED_WITHOUT_CARE: usize = 1024;
+/// A throttle that would allow this many is lifted.
+const LIFTED_AT: usize = 1024;
 
 impl Pacing {
-    /// Whether nobody has to mind anything.
-    pub(super) fn is_free(&self) -> bool {
-        self.paces.is_empty()
+    pub(super) fn is_unlimited(&self) -> bool {
+        self.throttles.is_empty()
     }
 
     pub(super) fn may_send(&self, topic: &Topic, now: Instant) -> bool {
-        let is_free = |of: &Option<Topic>| {
-            self.paces
-                .get(of)
-                .is_none_or(|pace| now >= pace.held_until && pace.in_flight < pace.allowed)
+        let is_open = |scope: &Option<Topic>| {
+            self.throttles.get(scope).is_none_or(|throttle| {
+                now >= throttle.closed_until && throttle.in_flight < throttle.allowed
+            })
         };
-        self.is_free() || (is_free(&None) && is_free(&Some(topic.clone())))
+        self.is_unlimited() || (is_open(&None) && is_open(&Some(topic.clone())))
     }
 
     pub(super) fn sent(&mut self, topic: &Topic) {
-        self.each(topic, |pace| pace.in_flight += 1);
+        self.each(topic, |throttle| throttle.in_flight += 1);
     }
 
-    /// It was answered, and not by a refusal for its rate.
+    /// The frame was answered, and not refused for its rate.
     pub(super) fn stored(&mut self, topic: &Topic) {
-        self.each(topic, |pace| {
-            pace.in_flight = pace.in_flight.saturating_sub(1);
-            pace.allowed = pace.allowed.saturating_mul(2);
+        self.each(topic, |throttle| {
+            throttle.in_flight = throttle.in_flight.saturating_sub(1);
+            throttle.allowed = throttle.allowed.saturating_mul(2);
         });
-        self.paces.retain(|_, pace| pace.allowed < ALLOWED_WITHOUT_CARE);
+        self.throttles.retain(|_, throttle| throttle.allowed < LIFTED_AT);
     }
 
-    /// Too fast, for the whole connection or for this topic.
+    /// The frame was too fast for the whole connection, or for this topic.
     pub(super) fn refused(&mut self, topic: &Topic, is_connection: bool, until: Instant) {
-        self.each(topic, |pace| pace.in_flight = pace.in_flight.saturating_sub(1));
-        let of = (!is_connection).then(|| topic.clone());
-        let pace =
-            self.paces.entry(of).or_insert(Pace { held_until: until, allowed: 1, in_flight: 0 });
-        pace.held_until = pace.held_until.max(until);
-        pace.allowed = 1;
+        self.each(topic, |throttle| throttle.in_flight = throttle.in_flight.saturating_sub(1));
+        let scope = (!is_connection).then(|| topic.clone());
+        let throttle = self.throttles.entry(scope).or_insert(Throttle {
+            closed_until: until,
+            allowed: 1,
+            in_flight: 0,
+        });
+        throttle.closed_until = throttle.closed_until.max(until);
+        throttle.allowed = 1;
     }
 
-    /// The connection is gone, and all that was on its way. The next has a bucket of its own.
+    /// Nothing is in flight any more, and the next connection has a token bucket of its own.
     pub(super) fn connection_lost(&mut self) {
-        self.paces.remove(&None);
-        for pace in self.paces.values_mut() {
-            pace.in_flight = 0;
+        self.throttles.remove(&None);
+        for throttle in self.throttles.values_mut() {
+            throttle.in_flight = 0;
         }
     }
 
-    /// When somebody may send again who may not now.
+    /// When the next throttle opens.
     pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        self.paces.values().map(|pace| pace.held_until).filter(|until| *until > now).min()
+        self.throttles
+            .values()
+            .map(|throttle| throttle.closed_until)
+            .filter(|until| *until > now)
+            .min()
     }
 
-    fn each(&mut self, topic: &Topic, change: impl Fn(&mut Pace)) {
-        if self.paces.is_empty() {
+    fn each(&mut self, topic: &Topic, change: impl Fn(&mut Throttle)) {
+        if self.throttles.is_empty() {
             return;
         }
-        for of in [None, Some(topic.clone())] {
-            if let Some(pace) = self.paces.get_mut(&of) {
-                change(pace);
+        for scope in [None, Some(topic.clone())] {
+            if let Some(throttle) = self.throttles.get_mut(&scope) {
+                change(throttle);
             }
         }
     }
@@ -100,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_topic_holds_back_itself_alone() {
+    fn throttles_only_the_limited_topic() {
         let (a, b) = topics();
         let now = Instant::now();
         let later = now + Duration::from_secs(1);
@@ -113,18 +120,18 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_connection_holds_back_all_until_it_is_gone() {
+    fn throttles_all_topics_of_a_limited_connection_until_it_is_lost() {
         let (a, b) = topics();
         let now = Instant::now();
         let mut pacing = Pacing::default();
         pacing.refused(&a, true, now + Duration::from_secs(1));
         assert!(!pacing.may_send(&a, now) && !pacing.may_send(&b, now));
         pacing.connection_lost();
-        assert!(pacing.may_send(&b, now) && pacing.is_free());
+        assert!(pacing.may_send(&b, now) && pacing.is_unlimited());
     }
 
     #[test]
-    fn it_goes_on_one_by_one_and_then_faster() {
+    fn doubles_the_allowance_with_each_stored_frame() {
         let (a, _) = topics();
         let now = Instant::now();
         let mut pacing = Pacing::default();
@@ -143,6 +150,6 @@ mod tests {
                 pacing.stored(&a);
             }
         }
-        assert!(send_all_allowed(&mut pacing) == 10_000 && pacing.is_free());
+        assert!(send_all_allowed(&mut pacing) == 10_000 && pacing.is_unlimited());
     }
 }

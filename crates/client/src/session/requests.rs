@@ -1,5 +1,5 @@
-//! What callers asked for and wait for: publishes above all. Each is sent, and sent again as it is
-//! after a lost connection, until it is answered or its time is over.
+//! Requests that callers wait for, mostly publishes. Each is sent, and sent again unchanged after
+//! a lost connection, until it is answered or its deadline has passed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,36 +14,34 @@ use crate::error::Refusal;
 use crate::transport::{full_jitter, wait_after};
 use crate::{Error, Result};
 
-/// Something that somebody waits for.
 #[derive(Debug)]
 pub(crate) struct Request {
     frame: Utf8Bytes,
-    /// Where it publishes to, if it does.
+    /// The topic of a publish.
     topic: Option<Topic>,
-    /// Nobody any more when it took too long.
+    /// `None` after the deadline.
     reply: Option<oneshot::Sender<Result<Outcome>>>,
     deadline: Option<Instant>,
-    /// The order in which requests came.
+    /// Its position in the order of requests.
     number: u64,
     failed: u32,
     not_before: Option<Instant>,
-    /// Its place in the window.
+    /// Frees a slot of the window when dropped.
     _permit: OwnedSemaphorePermit,
 }
 
-/// How trying again goes.
 #[derive(Clone, Debug)]
-pub(crate) struct Retrying {
-    /// The longest wait after the first failure.
+pub(crate) struct RetryPolicy {
+    /// Upper bound of the wait after the first failure.
     pub(crate) first: Duration,
-    /// The longest wait at all.
+    /// Upper bound of any wait.
     pub(crate) longest: Duration,
-    /// Whether refusals for the rate are waited out.
+    /// Whether a publish refused as `rate_limited` is sent again.
     pub(crate) waits_for_rate: bool,
 }
 
-impl Retrying {
-    /// How long to wait after so many failures before.
+impl RetryPolicy {
+    /// Returns a random wait, with `failed` failures before this one.
     pub(super) fn wait(&self, failed: u32, random: &dyn RandomSource) -> Duration {
         full_jitter(wait_after(self.first, self.longest, failed), random)
     }
@@ -51,15 +49,15 @@ impl Retrying {
 
 #[derive(Debug)]
 pub(super) struct Requests {
-    retrying: Retrying,
-    /// In the order of their numbers.
+    policy: RetryPolicy,
+    /// In order of `number`.
     to_send: VecDeque<Request>,
-    /// To be sent at a time of their own.
-    later: Vec<Request>,
+    /// Refused; sent again at their `not_before`.
+    delayed: Vec<Request>,
     in_flight: usize,
     pacing: Pacing,
     next_number: u64,
-    /// Nothing runs out of time before this.
+    /// No request expires before this.
     next_deadline: Option<Instant>,
 }
 
@@ -89,7 +87,7 @@ impl Request {
 
     fn finish(mut self, result: Result<Outcome>) {
         if let Some(reply) = self.reply.take() {
-            // Who does not wait any more is not told.
+            // The receiver may have been dropped.
             let _ = reply.send(result);
         }
     }
@@ -102,18 +100,18 @@ impl Request {
         }
     }
 
-    /// When it runs out of time, if somebody still waits for it.
-    fn runs_out(&self) -> Option<Instant> {
+    /// The deadline, unless the request has expired.
+    fn pending_deadline(&self) -> Option<Instant> {
         self.deadline.filter(|_| self.reply.is_some())
     }
 }
 
 impl Requests {
-    pub(super) fn new(retrying: Retrying) -> Self {
+    pub(super) fn new(policy: RetryPolicy) -> Self {
         Self {
-            retrying,
+            policy,
             to_send: VecDeque::new(),
-            later: Vec::new(),
+            delayed: Vec::new(),
             in_flight: 0,
             pacing: Pacing::default(),
             next_number: 0,
@@ -122,7 +120,7 @@ impl Requests {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.to_send.is_empty() && self.later.is_empty() && self.in_flight == 0
+        self.to_send.is_empty() && self.delayed.is_empty() && self.in_flight == 0
     }
 
     pub(super) fn admit(&mut self, mut request: Request) {
@@ -132,9 +130,9 @@ impl Requests {
         self.to_send.push_back(request);
     }
 
-    /// The next one to be sent, to be handed back when it is answered or lost.
+    /// Takes the next request to send. It is handed back when it is answered or lost.
     pub(super) fn next(&mut self, now: Instant) -> Option<Request> {
-        let request = if self.pacing.is_free() {
+        let request = if self.pacing.is_unlimited() {
             self.to_send.pop_front()?
         } else {
             let may_go = |request: &Request| {
@@ -153,11 +151,11 @@ impl Requests {
 
     pub(super) fn done(&mut self, request: Request, outcome: Outcome) {
         self.in_flight -= 1;
-        self.settle_pace(&request);
+        self.answered(&request);
         request.finish(Ok(outcome));
     }
 
-    /// Tries again what may get better, and says the rest.
+    /// Retries after refusals that may pass, and reports the others.
     pub(super) fn refused(
         &mut self,
         mut request: Request,
@@ -167,32 +165,32 @@ impl Requests {
     ) {
         self.in_flight -= 1;
         match (refusal.code, refusal.retry_after) {
-            (ErrorCode::RateLimited, Some(wait)) if self.retrying.waits_for_rate => {
+            (ErrorCode::RateLimited, Some(wait)) if self.policy.waits_for_rate => {
                 if let Some(topic) = &request.topic {
                     let is_connection = refusal.msg.starts_with("conn");
                     self.pacing.refused(topic, is_connection, now + wait);
                     self.put_back(request);
                 } else {
                     request.not_before = Some(now + wait);
-                    self.later.push(request);
+                    self.delayed.push(request);
                 }
             }
             (ErrorCode::StorageUnavailable | ErrorCode::ShuttingDown, _) => {
-                self.settle_pace(&request);
-                let wait = self.retrying.wait(request.failed, random);
+                self.answered(&request);
+                let wait = self.policy.wait(request.failed, random);
                 request.failed += 1;
                 request.not_before = Some(now + refusal.retry_after.unwrap_or(wait));
-                self.later.push(request);
+                self.delayed.push(request);
             }
             _ => {
-                self.settle_pace(&request);
+                self.answered(&request);
                 request.finish(Err(refusal.into()));
             }
         }
     }
 
-    /// The connection was lost before these were answered: they go first over the next.
-    pub(super) fn lost(&mut self, requests: Vec<Request>) {
+    /// Queues the unanswered requests of a lost connection to be sent first over the next one.
+    pub(super) fn connection_lost(&mut self, requests: Vec<Request>) {
         self.in_flight -= requests.len();
         self.pacing.connection_lost();
         for request in requests.into_iter().rev() {
@@ -200,8 +198,8 @@ impl Requests {
         }
     }
 
-    /// What time brings: some may be sent again, others wait no longer. `in_flight` are those that
-    /// [`Requests::next`] gave.
+    /// Expires requests past their deadline and queues delayed ones that are due. `in_flight` are
+    /// the requests that [`Requests::next`] has returned.
     pub(super) fn wake<'a>(
         &mut self,
         now: Instant,
@@ -209,37 +207,36 @@ impl Requests {
     ) {
         if self.next_deadline.is_some_and(|deadline| deadline <= now) {
             let mut next = None;
-            let mut look_at = |request: &mut Request| {
+            let mut expire = |request: &mut Request| {
                 request.expire(now);
-                next = earlier(next, request.runs_out());
+                next = earlier(next, request.pending_deadline());
             };
-            in_flight.for_each(&mut look_at);
-            self.to_send.iter_mut().chain(&mut self.later).for_each(look_at);
+            in_flight.for_each(&mut expire);
+            self.to_send.iter_mut().chain(&mut self.delayed).for_each(expire);
             self.next_deadline = next;
             self.to_send.retain(|request| request.reply.is_some());
-            self.later.retain(|request| request.reply.is_some());
+            self.delayed.retain(|request| request.reply.is_some());
         }
         let is_due = |request: &mut Request| request.not_before.is_none_or(|at| at <= now);
-        let due: Vec<_> = self.later.extract_if(.., is_due).collect();
+        let due: Vec<_> = self.delayed.extract_if(.., is_due).collect();
         for request in due {
             self.put_back(request);
         }
     }
 
     pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let due = self.later.iter().filter_map(|request| request.not_before).min();
-        let held = if self.to_send.is_empty() { None } else { self.pacing.next_wake(now) };
-        earlier(earlier(due, held), self.next_deadline)
+        let due = self.delayed.iter().filter_map(|request| request.not_before).min();
+        let throttled = if self.to_send.is_empty() { None } else { self.pacing.next_wake(now) };
+        earlier(earlier(due, throttled), self.next_deadline)
     }
 
-    /// Nothing is sent any more.
     pub(super) fn end(&mut self, error: &Error) {
-        for request in self.to_send.drain(..).chain(self.later.drain(..)) {
+        for request in self.to_send.drain(..).chain(self.delayed.drain(..)) {
             request.finish(Err(error.clone()));
         }
     }
 
-    /// At the place that its number says. Whom nobody waits for is left out.
+    /// Queues it in order of `number`. Expired requests are dropped.
     fn put_back(&mut self, mut request: Request) {
         if request.reply.is_none() {
             return;
@@ -249,7 +246,7 @@ impl Requests {
         self.to_send.insert(index, request);
     }
 
-    fn settle_pace(&mut self, request: &Request) {
+    fn answered(&mut self, request: &Request) {
         if let Some(topic) = &request.topic {
             self.pacing.stored(topic);
         }

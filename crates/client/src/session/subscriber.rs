@@ -1,19 +1,22 @@
-//! One subscription: what came, what runs, what is owed to the server. No I/O.
+//! One subscription: the events it holds, the handlers that run, and the frames it owes the server.
 //!
-//! An event is `Unchecked` until the bus said whether it is marked (where that matters), `Ready`
-//! until there is a hand free, `Running` in its handler, and `Settling` until the server answered
-//! what became of it. When the connection is lost, all that does not run is forgotten: the server
-//! lends it anew. What runs goes on, and if its event comes again meanwhile, that lease is its own.
+//! An event is `Unchecked` until the server has said whether it is marked (in the modes that
+//! mark), `Ready` until a handler is free, `Running` in its handler, and `Settling` until the
+//! server has confirmed the result. When the connection is lost, every event that is not running
+//! is dropped, because the server delivers it again. Running handlers continue; if their event is
+//! redelivered meanwhile, they take over the new lease.
 //!
-//! | idea | file |
-//! |---|---|
-//! | what to ask the server for next | `asking` |
-//! | what comes of its answers | `answers` |
+//! - `deliveries`: the events this subscription holds, and their leases
+//! - `outbound`: questions and results to be sent
+//! - `next_frame`: which frame to send next
+//! - `answers`: what the server's answers change
 
 mod answers;
+mod deliveries;
 mod next_frame;
+mod outbound;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,39 +30,38 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use super::frames;
 use super::requests::earlier;
 use crate::consuming::handler::{Handled, Handler};
-use crate::consuming::lease_status::Lease;
 use crate::consuming::received::Delivery;
 use crate::event::id_within;
 use crate::{Error, Result};
+use deliveries::{Deliveries, Stage};
+use outbound::{Failure, Outbound};
 
-/// What is said about an event that is done.
+/// What the server is told about an event that was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// That it is done.
+pub(crate) enum AckMode {
+    /// Acknowledges it.
     Plain,
-    /// That, and that it is marked as done for so long.
+    /// Acknowledges it and marks it as handled for this long, in one commit.
     Marked(Duration),
-    /// Both, and what came of it, in one commit.
+    /// Acknowledges it, marks it for this long and publishes the handler's output, in one commit.
     Transformed(Duration),
 }
 
-/// What a subscription is made with.
-pub(crate) struct Following {
-    pub(crate) which: Membership,
-    /// Says `max_in_flight`.
+pub(crate) struct SubscribeRequest {
+    pub(crate) membership: Membership,
+    /// `max_in_flight` is always set.
     pub(crate) opts: SubscribeOptions,
-    pub(crate) form: Form,
+    pub(crate) mode: AckMode,
     pub(crate) concurrency: usize,
     pub(crate) handler: Handler,
-    /// Told when the server takes it, or not.
+    /// Resolves with the server's first answer.
     pub(crate) started: oneshot::Sender<Result<()>>,
-    /// Told when it is over.
     pub(crate) ended: watch::Sender<Option<Result<()>>>,
 }
 
-/// What the server was asked.
+/// A frame that was sent for a subscription and is not answered yet.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum PendingOp {
     Subscribe,
     Unsubscribe,
     Pause,
@@ -67,341 +69,278 @@ pub(super) enum Asked {
     Seen(Vec<EventId>),
     Mark(Vec<EventId>),
     Ack { ids: Vec<EventId>, marks: bool },
-    Produce { id: EventId, frame: Utf8Bytes },
+    AckAndPublish { id: EventId, frame: Utf8Bytes },
     Nack,
     ModAck(EventId),
 }
 
+/// The subscription as the server knows it over the current connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Away,
-    Asked,
-    Here,
-    Leaving,
+enum Link {
+    Unsubscribed,
+    /// Unsubscribed, with a MARK on its way that has to be answered before SUBSCRIBE is sent.
+    Marking,
+    Subscribing,
+    Subscribed {
+        /// What the server was last told.
+        is_paused: bool,
+    },
+    Unsubscribing,
 }
 
+/// What the program asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Unchecked,
-    Ready,
-    Running,
-    Settling,
+enum Wanted {
+    Active,
+    Paused,
+    Stopped,
 }
 
-#[derive(Debug)]
-struct Entry {
-    delivery: Delivery,
-    stage: Stage,
-    /// When the lease is to be extended; never if there is none (any more).
-    extend_at: Option<Instant>,
-    /// It came again while it was settled.
-    again: bool,
-}
-
-pub(super) struct Follower {
-    pub(super) made: Making,
-    place: Place,
-    is_paused: bool,
-    /// What this connection knows about that.
-    said_paused: bool,
-    is_stopping: bool,
-    entries: HashMap<EventId, Entry>,
-    unchecked: VecDeque<EventId>,
-    ready: VecDeque<EventId>,
-    running: usize,
-    /// Handled.
-    done: Vec<EventId>,
-    /// Not handled, as they are marked.
-    known: Vec<EventId>,
-    failed: VecDeque<(EventId, String, Option<Duration>)>,
-    produced: VecDeque<(EventId, Utf8Bytes)>,
-    to_extend: VecDeque<EventId>,
-    /// Handled, and whether the server knows is not known. Not handled again by this process; where
-    /// they are to be marked, that is done before anything else over the next connection.
-    finished: HashSet<EventId>,
-    is_marking: bool,
-    /// How many are marked at a time: fewer where a limit of rate never allows as many.
-    marks_at_once: usize,
+pub(super) struct Subscriber {
+    pub(super) spec: Spec,
+    link: Link,
+    wanted: Wanted,
+    deliveries: Deliveries,
+    outbound: Outbound,
+    /// Events handled here whose result the server has not confirmed. They are not handled again
+    /// by this process; in `AckMode::Marked`, they are marked before the next SUBSCRIBE.
+    unconfirmed: HashSet<EventId>,
+    /// Lowered when a rate limit can never admit this many marks at once.
+    marks_per_frame: usize,
+    /// Frames sent over this connection and not answered yet.
     unanswered: usize,
-    /// What failed is not tried again before this.
-    not_before: Option<Instant>,
+    /// Refused frames are not sent again before this.
+    retry_at: Option<Instant>,
     failures: u32,
-    next_look: Option<Instant>,
-    lease: Duration,
-    waiting: Vec<oneshot::Sender<Result<()>>>,
+    /// Callers waiting until the server has paused or resumed the subscription.
+    pause_replies: Vec<oneshot::Sender<Result<()>>>,
 }
 
-/// What a follower was made with, as far as it stays.
-pub(super) struct Making {
-    pub(super) which: Membership,
+/// The parts of a [`SubscribeRequest`] that outlive SUBSCRIBE.
+pub(super) struct Spec {
+    pub(super) membership: Membership,
     opts: SubscribeOptions,
-    form: Form,
+    mode: AckMode,
     concurrency: usize,
     pub(super) handler: Handler,
+    /// `None` once the server has answered.
     started: Option<oneshot::Sender<Result<()>>>,
     ended: watch::Sender<Option<Result<()>>>,
     max_frame_bytes: usize,
 }
 
-/// The shortest lease that the server extends to.
-const SHORTEST_EXTENSION: Duration = Duration::from_secs(1);
+impl Spec {
+    fn max_in_flight(&self) -> usize {
+        self.opts.max_in_flight.unwrap_or(MAX_IN_FLIGHT) as usize
+    }
+}
 
-impl Follower {
-    pub(super) fn new(following: Following, max_frame_bytes: usize) -> Self {
-        let Following { which, opts, form, concurrency, handler, started, ended } = following;
+impl Subscriber {
+    pub(super) fn new(request: SubscribeRequest, max_frame_bytes: usize) -> Self {
+        let SubscribeRequest { membership, opts, mode, concurrency, handler, started, ended } =
+            request;
         let lease = opts.ack_timeout_ms.map_or(Duration::ZERO, Duration::from_millis);
         let started = Some(started);
         Self {
-            made: Making {
-                which,
+            spec: Spec {
+                membership,
                 opts,
-                form,
+                mode,
                 concurrency,
                 handler,
                 started,
                 ended,
                 max_frame_bytes,
             },
-            place: Place::Away,
-            is_paused: false,
-            said_paused: false,
-            is_stopping: false,
-            entries: HashMap::new(),
-            unchecked: VecDeque::new(),
-            ready: VecDeque::new(),
-            running: 0,
-            done: Vec::new(),
-            known: Vec::new(),
-            failed: VecDeque::new(),
-            produced: VecDeque::new(),
-            to_extend: VecDeque::new(),
-            finished: HashSet::new(),
-            is_marking: false,
-            marks_at_once: frames::MOST_IDS,
+            link: Link::Unsubscribed,
+            wanted: Wanted::Active,
+            deliveries: Deliveries::new(lease),
+            outbound: Outbound::default(),
+            unconfirmed: HashSet::new(),
+            marks_per_frame: frames::MAX_IDS,
             unanswered: 0,
-            not_before: None,
+            retry_at: None,
             failures: 0,
-            next_look: None,
-            lease,
-            waiting: Vec::new(),
+            pause_replies: Vec::new(),
         }
     }
 
-    /// Whether it has stopped as it was asked to.
+    /// Returns `true` if the subscription was stopped and nothing is left to do.
     pub(super) fn is_over(&self) -> bool {
-        self.is_stopping && self.place == Place::Away && self.running == 0 && !self.owes_marks()
+        self.wanted == Wanted::Stopped
+            && matches!(self.link, Link::Unsubscribed | Link::Marking)
+            && self.deliveries.running() == 0
+            && !self.owes_marks()
+    }
+
+    fn is_subscribed(&self) -> bool {
+        matches!(self.link, Link::Subscribed { .. })
     }
 
     fn owes_marks(&self) -> bool {
-        matches!(self.made.form, Form::Marked(_)) && !self.finished.is_empty()
+        matches!(self.spec.mode, AckMode::Marked(_)) && !self.unconfirmed.is_empty()
     }
 
     pub(super) fn end(self, result: Result<()>) {
         let error = result.clone().err().unwrap_or(Error::Ended);
-        if let Some(started) = self.made.started {
+        if let Some(started) = self.spec.started {
             let _ = started.send(Err(error.clone()));
         }
-        for reply in self.waiting {
+        for reply in self.pause_replies {
             let _ = reply.send(Err(error.clone()));
         }
-        for entry in self.entries.values() {
-            entry.delivery.lease.lose();
-        }
-        self.made.ended.send_replace(Some(result));
+        self.deliveries.lose_all_leases();
+        self.spec.ended.send_replace(Some(result));
     }
 
-    /// Pauses or resumes. `reply` hears when the server knows; one that is not connected need not.
+    /// Pauses or resumes. `reply` resolves when the server has confirmed it, or at once if there
+    /// is nothing to tell the server over this connection.
     pub(super) fn set_paused(&mut self, is_paused: bool, reply: oneshot::Sender<Result<()>>) {
-        self.is_paused = is_paused;
-        if self.place == Place::Here && self.said_paused != is_paused {
-            self.waiting.push(reply);
-        } else {
-            let _ = reply.send(Ok(()));
+        if self.wanted != Wanted::Stopped {
+            self.wanted = if is_paused { Wanted::Paused } else { Wanted::Active };
+        }
+        match self.link {
+            Link::Subscribed { is_paused: told } if told != self.wants_pause() => {
+                self.pause_replies.push(reply);
+            }
+            _ => drop(reply.send(Ok(()))),
         }
     }
 
-    /// Begins nothing new, and is over when what runs is done.
-    pub(super) fn stop(&mut self) {
-        self.is_stopping = true;
-        self.is_paused = true;
-        // Their leases end when the server hears that we leave.
-        self.entries.retain(|_, entry| matches!(entry.stage, Stage::Running | Stage::Settling));
-        self.unchecked.clear();
-        self.ready.clear();
+    fn wants_pause(&self) -> bool {
+        self.wanted != Wanted::Active
     }
 
-    /// An event came. Fails where the server lends more than it was asked for.
-    pub(super) fn came(
+    /// Starts no more handlers, and is over when the running ones are done.
+    pub(super) fn stop(&mut self) {
+        self.wanted = Wanted::Stopped;
+        // The server ends their leases with UNSUBSCRIBE.
+        self.deliveries.drop_waiting();
+        self.outbound.unchecked.clear();
+    }
+
+    /// Takes in a delivered event.
+    ///
+    /// Fails if the server delivers more than `max_in_flight` allows.
+    pub(super) fn delivered(
         &mut self,
         json: Bytes,
         attempt: u32,
-        left: Duration,
+        time_left: Duration,
         now: Instant,
     ) -> Result<()> {
         let id = id_within(&json)?;
-        self.lease = self.lease.max(left);
-        let extend_at = now + left * 2 / 5;
-        if let Some(entry) = self.entries.get_mut(&id) {
-            // Its lease was over, and is ours again.
-            entry.extend_at = Some(extend_at);
-            entry.again = entry.stage == Stage::Settling;
-            entry.delivery.attempt = attempt;
-            entry.delivery.lease.regain();
-            self.next_look = earlier(self.next_look, Some(extend_at));
+        if self.deliveries.redelivered(&id, attempt, time_left, now) {
             return Ok(());
         }
-        if self.is_stopping || self.place != Place::Here {
+        if self.wanted == Wanted::Stopped || !self.is_subscribed() {
             return Ok(());
         }
-        let most = self.most_in_flight();
-        // Those that we are done with do not count: the server may lend others before it says that it knows.
-        let in_hand = || self.entries.values().filter(|it| it.stage != Stage::Settling).count();
-        let limit = most + self.made.concurrency;
-        if self.entries.len() >= limit && in_hand() >= limit {
-            let more = format!("more than {most} events of {} are lent", self.made.which.topic);
-            return Err(Error::NotUnderstood(more));
+        let max = self.spec.max_in_flight();
+        if self.deliveries.is_over_limit(max + self.spec.concurrency) {
+            let topic = &self.spec.membership.topic;
+            let excess = format!("more than {max} events of {topic} are in flight");
+            return Err(Error::NotUnderstood(excess));
         }
-        let stage = if self.finished.contains(&id) {
-            self.done.push(id.clone());
-            Stage::Settling
-        } else if self.made.form == Form::Plain {
-            self.ready.push_back(id.clone());
+        let stage = if self.unconfirmed.contains(&id) {
+            self.outbound.handled.push(id.clone());
+            Stage::Settling { is_redelivered: false }
+        } else if self.spec.mode == AckMode::Plain {
             Stage::Ready
         } else {
-            self.unchecked.push_back(id.clone());
+            self.outbound.unchecked.push_back(id.clone());
             Stage::Unchecked
         };
-        let lease = Arc::new(Lease::default());
-        let delivery = Delivery { json, attempt, deadline: now + left, lease };
-        self.next_look = earlier(self.next_look, Some(extend_at));
-        let entry = Entry { delivery, stage, extend_at: Some(extend_at), again: false };
-        self.entries.insert(id, entry);
+        let deadline = now + time_left;
+        let delivery = Delivery { json, attempt, deadline, lease: Arc::default() };
+        self.deliveries.insert(id, delivery, stage, time_left, now);
         Ok(())
     }
 
-    /// The next event for the handler, if there is one and a hand free.
+    /// Returns the next event for the handler, if one is ready and a handler is free.
     pub(super) fn start(&mut self) -> Option<(EventId, Delivery)> {
-        while self.running < self.made.concurrency && !self.is_stopping {
-            let id = self.ready.pop_front()?;
-            // Those whose lease was lost meanwhile are gone.
-            if let Some(entry) = self.entries.get_mut(&id).filter(|it| it.stage == Stage::Ready) {
-                entry.stage = Stage::Running;
-                self.running += 1;
-                return Some((id, entry.delivery.clone()));
-            }
+        if self.wanted == Wanted::Stopped {
+            return None;
         }
-        None
+        self.deliveries.start(self.spec.concurrency)
     }
 
-    /// What a handler made of an event.
+    /// Takes in a handler's result.
     pub(super) fn handled(&mut self, id: EventId, handled: Handled) {
-        let Some(entry) = self.entries.get_mut(&id).filter(|it| it.stage == Stage::Running) else {
-            return;
-        };
-        self.running -= 1;
-        entry.stage = Stage::Settling;
-        let is_lent = entry.extend_at.is_some() && self.place == Place::Here;
-        match (handled, self.made.form) {
-            (Handled::Done, form) => {
+        let Some(has_lease) = self.deliveries.finish(&id) else { return };
+        let is_subscribed = self.is_subscribed();
+        let is_ours = has_lease && is_subscribed;
+        match (handled, self.spec.mode) {
+            (Handled::Done, mode) => {
                 self.remember(id.clone());
-                // A mark counts even where the lease is gone.
-                if is_lent || (self.place == Place::Here && form != Form::Plain) {
-                    self.done.push(id);
+                // The server stores a mark even if the lease is lost.
+                if is_ours || (is_subscribed && mode != AckMode::Plain) {
+                    self.outbound.handled.push(id);
                 } else {
-                    self.entries.remove(&id);
+                    self.deliveries.remove(&id);
                 }
             }
-            _ if !is_lent => drop(self.entries.remove(&id)),
-            (Handled::Produced(events), Form::Transformed(ttl)) => {
-                let frame = frames::ack_and_publish(&self.made.which, &id, ttl, events);
-                let (size, most) = (frame.len(), self.made.max_frame_bytes);
-                if size > most {
-                    let reason = format!("its events make a frame of {size} bytes, above {most}");
+            _ if !is_ours => self.deliveries.remove(&id),
+            (Handled::Produced(events), AckMode::Transformed(ttl)) => {
+                let frame = frames::ack_and_publish(&self.spec.membership, &id, ttl, events);
+                let (size, max) = (frame.len(), self.spec.max_frame_bytes);
+                if size > max {
+                    let reason = format!(
+                        "its output makes a frame of {size} bytes, above the limit of {max}"
+                    );
                     self.give_back(id, reason, None);
                 } else {
-                    self.produced.push_back((id, frame));
+                    self.outbound.produced.push_back((id, frame));
                 }
             }
-            (Handled::Produced(_), _) => self.done.push(id),
+            (Handled::Produced(_), _) => self.outbound.handled.push(id),
             (Handled::Failed { reason, delay }, _) => self.give_back(id, reason, delay),
         }
     }
 
     fn remember(&mut self, id: EventId) {
-        // Marks are never forgotten, and there are no more than were lent. Of others, those may
-        // never come again that somebody else got.
-        let most = 2 * (self.most_in_flight() + self.made.concurrency);
-        if self.made.form == Form::Plain && self.finished.len() >= most {
-            self.finished.clear();
+        // Marks are owed until they are confirmed, and there are at most as many as events were
+        // delivered. In plain mode, an id may stay here forever if another member got the event.
+        let max = 2 * (self.spec.max_in_flight() + self.spec.concurrency);
+        if self.spec.mode == AckMode::Plain && self.unconfirmed.len() >= max {
+            self.unconfirmed.clear();
         }
-        self.finished.insert(id);
-    }
-
-    fn most_in_flight(&self) -> usize {
-        self.made.opts.max_in_flight.unwrap_or(MAX_IN_FLIGHT) as usize
+        self.unconfirmed.insert(id);
     }
 
     fn give_back(&mut self, id: EventId, reason: String, delay: Option<Duration>) {
-        self.entries.remove(&id);
-        self.failed.push_back((id, reason, delay));
+        self.deliveries.remove(&id);
+        self.outbound.failed.push_back(Failure { id, reason, delay });
     }
 
-    /// The connection is gone, and with it what was asked and not answered.
-    pub(super) fn lost(&mut self) {
-        // What was handled stays in `finished` until an answer says that it is marked.
-        self.is_marking = false;
+    /// The connection is lost, and with it every unanswered frame.
+    pub(super) fn connection_lost(&mut self) {
         self.unanswered = 0;
-        self.not_before = None;
-        self.leave();
+        self.retry_at = None;
+        self.unsubscribed();
     }
 
-    /// This connection has no such subscription (any more).
-    fn leave(&mut self) {
-        self.place = Place::Away;
-        self.said_paused = false;
-        self.next_look = None;
-        self.tell_waiting();
-        self.entries.retain(|_, entry| {
-            entry.extend_at = None;
-            entry.delivery.lease.lose();
-            entry.stage == Stage::Running
-        });
-        for list in [&mut self.done, &mut self.known] {
-            list.clear();
-        }
-        self.unchecked.clear();
-        self.ready.clear();
-        self.failed.clear();
-        self.produced.clear();
-        self.to_extend.clear();
+    /// This connection does not have the subscription, or not any longer.
+    fn unsubscribed(&mut self) {
+        self.link = Link::Unsubscribed;
+        self.answer_pause_replies();
+        self.deliveries.keep_running_only();
+        self.outbound.clear();
     }
 
-    fn tell_waiting(&mut self) {
-        for reply in self.waiting.drain(..) {
+    fn answer_pause_replies(&mut self) {
+        for reply in self.pause_replies.drain(..) {
             let _ = reply.send(Ok(()));
         }
     }
 
-    /// What time brings: leases that are to be extended.
+    /// Queues the lease extensions that are due.
     pub(super) fn wake(&mut self, now: Instant) {
-        if self.next_look.is_none_or(|at| at > now) {
-            return;
-        }
-        self.next_look = None;
-        let again_at = now + self.lease.max(SHORTEST_EXTENSION) * 2 / 5;
-        for (id, entry) in &mut self.entries {
-            if let Some(at) = entry.extend_at.as_mut() {
-                if *at <= now {
-                    *at = again_at;
-                    self.to_extend.push_back(id.clone());
-                }
-                self.next_look = earlier(self.next_look, Some(*at));
-            }
-        }
+        self.deliveries.extend_due(now, &mut self.outbound.extensions);
     }
 
     pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        earlier(self.next_look, self.not_before.filter(|at| *at > now))
+        earlier(self.deliveries.next_extension(), self.retry_at.filter(|at| *at > now))
     }
 }
 

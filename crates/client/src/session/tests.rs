@@ -1,6 +1,7 @@
 use prombus_proto::ErrorCode;
 
-use super::harness::Scene;
+use super::harness::Harness;
+use super::subscriber::AckMode;
 use crate::Error;
 
 fn published(seq: u64) -> String {
@@ -8,52 +9,51 @@ fn published(seq: u64) -> String {
 }
 
 #[test]
-fn answers_are_to_frames_in_their_order() {
-    let mut scene = Scene::connected();
-    let mut answers: Vec<_> = ["a", "b"].map(|frame| scene.publish(frame, None)).into();
-    assert_eq!(scene.sent(), ["a", "b"]);
-    assert_eq!(scene.room(), 98);
-    scene.receive(&published(7)).unwrap();
+fn assigns_answers_to_frames_in_order() {
+    let mut harness = Harness::connected();
+    let mut answers: Vec<_> = ["a", "b"].map(|frame| harness.publish(frame, None)).into();
+    assert_eq!(harness.sent(), ["a", "b"]);
+    assert_eq!(harness.room(), 98);
+    harness.receive(&published(7)).unwrap();
     assert!(format!("{:?}", answers[0].try_recv().unwrap()).contains("e7"));
     assert!(answers[1].try_recv().is_err());
-    assert_eq!(scene.room(), 99);
-    scene.refuse("forbidden", "");
+    assert_eq!(harness.room(), 99);
+    harness.refuse("forbidden", "");
     let error = answers[1].try_recv().unwrap().unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::Forbidden));
-    let nothing = scene.receive(&published(8));
+    let nothing = harness.receive(&published(8));
     assert!(matches!(nothing, Err(Error::NotUnderstood(_))));
 }
 
 #[test]
-fn what_was_not_answered_is_sent_again_first_and_in_order() {
-    let mut scene = Scene::connected();
-    let mut first = scene.publish("a", None);
-    let _others = ["b", "c"].map(|frame| scene.publish(frame, None));
-    assert_eq!(scene.sent(), ["a", "b", "c"]);
-    scene.receive(&published(1)).unwrap();
+fn sends_unanswered_requests_first_after_a_reconnect() {
+    let mut harness = Harness::connected();
+    let mut first = harness.publish("a", None);
+    let _others = ["b", "c"].map(|frame| harness.publish(frame, None));
+    assert_eq!(harness.sent(), ["a", "b", "c"]);
+    harness.receive(&published(1)).unwrap();
     first.try_recv().unwrap().unwrap();
-    scene.session.disconnected();
-    let _late = scene.publish("d", None);
-    assert!(scene.sent().is_empty());
-    scene.session.connected();
-    assert_eq!(scene.sent(), ["b", "c", "d"]);
-    scene.reconnect();
-    assert_eq!(scene.sent(), ["b", "c", "d"]);
+    harness.session.disconnected();
+    let _late = harness.publish("d", None);
+    assert!(harness.sent().is_empty());
+    harness.session.connected();
+    assert_eq!(harness.sent(), ["b", "c", "d"]);
+    harness.reconnect();
+    assert_eq!(harness.sent(), ["b", "c", "d"]);
 }
 
-/// Every code is an error of its own, or is tried again where that can help.
 #[test]
-fn every_code_is_said_or_tried_again() {
+fn reports_or_retries_every_error_code() {
     for code in ErrorCode::ALL {
-        let mut scene = Scene::connected();
-        let mut answer = scene.publish("a", None);
-        assert_eq!(scene.sent(), ["a"]);
-        scene.refuse(code.as_str(), r#","retry_after_ms":10"#);
+        let mut harness = Harness::connected();
+        let mut answer = harness.publish("a", None);
+        assert_eq!(harness.sent(), ["a"]);
+        harness.refuse(code.as_str(), r#","retry_after_ms":10"#);
         if code.is_retryable() {
-            assert!(answer.try_recv().is_err() && scene.sent().is_empty(), "{code}");
-            assert!(scene.session.next_wake(scene.now).is_some());
-            scene.at(10);
-            assert_eq!(scene.sent(), ["a"], "{code}");
+            assert!(answer.try_recv().is_err() && harness.sent().is_empty(), "{code}");
+            assert!(harness.session.next_wake(harness.now).is_some());
+            harness.at(10);
+            assert_eq!(harness.sent(), ["a"], "{code}");
         } else {
             let error = answer.try_recv().unwrap().unwrap_err();
             assert_eq!(error.code(), Some(*code));
@@ -63,96 +63,96 @@ fn every_code_is_said_or_tried_again() {
 }
 
 #[test]
-fn a_rate_that_no_time_helps_is_said() {
-    let mut scene = Scene::connected();
-    let mut answer = scene.publish("a", None);
-    scene.sent();
-    scene.refuse("rate_limited", "");
+fn reports_a_rate_limit_that_never_admits_the_frame() {
+    let mut harness = Harness::connected();
+    let mut answer = harness.publish("a", None);
+    harness.sent();
+    harness.refuse("rate_limited", "");
     let error = answer.try_recv().unwrap().unwrap_err();
     assert_eq!((error.code(), error.retry_after()), (Some(ErrorCode::RateLimited), None));
 }
 
 #[test]
-fn too_fast_it_waits_and_then_goes_one_by_one() {
-    let mut scene = Scene::connected();
-    let _answers = ["a", "b", "c"].map(|frame| scene.publish(frame, None));
-    assert_eq!(scene.sent(), ["a", "b", "c"]);
+fn waits_after_a_rate_limit_and_then_speeds_up() {
+    let mut harness = Harness::connected();
+    let _answers = ["a", "b", "c"].map(|frame| harness.publish(frame, None));
+    assert_eq!(harness.sent(), ["a", "b", "c"]);
     for _ in 0..3 {
-        scene.refuse("rate_limited", r#","retry_after_ms":50"#);
+        harness.refuse("rate_limited", r#","retry_after_ms":50"#);
     }
-    assert!(scene.sent().is_empty());
-    scene.at(50);
-    assert_eq!(scene.sent(), ["a"]);
-    scene.receive(&published(1)).unwrap();
-    assert_eq!(scene.sent(), ["b", "c"]);
+    assert!(harness.sent().is_empty());
+    harness.at(50);
+    assert_eq!(harness.sent(), ["a"]);
+    harness.receive(&published(1)).unwrap();
+    assert_eq!(harness.sent(), ["b", "c"]);
 }
 
 #[test]
-fn a_failing_storage_is_tried_again_with_longer_waits() {
-    let mut scene = Scene::connected();
-    let _answer = scene.publish("a", None);
+fn retries_while_storage_is_unavailable() {
+    let mut harness = Harness::connected();
+    let _answer = harness.publish("a", None);
     let mut now = 0;
     for _ in 0..10 {
-        assert_eq!(scene.sent(), ["a"]);
-        scene.refuse("storage_unavailable", "");
-        assert!(scene.sent().is_empty());
+        assert_eq!(harness.sent(), ["a"]);
+        harness.refuse("storage_unavailable", "");
+        assert!(harness.sent().is_empty());
         now += 1000;
-        scene.at(now);
+        harness.at(now);
     }
 }
 
 #[test]
-fn what_takes_too_long_is_not_waited_for_and_not_sent_again() {
-    let mut scene = Scene::connected();
-    let mut late = scene.publish("a", Some(100));
-    let mut other = scene.publish("b", None);
-    assert_eq!(scene.sent(), ["a", "b"]);
+fn expires_requests_and_does_not_send_them_again() {
+    let mut harness = Harness::connected();
+    let mut late = harness.publish("a", Some(100));
+    let mut other = harness.publish("b", None);
+    assert_eq!(harness.sent(), ["a", "b"]);
     assert_eq!(
-        scene.session.next_wake(scene.now),
-        Some(scene.now + std::time::Duration::from_millis(100))
+        harness.session.next_wake(harness.now),
+        Some(harness.now + std::time::Duration::from_millis(100))
     );
-    scene.at(100);
+    harness.at(100);
     assert_eq!(late.try_recv().unwrap().unwrap_err(), Error::TimedOut);
-    // Its answer is still its own.
-    scene.receive(&published(1)).unwrap();
-    scene.receive(&published(2)).unwrap();
+    // The late answer still belongs to the expired request.
+    harness.receive(&published(1)).unwrap();
+    harness.receive(&published(2)).unwrap();
     assert!(format!("{:?}", other.try_recv().unwrap()).contains("e2"));
-    let mut never = scene.publish("c", Some(100));
-    scene.sent();
-    scene.at(300);
+    let mut never = harness.publish("c", Some(100));
+    harness.sent();
+    harness.at(300);
     assert_eq!(never.try_recv().unwrap().unwrap_err(), Error::TimedOut);
-    scene.reconnect();
-    assert!(scene.sent().is_empty());
-    assert_eq!(scene.room(), 100);
+    harness.reconnect();
+    assert!(harness.sent().is_empty());
+    assert_eq!(harness.room(), 100);
 }
 
 #[test]
-fn a_token_is_told_before_anything_else() {
-    let mut scene = Scene::new(Some("secret"));
-    let _answer = scene.publish("a", None);
-    let auth = scene.session.connected().unwrap();
+fn authenticates_before_anything_else() {
+    let mut harness = Harness::new(Some("secret"));
+    let _answer = harness.publish("a", None);
+    let auth = harness.session.connected().unwrap();
     assert_eq!(auth.as_str(), r#"{"op":"AUTH","token":"secret"}"#);
-    assert!(scene.sent().is_empty() && !scene.session.is_ready());
-    scene.ok();
-    assert_eq!(scene.sent(), ["a"]);
-    scene.session.disconnected();
-    scene.session.connected().unwrap();
-    let refused = scene.receive(r#"{"op":"ERR","code":"bad_token","msg":"expired"}"#);
+    assert!(harness.sent().is_empty() && !harness.session.is_ready());
+    harness.ok();
+    assert_eq!(harness.sent(), ["a"]);
+    harness.session.disconnected();
+    harness.session.connected().unwrap();
+    let refused = harness.receive(r#"{"op":"ERR","code":"bad_token","msg":"expired"}"#);
     assert_eq!(refused.unwrap_err().code(), Some(ErrorCode::BadToken));
 }
 
 #[test]
-fn at_the_end_everybody_hears_why() {
-    let mut scene = Scene::connected();
-    let mut followed = scene.follow(super::subscriber::Form::Plain, 1, 1);
-    let mut answers = ["a", "b"].map(|frame| scene.publish(frame, None));
-    scene.session.next_frame(scene.now);
+fn reports_why_the_client_ended() {
+    let mut harness = Harness::connected();
+    let mut subscribed = harness.subscribe(AckMode::Plain, 1, 1);
+    let mut answers = ["a", "b"].map(|frame| harness.publish(frame, None));
+    harness.session.next_frame(harness.now);
     let error = Error::Closed { code: 1002, reason: "no".to_owned() };
-    scene.session.end(&error);
+    harness.session.end(&error);
     for answer in &mut answers {
         assert_eq!(answer.try_recv().unwrap().unwrap_err(), error);
     }
-    assert_eq!(followed.started.try_recv().unwrap().unwrap_err(), error);
-    assert_eq!(*followed.ended.borrow(), Some(Err(error)));
-    assert_eq!(scene.room(), 100);
+    assert_eq!(subscribed.started.try_recv().unwrap().unwrap_err(), error);
+    assert_eq!(*subscribed.ended.borrow(), Some(Err(error)));
+    assert_eq!(harness.room(), 100);
 }

@@ -1,10 +1,10 @@
-//! How long to wait before something is tried again.
+//! Waits between attempts.
 
 use std::time::Duration;
 
 use prombus_proto::RandomSource;
 
-/// Waits that double from one failure to the next, up to an end.
+/// Exponential back-off: waits that double with each failure, up to a maximum.
 #[derive(Clone, Debug)]
 pub struct BackOff {
     first: Duration,
@@ -13,38 +13,40 @@ pub struct BackOff {
 }
 
 impl BackOff {
-    /// Waits of `first` after one failure, twice as long after each further one, `longest` at most.
+    /// Creates a back-off that waits `first` after the first failure, twice as long after each
+    /// further one, and at most `longest`.
     #[must_use]
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, failed: 0 }
     }
 
-    /// One more went wrong: how long to wait before the next try.
+    /// Counts a failure and returns how long to wait before the next attempt.
     pub fn next_wait(&mut self) -> Duration {
         let wait = wait_after(self.first, self.longest, self.failed);
         self.failed = self.failed.saturating_add(1);
         wait
     }
 
-    /// How many went wrong in a row.
+    /// Returns the number of failures in a row.
     #[must_use]
     pub const fn failures(&self) -> u32 {
         self.failed
     }
 
-    /// It goes on: the next failure is the first again.
+    /// Forgets the failures after a success.
     pub const fn reset(&mut self) {
         self.failed = 0;
     }
 }
 
-/// How long to wait when `failed` tries went wrong before this one.
+/// Returns how long to wait after a failure, with `failed` failures before it.
 #[must_use]
 pub fn wait_after(first: Duration, longest: Duration, failed: u32) -> Duration {
     first.saturating_mul(1 << failed.min(16)).min(longest)
 }
 
-/// Any time up to `longest`: so those who failed together do not come back together.
+/// Returns a random time up to `longest`, so that clients that failed together do not retry
+/// together.
 #[must_use]
 pub fn full_jitter(longest: Duration, random: &dyn RandomSource) -> Duration {
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
@@ -61,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_longer_each_time() {
+    fn doubles_the_wait_up_to_the_maximum() {
         let mut back_off = BackOff::new(Duration::from_millis(200), Duration::from_secs(10));
         for expected in [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000] {
             assert_eq!(back_off.next_wait().as_millis(), expected);
@@ -72,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_spreads_waits_over_all_of_the_time() {
+    fn jitter_spreads_waits_evenly() {
         let random = SeededRandom::new(1);
         let longest = Duration::from_millis(100);
         let waits: Vec<_> = (0..1000).map(|_| full_jitter(longest, &random)).collect();

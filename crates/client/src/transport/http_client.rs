@@ -1,10 +1,8 @@
-//! A server's HTTP port: one request after the other over one
-//! connection, which is opened anew when it is gone.
+//! An HTTP client that sends one request at a time over one connection, and reconnects when the
+//! connection is lost.
 //!
-//! | idea | file |
-//! |---|---|
-//! | what can go wrong, and whether trying again can help | `failure` |
-//! | parameters of a query | `query` |
+//! - `failure`: errors, and whether retrying helps
+//! - `query`: query parameters
 
 mod failure;
 mod query;
@@ -25,25 +23,30 @@ use super::{CONNECT_TIMEOUT, ServerAddress};
 pub use failure::HttpFailure;
 pub use query::Query;
 
-/// An answer that is taken as a whole has at most this many bytes: a page of replay is 8 MiB and
-/// its last event.
-const MAX_WHOLE_BYTES: usize = 64 << 20;
-/// How long a connection may need to be ready for the next request.
-const READY_TIME: Duration = Duration::from_secs(1);
-const OURSELVES: &str = concat!("prombus/", env!("CARGO_PKG_VERSION"));
+/// The largest body that is read into memory. A page of a replay has 8 MiB plus its last event.
+const MAX_BODY_BYTES: usize = 64 << 20;
+/// How long to wait until the last connection is ready for the next request.
+const READY_TIMEOUT: Duration = Duration::from_secs(1);
+const USER_AGENT_NAME: &str = concat!("prombus/", env!("CARGO_PKG_VERSION"));
 
-/// A client. Dropping an [`HttpResponse`] before its end costs the connection, nothing else.
+/// An HTTP client for one server. Dropping an [`HttpResponse`] before its end only costs the
+/// connection.
 pub struct HttpClient {
     address: ServerAddress,
-    /// What the URL has in front of our paths.
+    /// The path of the URL, which goes before request paths.
     prefix: String,
     host: HeaderValue,
     authorization: Option<HeaderValue>,
-    kept: Option<SendRequest<Full<Bytes>>>,
+    /// The connection of the last request.
+    idle: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl HttpClient {
-    /// Connects with the first request. Each carries the token, if there is one.
+    /// Creates a client that connects on the first request. Every request carries the token.
+    ///
+    /// # Errors
+    ///
+    /// [`HttpFailure::NotSendable`] if the URL or the token cannot be put into a header.
     pub fn new(address: ServerAddress, token: Option<&str>) -> Result<Self, HttpFailure> {
         let uri: Uri = address.url().parse().map_err(|_| HttpFailure::NotSendable("the URL"))?;
         let host = uri.authority().map_or("", |authority| authority.as_str());
@@ -58,21 +61,33 @@ impl HttpClient {
             host: HeaderValue::try_from(host).map_err(|_| HttpFailure::NotSendable("the URL"))?,
             authorization: authorization.transpose()?,
             address,
-            kept: None,
+            idle: None,
         })
     }
 
-    /// Asks for what is at `path`.
+    /// Sends a GET request.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server cannot be reached, or answers with a status other than success.
     pub async fn get(&mut self, path: &str) -> Result<HttpResponse, HttpFailure> {
-        self.ask(Method::GET, path, None, Bytes::new()).await
+        self.request(Method::GET, path, None, Bytes::new()).await
     }
 
-    /// The JSON at `path`.
+    /// Sends a GET request and parses the response as JSON.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`get`](Self::get) does, or if the response is not of type `T`.
     pub async fn get_json<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, HttpFailure> {
         self.get(path).await?.json().await
     }
 
-    /// Sends `body` to `path`. A body is held whole, so that it can be sent again.
+    /// Sends a request with a body.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`get`](Self::get) does.
     pub async fn send(
         &mut self,
         method: Method,
@@ -80,10 +95,10 @@ impl HttpClient {
         content_type: &'static str,
         body: Bytes,
     ) -> Result<HttpResponse, HttpFailure> {
-        self.ask(method, path, Some(content_type), body).await
+        self.request(method, path, Some(content_type), body).await
     }
 
-    async fn ask(
+    async fn request(
         &mut self,
         method: Method,
         path: &str,
@@ -96,32 +111,32 @@ impl HttpClient {
         *request.uri_mut() = uri.parse().map_err(|_| HttpFailure::NotSendable("the request"))?;
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
-        headers.insert(USER_AGENT, HeaderValue::from_static(OURSELVES));
+        headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_NAME));
         if let Some(content_type) = content_type {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         }
         if let Some(authorization) = &self.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
-        let answer = HttpResponse { response: self.exchange(request).await? };
-        if answer.response.status().is_success() {
-            return Ok(answer);
+        let response = HttpResponse { response: self.exchange(request).await? };
+        if response.response.status().is_success() {
+            return Ok(response);
         }
-        Err(answer.into_failure(self.address.url()).await)
+        Err(response.into_failure(self.address.url()).await)
     }
 
-    /// Over the connection that is kept, or over a new one.
+    /// Sends the request over the last connection, or over a new one.
     async fn exchange(
         &mut self,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, HttpFailure> {
-        if let Some(mut sender) = self.kept().await {
+        if let Some(mut sender) = self.reusable().await {
             match sender.try_send_request(request).await {
                 Ok(response) => {
-                    self.kept = Some(sender);
+                    self.idle = Some(sender);
                     return Ok(response);
                 }
-                // The server closed it before anything was sent: that is no loss.
+                // The server has closed the idle connection before the request was sent.
                 Err(mut failed) => match failed.take_message() {
                     Some(unsent) => request = unsent,
                     None => return Err(HttpFailure::lost(&failed.into_error())),
@@ -131,15 +146,15 @@ impl HttpClient {
         let mut sender = self.connect().await?;
         let response =
             sender.send_request(request).await.map_err(|error| HttpFailure::lost(&error))?;
-        self.kept = Some(sender);
+        self.idle = Some(sender);
         Ok(response)
     }
 
-    /// The connection of the last request, if another one can go over it.
-    async fn kept(&mut self) -> Option<SendRequest<Full<Bytes>>> {
-        let mut sender = self.kept.take()?;
-        // One whose last answer nobody reads to its end is never ready again.
-        match timeout(READY_TIME, sender.ready()).await {
+    /// Returns the last connection if it can be used again.
+    async fn reusable(&mut self) -> Option<SendRequest<Full<Bytes>>> {
+        let mut sender = self.idle.take()?;
+        // It never gets ready if the last response was not read to its end.
+        match timeout(READY_TIMEOUT, sender.ready()).await {
             Ok(Ok(())) => Some(sender),
             _ => None,
         }
@@ -147,23 +162,28 @@ impl HttpClient {
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpFailure> {
         let connecting = self.address.connect();
-        let stream =
-            timeout(CONNECT_TIMEOUT, connecting).await.map_err(|_| self.address.timed_out())??;
+        let stream = timeout(CONNECT_TIMEOUT, connecting)
+            .await
+            .map_err(|_| self.address.timeout_error())??;
         let (sender, connection) =
             handshake(TokioIo::new(stream)).await.map_err(|error| HttpFailure::lost(&error))?;
-        // What goes wrong there goes wrong for the request, too, which says so.
+        // Its errors also fail the request, which reports them.
         tokio::spawn(connection);
         Ok(sender)
     }
 }
 
-/// What a request is answered with. It succeeded as far as the server knew at its beginning.
+/// A successful response whose body may still be on its way.
 pub struct HttpResponse {
     response: Response<Incoming>,
 }
 
 impl HttpResponse {
-    /// The next bytes; nothing at the end, which is the end that the server meant.
+    /// Returns the next part of the body, or `None` at its end.
+    ///
+    /// # Errors
+    ///
+    /// [`HttpFailure::Lost`] if the body is cut off.
     pub async fn next(&mut self) -> Result<Option<Bytes>, HttpFailure> {
         while let Some(frame) = self.response.body_mut().frame().await {
             let frame = frame.map_err(|error| HttpFailure::lost(&error))?;
@@ -174,22 +194,30 @@ impl HttpResponse {
         Ok(None)
     }
 
-    /// All of it.
+    /// Returns the rest of the body.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body is cut off or too large.
     pub async fn bytes(mut self) -> Result<Bytes, HttpFailure> {
-        let mut whole = BytesMut::new();
+        let mut body = BytesMut::new();
         while let Some(bytes) = self.next().await? {
-            whole.extend_from_slice(&bytes);
-            if whole.len() > MAX_WHOLE_BYTES {
-                return Err(HttpFailure::NotUnderstood("it is too large".to_owned()));
+            body.extend_from_slice(&bytes);
+            if body.len() > MAX_BODY_BYTES {
+                return Err(HttpFailure::NotUnderstood("the response is too large".to_owned()));
             }
         }
-        Ok(whole.freeze())
+        Ok(body.freeze())
     }
 
-    /// All of it, as JSON.
+    /// Parses the rest of the body as JSON.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body is cut off, too large, or not of type `T`.
     pub async fn json<T: DeserializeOwned>(self) -> Result<T, HttpFailure> {
-        let whole = self.bytes().await?;
-        serde_json::from_slice(&whole).map_err(|error| HttpFailure::not_understood(&error))
+        let body = self.bytes().await?;
+        serde_json::from_slice(&body).map_err(|error| HttpFailure::not_understood(&error))
     }
 
     async fn into_failure(self, url: &str) -> HttpFailure {

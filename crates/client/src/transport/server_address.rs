@@ -1,4 +1,4 @@
-//! Where a server is, and the stream to it.
+//! The address of a server, and streams to it.
 
 use std::io;
 use std::path::Path;
@@ -16,59 +16,59 @@ use super::Trust;
 /// Why a server cannot be reached.
 #[derive(Debug, Error)]
 pub enum AddressError {
-    /// The URL is none, or not one for this.
-    #[error("{url}: {reason}; such as {examples}")]
+    /// The URL is not valid for the protocol.
+    #[error("{url}: {reason}; for example {examples}")]
     BadUrl {
-        /// What was given; without a password.
+        /// The URL, without credentials.
         url: String,
         /// What is wrong with it.
         reason: String,
-        /// What would be right.
+        /// Valid URLs.
         examples: &'static str,
     },
-    /// The file of certificates to trust cannot be used.
+    /// The file of trusted certificates cannot be used.
     #[error("{path}: {reason}")]
     BadCaFile {
-        /// The file.
+        /// The path as it was given.
         path: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// Nobody answers there.
+    /// No connection could be opened.
     #[error("cannot connect to {url}: {source}{}", hint(source))]
     Unreachable {
-        /// Where.
+        /// The server's URL.
         url: String,
-        /// What the operating system says, or TLS.
+        /// The error of the operating system or of TLS.
         source: io::Error,
     },
 }
 
-/// What may help.
+/// Returns advice for the user.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            "; does a server run there? `prombus serve` starts one, and says where it is"
+            "; is a server running there? `prombus serve` starts one and prints its address"
         }
         _ => "",
     }
 }
 
-/// What a connection runs over.
+/// A TCP or TLS stream.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// What is spoken to a server.
+/// The protocol of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// By `ws` and `wss`.
+    /// `ws` and `wss`.
     WebSocket,
-    /// By `http` and `https`.
+    /// `http` and `https`.
     Http,
 }
 
 impl Protocol {
-    /// How its URLs begin, plain and encrypted.
+    /// The plain scheme and the encrypted one.
     const fn schemes(self) -> [&'static str; 2] {
         match self {
             Protocol::WebSocket => ["ws", "wss"],
@@ -78,8 +78,8 @@ impl Protocol {
 
     const fn wrong_scheme(self) -> &'static str {
         match self {
-            Protocol::WebSocket => "a gateway's URL begins with ws:// or wss://",
-            Protocol::Http => "the URL of HTTP begins with http:// or https://",
+            Protocol::WebSocket => "a gateway URL starts with ws:// or wss://",
+            Protocol::Http => "an HTTP URL starts with http:// or https://",
         }
     }
 
@@ -91,33 +91,36 @@ impl Protocol {
     }
 }
 
-/// How long the server may take to answer the phone.
+/// How long opening a connection may take, including TLS and the WebSocket handshake.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long nothing may come before we ask whether the server is still there, and how often.
-const QUIET_TIME: Duration = Duration::from_secs(15);
-const QUIET_ASKED_EVERY: Duration = Duration::from_secs(5);
-const QUIET_ASKED_TIMES: u32 = 4;
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_PROBES: u32 = 4;
 
-/// Where a server is. Cheap to clone but for its text.
+/// The address of a server.
 #[derive(Clone, Debug)]
 pub struct ServerAddress {
     url: String,
     host: String,
     port: u16,
-    /// Whom to trust there, where it is encrypted.
+    /// Set if the connection is encrypted.
     trust: Option<Trust>,
 }
 
 impl ServerAddress {
-    /// What `url` says. Where that is encrypted, the certificates in `ca_file` are trusted beside
-    /// those that the system trusts.
+    /// Parses `url`. If it is encrypted, the certificates in `ca_file` are trusted in addition to
+    /// the system's.
+    ///
+    /// # Errors
+    ///
+    /// [`AddressError::BadUrl`] or [`AddressError::BadCaFile`].
     pub fn new(
         url: &str,
         protocol: Protocol,
         ca_file: Option<&Path>,
     ) -> Result<Self, AddressError> {
         let bad = |reason: &str| AddressError::BadUrl {
-            url: without_user(url),
+            url: without_credentials(url),
             reason: reason.to_owned(),
             examples: protocol.examples(),
         };
@@ -130,58 +133,62 @@ impl ServerAddress {
         };
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| bad("no host"))?;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(bad("nobody is named in it: a token is handed over beside it"));
+            return Err(bad("credentials in the URL are not supported: use a token instead"));
         }
         if protocol == Protocol::Http && uri.query().is_some() {
-            return Err(bad("a query does not belong to it"));
+            return Err(bad("a query is not allowed here"));
         }
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
-        let trust = is_encrypted.then(|| Trust::system_and(ca_file)).transpose()?;
+        let trust = is_encrypted.then(|| Trust::load(ca_file)).transpose()?;
         Ok(Self { url: url.to_owned(), host, port, trust })
     }
 
-    /// The URL that it came from.
+    /// Returns the URL as it was given.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A stream to it, encrypted if its URL says so.
+    /// Opens a stream, with TLS if the URL is encrypted. It has no timeout of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`AddressError::Unreachable`].
     pub async fn connect(&self) -> Result<Box<dyn Stream>, AddressError> {
         let unreachable = |source| AddressError::Unreachable { url: self.url.clone(), source };
         let stream =
             TcpStream::connect((self.host.as_str(), self.port)).await.map_err(unreachable)?;
-        // What we send is put together by us; it need not wait for more.
+        // Frames are already written in batches.
         stream.set_nodelay(true).map_err(unreachable)?;
-        notice_a_dead_peer(&stream).map_err(unreachable)?;
+        enable_keepalive(&stream).map_err(unreachable)?;
         let Some(trust) = &self.trust else { return Ok(Box::new(stream)) };
         let name = ServerName::try_from(self.host.clone())
             .map_err(|error| unreachable(io::Error::other(error)))?;
         Ok(Box::new(trust.connector().connect(name, stream).await.map_err(unreachable)?))
     }
 
-    /// That it took too long.
+    /// Returns the error for a connection that took longer than [`CONNECT_TIMEOUT`].
     #[must_use]
-    pub fn timed_out(&self) -> AddressError {
+    pub fn timeout_error(&self) -> AddressError {
         AddressError::Unreachable { url: self.url.clone(), source: io::ErrorKind::TimedOut.into() }
     }
 }
 
-/// A server whose machine is gone says nothing, as one does that has nothing to say.
-fn notice_a_dead_peer(stream: &TcpStream) -> io::Result<()> {
+/// Detects a server whose machine is gone, which otherwise looks like an idle one.
+fn enable_keepalive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, QUIET_TIME)?;
-    sockopt::set_tcp_keepintvl(stream, QUIET_ASKED_EVERY)?;
-    sockopt::set_tcp_keepcnt(stream, QUIET_ASKED_TIMES)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
     Ok(())
 }
 
-/// The URL as it may be shown: a password may be in front of the `@`.
-fn without_user(url: &str) -> String {
+/// Removes everything before the `@`, which may contain a password.
+fn without_credentials(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, place))) => format!("{scheme}://…@{place}"),
-        (None, Some((_, place))) => format!("…@{place}"),
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
+        (None, Some((_, host))) => format!("…@{host}"),
         (_, None) => url.to_owned(),
     }
 }
@@ -191,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_say_where_and_whether_encrypted() {
+    fn parses_host_port_and_encryption() {
         let (ws, http) = (Protocol::WebSocket, Protocol::Http);
         for (protocol, url, host, port, is_encrypted) in [
             (ws, "ws://127.0.0.1:8090/", "127.0.0.1", 8090, false),
@@ -209,10 +216,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_url_is_refused_by_name() {
-        let anywhere = ["", "127.0.0.1:8090", "ftp://127.0.0.1/", "ws://", "ws:///x", "ws://a b/"];
+    fn rejects_urls_of_other_kinds_by_name() {
+        let invalid = ["", "127.0.0.1:8090", "ftp://127.0.0.1/", "ws://", "ws:///x", "ws://a b/"];
         for protocol in [Protocol::WebSocket, Protocol::Http] {
-            for bad in anywhere {
+            for bad in invalid {
                 let error = ServerAddress::new(bad, protocol, None).unwrap_err().to_string();
                 assert!(error.starts_with(&format!("{bad}: ")), "{error}");
             }
@@ -223,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_shown() {
+    fn hides_passwords() {
         for url in ["http://me:hunter2@bus.example.com/", "http://me:hunter2@", "me:hunter2@a b"] {
             let error = ServerAddress::new(url, Protocol::Http, None).unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");

@@ -1,4 +1,4 @@
-//! Whose certificates are trusted.
+//! Trusted certificates.
 
 use std::fmt;
 use std::path::Path;
@@ -11,15 +11,19 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::AddressError;
 
-/// Those whose certificates are trusted. Cheap to clone.
+/// The certificates that TLS connections trust. Cheap to clone.
 #[derive(Clone)]
 pub struct Trust(Arc<ClientConfig>);
 
 impl Trust {
-    /// What the system trusts, and the certificates in this PEM file, if there is one.
-    pub fn system_and(ca_file: Option<&Path>) -> Result<Self, AddressError> {
+    /// Loads the system's trusted certificates and those in a PEM file.
+    ///
+    /// # Errors
+    ///
+    /// [`AddressError::BadCaFile`] if the file cannot be read or contains no valid certificate.
+    pub fn load(ca_file: Option<&Path>) -> Result<Self, AddressError> {
         let mut roots = RootCertStore::empty();
-        // A system without roots of its own may still be given some.
+        // Errors are ignored: without system certificates, those in the file may be enough.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if let Some(path) = ca_file {
             let bad = |reason: String| AddressError::BadCaFile {
@@ -30,7 +34,9 @@ impl Trust {
                 .and_then(Iterator::collect::<Result<Vec<_>, _>>)
                 .map_err(|error| bad(error.to_string()))?;
             if certificates.is_empty() {
-                return Err(bad("no certificate is in it; PEM with BEGIN CERTIFICATE".to_owned()));
+                return Err(bad(
+                    "no certificate found; expected PEM with BEGIN CERTIFICATE".to_owned()
+                ));
             }
             for certificate in certificates {
                 roots.add(certificate).map_err(|error| bad(error.to_string()))?;

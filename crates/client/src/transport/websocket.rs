@@ -8,33 +8,37 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use super::{AddressError, CONNECT_TIMEOUT, ServerAddress, Stream};
 
-/// A WebSocket, over whatever its URL said.
+/// A WebSocket over TCP or TLS.
 pub type WebSocket = WebSocketStream<Box<dyn Stream>>;
 
-/// The largest frame from a server: an event at the store's hard end, and what is around it.
+/// Above the largest event that a server stores, and the frame around it.
 const MAX_FRAME_BYTES: usize = 32 << 20;
 
-/// How much is read at a time. The library clears that much before each read; its usual 128 KiB took a fifth of
-/// two processors with a thousand connections at ten events a second.
+/// The library zeroes this much before each read. Its default of 128 KiB took a fifth of two
+/// processors with a thousand connections at ten events per second.
 const READ_BYTES: usize = 16 << 10;
 
-/// Why there is no WebSocket.
+/// Why a WebSocket could not be opened.
 #[derive(Debug, Error)]
 pub enum WebSocketError {
-    /// Nobody is there.
+    /// The server cannot be reached.
     #[error(transparent)]
     NotReached(#[from] AddressError),
-    /// Somebody is there who does not speak it.
-    #[error("{url} does not speak WebSocket to us: {reason}")]
-    NotSpoken {
-        /// Where.
+    /// The peer does not accept the WebSocket handshake.
+    #[error("WebSocket handshake with {url} failed: {reason}")]
+    Handshake {
+        /// The URL of the gateway.
         url: String,
-        /// What they say instead.
+        /// The peer's answer, or what is wrong with it.
         reason: String,
     },
 }
 
-/// Opens one, in no more than [`CONNECT_TIMEOUT`].
+/// Opens a WebSocket within [`CONNECT_TIMEOUT`].
+///
+/// # Errors
+///
+/// Fails if the server cannot be reached in time, or if it does not accept the handshake.
 pub async fn open_websocket(address: &ServerAddress) -> Result<WebSocket, WebSocketError> {
     let opening = async {
         let stream = address.connect().await?;
@@ -45,20 +49,20 @@ pub async fn open_websocket(address: &ServerAddress) -> Result<WebSocket, WebSoc
             .max_frame_size(limit);
         client_async_with_config(address.url(), stream, Some(config))
             .await
-            .map_err(|error| not_spoken(address.url(), &error))
+            .map_err(|error| handshake_error(address.url(), &error))
     };
     let (socket, _) =
-        timeout(CONNECT_TIMEOUT, opening).await.map_err(|_| address.timed_out())??;
+        timeout(CONNECT_TIMEOUT, opening).await.map_err(|_| address.timeout_error())??;
     Ok(socket)
 }
 
-fn not_spoken(url: &str, error: &tungstenite::Error) -> WebSocketError {
+fn handshake_error(url: &str, error: &tungstenite::Error) -> WebSocketError {
     let reason = match error {
         tungstenite::Error::Http(response) => {
             let body = response.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
-            format!("it answers {} {}", response.status(), body.trim())
+            format!("the server answered {} {}", response.status(), body.trim())
         }
         other => other.to_string(),
     };
-    WebSocketError::NotSpoken { url: url.to_owned(), reason }
+    WebSocketError::Handshake { url: url.to_owned(), reason }
 }

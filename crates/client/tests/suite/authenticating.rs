@@ -1,8 +1,8 @@
-//! Tokens.
+//! Authentication with tokens.
 
 use prombus_client::{Client, ConnectionState, Error, ErrorCode, Received};
 
-use crate::harness::{started, through, within};
+use crate::harness::{client_builder, start, within};
 use crate::proxy::Proxy;
 
 const TOKENS: &str = r#"auth.tokens=[
@@ -18,10 +18,10 @@ async fn subscribe(client: &Client) -> Result<prombus_client::Subscription, Erro
 }
 
 #[tokio::test]
-async fn a_token_is_told_at_every_connection() {
-    let running = started(&[TOKENS]).await;
-    let proxy = Proxy::to(running.ws()).await;
-    let client = through(&proxy.ws()).token("all-token").connect().await.unwrap();
+async fn authenticates_every_connection() {
+    let server = start(&[TOKENS]).await;
+    let proxy = Proxy::to(server.ws()).await;
+    let client = client_builder(&proxy.ws()).token("all-token").connect().await.unwrap();
     subscribe(&client).await.unwrap();
     for number in 0..5 {
         client.publish("t", &number).await.unwrap();
@@ -32,14 +32,14 @@ async fn a_token_is_told_at_every_connection() {
 }
 
 #[tokio::test]
-async fn what_a_token_does_not_allow_is_forbidden_until_another_does() {
-    let running = started(&[TOKENS]).await;
-    let client = running.builder().token("publisher-token").connect().await.unwrap();
+async fn a_new_token_allows_what_the_old_one_does_not() {
+    let server = start(&[TOKENS]).await;
+    let client = server.builder().token("publisher-token").connect().await.unwrap();
     client.publish("t", &1).await.unwrap();
     assert_eq!(code(subscribe(&client).await), ErrorCode::Forbidden);
     let mut replay = client.replay("t").stream::<u64>().unwrap();
     assert_eq!(code(replay.next().await.unwrap()), ErrorCode::Forbidden);
-    // A token that is none changes nothing.
+    // A rejected token changes nothing.
     assert_eq!(code(client.authenticate("guess").await), ErrorCode::BadToken);
     client.publish("t", &2).await.unwrap();
     client.authenticate("all-token").await.unwrap();
@@ -48,12 +48,12 @@ async fn what_a_token_does_not_allow_is_forbidden_until_another_does() {
     assert_eq!(replay.next().await.unwrap().unwrap().payload, 1);
 }
 
-/// A subscription that a new token does not allow ends with the connection after it.
+/// The new token counts from the next connection on.
 #[tokio::test]
-async fn a_subscription_that_is_not_allowed_any_more_ends() {
-    let running = started(&[TOKENS]).await;
-    let proxy = Proxy::to(running.ws()).await;
-    let client = through(&proxy.ws()).token("all-token").connect().await.unwrap();
+async fn ends_a_subscription_that_the_new_token_does_not_allow() {
+    let server = start(&[TOKENS]).await;
+    let proxy = Proxy::to(server.ws()).await;
+    let client = client_builder(&proxy.ws()).token("all-token").connect().await.unwrap();
     let subscription = subscribe(&client).await.unwrap();
     client.authenticate("publisher-token").await.unwrap();
     proxy.cut();
@@ -63,10 +63,10 @@ async fn a_subscription_that_is_not_allowed_any_more_ends() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_taken_ends_the_client() {
-    let running = started(&[TOKENS]).await;
-    assert_eq!(code(running.builder().token("guess").connect().await), ErrorCode::BadToken);
-    let client = running.builder().token("guess").connect_in_background().unwrap();
+async fn a_rejected_token_ends_the_client() {
+    let server = start(&[TOKENS]).await;
+    assert_eq!(code(server.builder().token("guess").connect().await), ErrorCode::BadToken);
+    let client = server.builder().token("guess").connect_in_background().unwrap();
     let receipt = client.enqueue("t", &1).await;
     let mut state = client.state();
     let ended = state.wait_for(|state| matches!(state, ConnectionState::Ended(_)));
@@ -81,9 +81,9 @@ async fn a_token_that_is_not_taken_ends_the_client() {
 }
 
 #[tokio::test]
-async fn without_a_token_it_is_unauthorized_and_then_over() {
-    let running = started(&[TOKENS, "gateway.auth_timeout_ms=200"]).await;
-    let client = running.connect().await;
+async fn without_a_token_requests_fail_and_then_the_client_ends() {
+    let server = start(&[TOKENS, "gateway.auth_timeout_ms=200"]).await;
+    let client = server.connect().await;
     assert_eq!(code(client.publish("t", &1).await), ErrorCode::Unauthorized);
     let mut state = client.state();
     let ended = state.wait_for(|state| matches!(state, ConnectionState::Ended(_)));
@@ -94,10 +94,10 @@ async fn without_a_token_it_is_unauthorized_and_then_over() {
 }
 
 #[tokio::test]
-async fn a_token_is_never_shown() {
-    let running = started(&[TOKENS]).await;
-    let client = running.builder().token("all-token").connect().await.unwrap();
+async fn never_shows_a_token() {
+    let server = start(&[TOKENS]).await;
+    let client = server.builder().token("all-token").connect().await.unwrap();
     assert!(!format!("{client:?}").contains("all-token"));
-    let error = running.builder().token("guess-7").connect().await.unwrap_err();
+    let error = server.builder().token("guess-7").connect().await.unwrap_err();
     assert!(!format!("{error:?} {error}").contains("guess-7"));
 }

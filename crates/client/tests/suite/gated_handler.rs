@@ -1,4 +1,4 @@
-//! Handlers that wait until they are told to end.
+//! Handlers that wait until the test releases them.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use tokio::sync::Notify;
 
 use crate::harness::Ledger;
 
-/// What handlers wait for, and what they were given. Clones share it.
+/// Records the events that handlers started with, and blocks the handlers. Clones share it.
 #[derive(Clone)]
-pub(crate) struct HeldUp {
-    pub(crate) begun: Ledger<u64>,
-    may_end: Arc<Notify>,
+pub(crate) struct GatedHandler {
+    pub(crate) started: Ledger<u64>,
+    released: Arc<Notify>,
 }
 
-impl HeldUp {
+impl GatedHandler {
     pub(crate) fn new() -> Self {
-        Self { begun: Ledger::new(), may_end: Arc::default() }
+        Self { started: Ledger::new(), released: Arc::default() }
     }
 
-    /// What a handler does with an event: notes it, and waits.
+    /// Records the event and waits.
     pub(crate) async fn handle(&self, event: &Received<u64>) {
-        self.begun.write(event.payload);
+        self.started.write(event.payload);
         self.wait().await;
     }
 
     pub(crate) async fn wait(&self) {
-        self.may_end.notified().await;
+        self.released.notified().await;
     }
 
-    /// Lets one of them end, now or when it begins to wait.
-    pub(crate) fn let_one_end(&self) {
-        self.may_end.notify_one();
+    /// Releases one handler, now or when it starts to wait.
+    pub(crate) fn release_one(&self) {
+        self.released.notify_one();
     }
 }

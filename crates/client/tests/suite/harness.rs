@@ -1,4 +1,4 @@
-//! A server to test with, and what tests look at.
+//! A server in the test process, and helpers for assertions.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -14,50 +14,50 @@ use prombus_server::server::Server;
 use prombus_server::threads::Threads;
 use serde_json::Value;
 
-/// A server of this process, on ports of its own.
-pub(crate) struct Running {
-    pub(crate) server: Server,
+/// A server in this process, on free ports.
+pub(crate) struct TestServer {
+    pub(crate) inner: Server,
 }
 
-/// Starts one in memory, without limits of rate but with these settings.
-pub(crate) async fn started(set: &[&str]) -> Running {
-    started_over(memory(), set).await
+/// Starts a server in memory with these settings and, by default, without rate limits.
+pub(crate) async fn start(set: &[&str]) -> TestServer {
+    start_with_engine(memory(), set).await
 }
 
-/// Starts one whose storage fails when it is told to.
-pub(crate) async fn started_with_faults(set: &[&str]) -> (Running, Faults) {
+/// Starts a server whose storage fails on demand.
+pub(crate) async fn start_with_faults(set: &[&str]) -> (TestServer, Faults) {
     let faults = Faults::none();
     let engine = Arc::new(FaultyEngine::new(memory(), faults.clone()));
-    (started_over(engine, set).await, faults)
+    (start_with_engine(engine, set).await, faults)
 }
 
 fn memory() -> Arc<dyn Engine> {
     Arc::new(MemoryEngine::new(Arc::new(SystemClock)))
 }
 
-pub(crate) async fn started_over(engine: Arc<dyn Engine>, set: &[&str]) -> Running {
-    let usual = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "limits.enabled=false"];
-    let set = usual.iter().chain(set).map(|&text| text.to_owned()).collect();
+pub(crate) async fn start_with_engine(engine: Arc<dyn Engine>, set: &[&str]) -> TestServer {
+    let defaults = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "limits.enabled=false"];
+    let set = defaults.iter().chain(set).map(|&text| text.to_owned()).collect();
     let sources = Sources { set, ..Sources::default() };
     let config = Config::load(&sources).unwrap_or_else(|error| panic!("{error}"));
     let threads = Threads::start(2).unwrap();
-    Running { server: Server::start_over(engine, threads, &config).await.unwrap() }
+    TestServer { inner: Server::start_over(engine, threads, &config).await.unwrap() }
 }
 
-impl Running {
+impl TestServer {
     pub(crate) fn ws(&self) -> SocketAddr {
-        self.server.ws()
+        self.inner.ws()
     }
 
     pub(crate) fn builder(&self) -> Builder {
-        through(&self.server.ws_url()).http(self.server.http_url())
+        client_builder(&self.inner.ws_url()).http(self.inner.http_url())
     }
 
     pub(crate) async fn connect(&self) -> Client {
         self.builder().connect().await.unwrap()
     }
 
-    /// All that a topic holds, by a client of its own.
+    /// Returns the events of a topic.
     pub(crate) async fn stored(&self, topic: &str) -> Vec<Event<Value>> {
         let client = self.connect().await;
         let mut events = client.export(topic).stream().unwrap();
@@ -74,12 +74,12 @@ impl Running {
     }
 }
 
-/// A client of whatever is at `url`, that does not wait long between tries.
-pub(crate) fn through(url: &str) -> Builder {
+/// Returns a builder with a short back-off.
+pub(crate) fn client_builder(url: &str) -> Builder {
     Client::builder(url).back_off(Duration::from_millis(2), Duration::from_millis(20))
 }
 
-/// What handlers leave behind, in order. Clones share it.
+/// What handlers have recorded, in order. Clones share it.
 pub(crate) struct Ledger<T>(Arc<(Mutex<Vec<T>>, tokio::sync::Notify)>);
 
 impl<T> Clone for Ledger<T> {
@@ -102,8 +102,8 @@ impl<T: Clone + Debug> Ledger<T> {
         self.0.0.lock().unwrap().clone()
     }
 
-    /// All of it, when there are so many.
-    pub(crate) async fn when(&self, count: usize) -> Vec<T> {
+    /// Waits for `count` entries and returns all of them.
+    pub(crate) async fn wait_for_len(&self, count: usize) -> Vec<T> {
         within(async {
             loop {
                 let more = self.0.1.notified();
@@ -115,21 +115,21 @@ impl<T: Clone + Debug> Ledger<T> {
             }
         })
         .await
-        .unwrap_or_else(|_| panic!("{count} entries do not come: {:?}", self.all()))
+        .unwrap_or_else(|_| panic!("waiting for {count} entries, got {:?}", self.all()))
     }
 }
 
-/// What has to come, in a time that is long enough for any machine.
+/// Waits with a timeout that is long enough for a slow machine.
 pub(crate) async fn within<F: Future>(future: F) -> Result<F::Output, tokio::time::error::Elapsed> {
     tokio::time::timeout(Duration::from_secs(60), future).await
 }
 
-impl Running {
-    /// Waits until the topic holds so many events.
+impl TestServer {
+    /// Waits until the topic has `count` events.
     pub(crate) async fn until_stored(&self, topic: &str, count: u64) {
         let topic = Topic::new(topic).unwrap();
         within(async {
-            while self.server.engine().bounds(&topic).await.unwrap().next.0 <= count {
+            while self.inner.engine().bounds(&topic).await.unwrap().next.0 <= count {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         })
@@ -137,26 +137,26 @@ impl Running {
         .unwrap();
     }
 
-    /// Waits until so many events of the topic are on lease, to whichever group.
-    pub(crate) async fn until_lent(&self, topic: &str, count: u64) {
-        self.until_groups_say(topic, "in_flight", count).await;
+    /// Waits until `count` events of the topic are in flight, over all groups.
+    pub(crate) async fn until_in_flight(&self, topic: &str, count: u64) {
+        self.until_groups_report(topic, "in_flight", count).await;
     }
 
-    /// Waits until so many events are not done, by whichever group.
+    /// Waits until the lag of all groups is `count` events.
     pub(crate) async fn until_lag(&self, topic: &str, count: u64) {
-        self.until_groups_say(topic, "lag_events", count).await;
+        self.until_groups_report(topic, "lag_events", count).await;
     }
 
-    async fn until_groups_say(&self, topic: &str, member: &str, count: u64) {
-        let address = ServerAddress::new(&self.server.http_url(), Protocol::Http, None).unwrap();
+    async fn until_groups_report(&self, topic: &str, member: &str, count: u64) {
+        let address = ServerAddress::new(&self.inner.http_url(), Protocol::Http, None).unwrap();
         let mut http = HttpClient::new(address, None).unwrap();
         let path = format!("/groups?topic={topic}");
         within(async {
             loop {
                 let answer: Value = http.get_json(&path).await.unwrap();
                 let groups = answer["groups"].as_array().unwrap();
-                let said = groups.iter().map(|group| group[member].as_u64().unwrap());
-                if said.sum::<u64>() == count {
+                let reported = groups.iter().map(|group| group[member].as_u64().unwrap());
+                if reported.sum::<u64>() == count {
                     return;
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,17 +1,15 @@
-//! The client against the real server: one binary, one module an idea.
+//! The client against a real server.
 //!
-//! | idea | file |
-//! |---|---|
-//! | a server to test with, and something bad in between | `running`, `proxy` |
-//! | connections, tokens | `connecting`, `authenticating` |
-//! | publishing, limits of rate, answers that are lost | `publishing`, `rates`, `lost_answers` |
-//! | handlers, those that wait, and what they leave undone | `subscribing`, `held_up`, `left_over` |
-//! | handlers whose effect is to happen once | `exactly_once`, `transforming` |
-//! | replay and export | `reading` |
-//! | what the server refuses | `errors` |
-//! | the examples | `examples` |
+//! - `harness`, `proxy`: a server to test with, and a bad network
+//! - `gated_handler`, `unacknowledged`: handlers under control, and what they left unacknowledged
+//! - `connecting`, `authenticating`: connections and tokens
+//! - `publishing`, `rates`, `lost_answers`: publishing, rate limits, lost answers
+//! - `subscribing`, `exactly_once`, `transforming`: handlers
+//! - `reading`: replay and export
+//! - `errors`: refusals
+//! - `examples`: the example programs
 
-#![expect(clippy::unwrap_used, reason = "what stands beside the tests fails as they do")]
+#![expect(clippy::unwrap_used, reason = "helpers fail like the tests")]
 
 mod authenticating;
 mod connecting;

@@ -1,4 +1,4 @@
-//! Something between a client and its server that cuts connections where it is told to.
+//! A proxy between client and server that cuts connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// A proxy for one server. Ends with the test's runtime.
+/// A proxy for one server. It ends with the test's runtime.
 pub(crate) struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -17,16 +17,16 @@ pub(crate) struct Proxy {
 
 struct Shared {
     upstream: SocketAddr,
-    /// How many pieces of answers go through before one is swallowed and the connection cut.
+    /// After this many reads from the server, the next one is dropped and the connection cut.
     answers_before_cut: AtomicUsize,
-    /// Of how many bytes of answers the connection is cut, if of fewer than all.
+    /// After this many bytes from the server, the connection is cut.
     bytes_before_cut: AtomicUsize,
     is_closed: AtomicBool,
     connections: AtomicUsize,
     cuts: AtomicUsize,
-    /// Counts how often all connections are cut.
+    /// Changes when all connections are to be cut.
     all_cut: watch::Sender<usize>,
-    /// Whether answers are held back.
+    /// Whether data from the server is withheld.
     is_held: watch::Sender<bool>,
 }
 
@@ -65,28 +65,28 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// From now on every connection passes on so many answers, the opening not counted, and is cut
-    /// when there is one more.
+    /// Cuts every connection instead of passing on more than `answers` answers, not counting the
+    /// handshake.
     pub(crate) fn cut_after_answers(&self, answers: usize) {
         self.shared.answers_before_cut.store(answers, Ordering::SeqCst);
     }
 
-    /// From now on every connection is cut when so many bytes of answers went through.
+    /// Cuts every connection after `bytes` bytes of answers.
     pub(crate) fn cut_after_bytes(&self, bytes: usize) {
         self.shared.bytes_before_cut.store(bytes, Ordering::SeqCst);
     }
 
-    /// Cuts all connections that there are.
+    /// Cuts all open connections.
     pub(crate) fn cut(&self) {
         self.shared.all_cut.send_modify(|count| *count += 1);
     }
 
-    /// Takes no new connections, or takes them again.
+    /// Rejects new connections, or accepts them again.
     pub(crate) fn close(&self, is_closed: bool) {
         self.shared.is_closed.store(is_closed, Ordering::SeqCst);
     }
 
-    /// Passes no answers on, or passes them on again.
+    /// Withholds answers, or passes them on again.
     pub(crate) fn hold(&self, is_held: bool) {
         self.shared.is_held.send_replace(is_held);
     }
@@ -95,7 +95,7 @@ impl Proxy {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// How many connections were cut for their answers.
+    /// Returns how many connections were cut because of their answers.
     pub(crate) fn cuts(&self) -> usize {
         self.shared.cuts.load(Ordering::SeqCst)
     }
@@ -148,6 +148,6 @@ impl Shared {
 }
 
 async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
-    // Either side may go first; then there is nothing left to do.
+    // Either side may close first.
     let _ = tokio::io::copy(&mut from, &mut to).await;
 }

@@ -3,15 +3,15 @@
 use futures_util::{StreamExt, TryStreamExt};
 use prombus_client::{Error, Event, Outgoing};
 
-use crate::harness::{Running, started, through};
+use crate::harness::{TestServer, client_builder, start};
 use crate::proxy::Proxy;
 
-/// A topic t with so many numbers, each of them its own time.
-async fn filled(count: u64) -> Running {
-    let running = started(&[]).await;
+/// Starts a server with `count` numbers in the topic `t`, each of them its own timestamp.
+async fn filled(count: u64) -> TestServer {
+    let server = start(&[]).await;
     let events = (0..count).map(|number| Outgoing::new(&number).unwrap().ts(number));
-    running.connect().await.publish_batch("t", events).await.unwrap();
-    running
+    server.connect().await.publish_batch("t", events).await.unwrap();
+    server
 }
 
 fn payloads(events: Vec<Event<u64>>) -> Vec<u64> {
@@ -19,9 +19,9 @@ fn payloads(events: Vec<Event<u64>>) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_replay_goes_on_from_page_to_page() {
-    let running = filled(2500).await;
-    let client = running.connect().await;
+async fn replays_page_after_page() {
+    let server = filled(2500).await;
+    let client = server.connect().await;
     let all = client.replay("t").stream().unwrap().try_collect::<Vec<_>>().await.unwrap();
     let id = all[99].id.clone();
     assert_eq!(payloads(all), (0..2500).collect::<Vec<_>>());
@@ -34,9 +34,9 @@ async fn a_replay_goes_on_from_page_to_page() {
 }
 
 #[tokio::test]
-async fn an_export_is_all_or_a_part() {
-    let running = filled(2500).await;
-    let client = running.connect().await;
+async fn exports_all_events_or_a_range() {
+    let server = filled(2500).await;
+    let client = server.connect().await;
     let all = client.export("t").stream().unwrap().try_collect::<Vec<_>>().await.unwrap();
     let id = all[2000].id.clone();
     assert_eq!(payloads(all), (0..2500).collect::<Vec<_>>());
@@ -45,16 +45,16 @@ async fn an_export_is_all_or_a_part() {
 }
 
 #[tokio::test]
-async fn an_export_that_breaks_off_goes_on_with_each_event_once() {
-    let running = filled(5000).await;
-    let proxy = Proxy::to(running.server.http()).await;
+async fn resumes_an_export_without_duplicates() {
+    let server = filled(5000).await;
+    let proxy = Proxy::to(server.inner.http()).await;
     proxy.cut_after_bytes(50_000);
-    let builder = through(&running.server.ws_url()).http(proxy.http());
+    let builder = client_builder(&server.inner.ws_url()).http(proxy.http());
     let client = builder.connect().await.unwrap();
     let all = client.export("t").stream().unwrap().try_collect::<Vec<_>>().await.unwrap();
     assert_eq!(payloads(all), (0..5000).collect::<Vec<_>>());
     assert!(proxy.cuts() > 2, "{}", proxy.cuts());
-    // A page of a replay is larger than what a connection passes on now, and comes whole or not.
+    // A page of a replay is not resumed, and is larger than what the proxy lets through now.
     let cut = proxy.cuts();
     proxy.cut_after_bytes(1000);
     let mut replay = client.replay("t").stream::<u64>().unwrap();
@@ -67,12 +67,12 @@ async fn an_export_that_breaks_off_goes_on_with_each_event_once() {
 }
 
 #[tokio::test]
-async fn what_is_of_another_type_is_an_error_of_its_own() {
-    let running = filled(3).await;
-    let client = running.connect().await;
+async fn reports_payloads_of_another_type() {
+    let server = filled(3).await;
+    let client = server.connect().await;
     let mut texts = client.export("t").stream::<String>().unwrap();
     assert!(matches!(texts.next().await, Some(Err(Error::NotDecoded(_)))));
-    let client = through(&running.server.ws_url()).connect().await.unwrap();
+    let client = client_builder(&server.inner.ws_url()).connect().await.unwrap();
     let error = client.export("t").stream::<u64>().err().unwrap();
     assert_eq!(error, Error::NoHttpAddress);
 }

@@ -1,4 +1,4 @@
-//! Handlers: what they get, what becomes of what they answer.
+//! Handlers: what they receive, and what their results do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
-use crate::gated_handler::HeldUp;
-use crate::harness::{Ledger, started, through, within};
+use crate::gated_handler::GatedHandler;
+use crate::harness::{Ledger, client_builder, start, within};
 use crate::proxy::Proxy;
-use crate::unacknowledged::{counting, not_done};
+use crate::unacknowledged::{recording, unacknowledged_events};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Order {
@@ -26,8 +26,8 @@ fn order(number: u32) -> Order {
 
 #[tokio::test]
 async fn a_handler_gets_the_event_as_it_was_published() {
-    let running = started(&[]).await;
-    let client = running.connect().await;
+    let server = start(&[]).await;
+    let client = server.connect().await;
     let events = Ledger::new();
     let ledger = events.clone();
     let subscription = client
@@ -45,7 +45,7 @@ async fn a_handler_gets_the_event_as_it_was_published() {
     let outgoing =
         Outgoing::new(&order(7)).unwrap().key("k").header("a", "b").tag("x").sid("s").ts(5);
     let published = client.publish("orders.new", outgoing).await.unwrap();
-    let (attempt, is_lost, event) = events.when(1).await.remove(0);
+    let (attempt, is_lost, event) = events.wait_for_len(1).await.remove(0);
     assert_eq!((attempt, is_lost), (1, false));
     assert_eq!((event.id, event.seq), (published.id, published.seq));
     assert_eq!(event.payload, order(7));
@@ -57,13 +57,13 @@ async fn a_handler_gets_the_event_as_it_was_published() {
     );
 }
 
-/// Publishes 1 to t, and answers the reason in its dead letter.
+/// Publishes 1 to the topic `t`, and returns the reason in its dead letter.
 async fn dead_letter<F>(handle: impl Fn(Received<u64>) -> F + Send + Sync + 'static) -> Value
 where
     F: Future<Output = Result<(), HandlerError>> + Send + 'static,
 {
-    let running = started(&[]).await;
-    let client = running.connect().await;
+    let server = start(&[]).await;
+    let client = server.connect().await;
     let letters = Ledger::new();
     let ledger = letters.clone();
     let on_letter = move |event: Received<Value>| {
@@ -74,15 +74,15 @@ where
     client.subscribe("t", "g").max_attempts(1).handle(handle).await.unwrap();
     client.publish("t", &json!({"not": "a number"})).await.unwrap();
     client.publish("t", &1).await.unwrap();
-    let mut letters = letters.when(2).await;
+    let mut letters = letters.wait_for_len(2).await;
     letters.sort_by_key(|letter| letter["original"]["seq"].as_u64());
-    let unread = letters[0]["err"].as_str().unwrap();
-    assert!(unread.contains("not of the type asked for"), "{unread}");
+    let undecoded = letters[0]["err"].as_str().unwrap();
+    assert!(undecoded.contains("cannot decode the event"), "{undecoded}");
     letters[1]["err"].clone()
 }
 
 #[tokio::test]
-async fn the_reason_of_a_failure_is_in_the_dead_letter() {
+async fn the_dead_letter_has_the_reason() {
     let reason = dead_letter(|_| async {
         let number: Result<u32, _> = "seven".parse::<u32>();
         number?;
@@ -94,10 +94,10 @@ async fn the_reason_of_a_failure_is_in_the_dead_letter() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_failure_with_its_words() {
+async fn a_panic_is_a_failure_with_its_message() {
     let reason = dead_letter(|_| async { panic!("boom at {}", 7) });
     assert_eq!(reason.await, "the handler panicked: boom at 7");
-    // Before there is a future at all.
+    // Before the handler has returned a future.
     let reason = dead_letter(|event| {
         assert!(event.payload > 1, "too small");
         async { Ok(()) }
@@ -106,9 +106,9 @@ async fn a_panic_is_a_failure_with_its_words() {
 }
 
 #[tokio::test]
-async fn what_failed_comes_again_when_the_handler_says() {
-    let running = started(&[]).await;
-    let client = running.connect().await;
+async fn redelivers_after_the_delay_that_the_handler_sets() {
+    let server = start(&[]).await;
+    let client = server.connect().await;
     let attempts = Ledger::new();
     let ledger = attempts.clone();
     let handle = move |event: Received<u64>| {
@@ -123,15 +123,15 @@ async fn what_failed_comes_again_when_the_handler_says() {
     };
     let subscription = client.subscribe("t", "g").handle(handle).await.unwrap();
     client.publish("t", &1).await.unwrap();
-    assert_eq!(attempts.when(2).await, [1, 2]);
+    assert_eq!(attempts.wait_for_len(2).await, [1, 2]);
     subscription.stop().await.unwrap();
-    assert!(not_done(&running).await.is_empty());
+    assert!(unacknowledged_events(&server).await.is_empty());
 }
 
-/// The lease is a tenth of what the handler takes, and somebody else would have the event at once.
+/// The lease is a tenth of the handler's time, and another member would get the event at once.
 #[tokio::test]
-async fn a_long_handler_keeps_its_event() {
-    let running = started(&[]).await;
+async fn extends_the_lease_of_a_long_handler() {
+    let server = start(&[]).await;
     let handled = Ledger::new();
     let mut subscriptions = Vec::new();
     for _ in 0..2 {
@@ -144,23 +144,23 @@ async fn a_long_handler_keeps_its_event() {
                 Ok(())
             }
         };
-        let client = running.connect().await;
-        let subscribing = client.subscribe("t", "g").ack_timeout(Duration::from_millis(250));
-        subscriptions.push(subscribing.handle(handle).await.unwrap());
+        let client = server.connect().await;
+        let builder = client.subscribe("t", "g").ack_timeout(Duration::from_millis(250));
+        subscriptions.push(builder.handle(handle).await.unwrap());
     }
-    running.connect().await.publish("t", &1).await.unwrap();
-    handled.when(1).await;
+    server.connect().await.publish("t", &1).await.unwrap();
+    handled.wait_for_len(1).await;
     for subscription in subscriptions {
         subscription.stop().await.unwrap();
     }
     assert_eq!(handled.all(), [(1, false)]);
-    assert!(not_done(&running).await.is_empty());
+    assert!(unacknowledged_events(&server).await.is_empty());
 }
 
 #[tokio::test]
-async fn as_many_handlers_run_as_are_allowed() {
-    let running = started(&[]).await;
-    let client = running.connect().await;
+async fn runs_as_many_handlers_as_concurrency_allows() {
+    let server = start(&[]).await;
+    let client = server.connect().await;
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let three_together = Arc::new(Barrier::new(3));
     let done = Ledger::new();
@@ -180,53 +180,53 @@ async fn as_many_handlers_run_as_are_allowed() {
     };
     let numbers: Vec<u64> = (0..30).collect();
     client.publish_batch("t", &numbers).await.unwrap();
-    let subscribing = client.subscribe("t", "g").from(Start::Earliest);
-    let subscription = subscribing.concurrency(3).handle(handle).await.unwrap();
-    let mut all = done.when(30).await;
+    let builder = client.subscribe("t", "g").from(Start::Earliest);
+    let subscription = builder.concurrency(3).handle(handle).await.unwrap();
+    let mut all = done.wait_for_len(30).await;
     all.sort_unstable();
     assert_eq!(all, numbers);
     assert_eq!(most.load(Ordering::SeqCst), 3);
     subscription.stop().await.unwrap();
-    assert!(not_done(&running).await.is_empty());
+    assert!(unacknowledged_events(&server).await.is_empty());
 }
 
 #[tokio::test]
-async fn one_at_a_time_keeps_the_order() {
-    let running = started(&[]).await;
-    let client = running.connect().await;
+async fn handles_events_in_order_one_at_a_time() {
+    let server = start(&[]).await;
+    let client = server.connect().await;
     let numbers: Vec<u64> = (0..5000).collect();
     client.publish_batch("t", &numbers).await.unwrap();
     let ledger = Ledger::new();
-    let subscription = counting(&running, &ledger).await;
-    assert_eq!(ledger.when(5000).await, numbers);
+    let subscription = recording(&server, &ledger).await;
+    assert_eq!(ledger.wait_for_len(5000).await, numbers);
     subscription.stop().await.unwrap();
-    assert!(not_done(&running).await.is_empty());
+    assert!(unacknowledged_events(&server).await.is_empty());
 }
 
 #[tokio::test]
-async fn paused_it_gets_nothing_until_it_is_resumed() {
-    let running = started(&[]).await;
-    let (client, ledger) = (running.connect().await, Ledger::new());
-    let subscription = counting(&running, &ledger).await;
+async fn receives_nothing_while_paused() {
+    let server = start(&[]).await;
+    let (client, ledger) = (server.connect().await, Ledger::new());
+    let subscription = recording(&server, &ledger).await;
     subscription.pause().await.unwrap();
     subscription.pause().await.unwrap();
     client.publish("t", &1).await.unwrap();
-    // Somebody else of the group gets it, and it is the only one who does.
+    // Another member gets it instead.
     let other = Ledger::new();
-    let others = counting(&running, &other).await;
-    assert_eq!(other.when(1).await, [1]);
+    let others = recording(&server, &other).await;
+    assert_eq!(other.wait_for_len(1).await, [1]);
     others.stop().await.unwrap();
     client.publish("t", &2).await.unwrap();
     assert!(ledger.all().is_empty());
     subscription.resume().await.unwrap();
-    assert_eq!(ledger.when(1).await, [2]);
+    assert_eq!(ledger.wait_for_len(1).await, [2]);
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_made_good_and_a_pause_outlasts_it() {
-    let running = started(&[]).await;
-    let proxy = Proxy::to(running.ws()).await;
-    let client = through(&proxy.ws()).connect().await.unwrap();
+async fn subscribes_again_after_a_lost_connection_and_stays_paused() {
+    let server = start(&[]).await;
+    let proxy = Proxy::to(server.ws()).await;
+    let client = client_builder(&proxy.ws()).connect().await.unwrap();
     let numbers = Ledger::new();
     let ledger = numbers.clone();
     let handle = move |event: Received<u64>| {
@@ -234,26 +234,26 @@ async fn a_lost_connection_is_made_good_and_a_pause_outlasts_it() {
         async { Ok(()) }
     };
     let subscription = client.subscribe("t", "g").handle(handle).await.unwrap();
-    let publisher = running.connect().await;
+    let publisher = server.connect().await;
     publisher.publish("t", &1).await.unwrap();
-    numbers.when(1).await;
+    numbers.wait_for_len(1).await;
     for number in 2..20 {
         reconnect(&proxy, &client).await;
         publisher.publish("t", &number).await.unwrap();
-        numbers.when(usize::try_from(number).unwrap()).await;
+        numbers.wait_for_len(usize::try_from(number).unwrap()).await;
     }
     subscription.pause().await.unwrap();
     reconnect(&proxy, &client).await;
     publisher.publish("t", &20).await.unwrap();
-    // What is published over this connection is answered behind what came over it.
+    // Its answer arrives after anything that was delivered before.
     client.publish("other", &()).await.unwrap();
     assert_eq!(numbers.all().len(), 19);
     subscription.resume().await.unwrap();
-    numbers.when(20).await;
+    numbers.wait_for_len(20).await;
     subscription.stop().await.unwrap();
-    // Acknowledgements that were lost with their connections did not make anything run again.
+    // Lost acknowledgements did not run any handler again.
     assert_eq!(numbers.all(), (1..=20).collect::<Vec<_>>());
-    assert!(not_done(&running).await.is_empty());
+    assert!(unacknowledged_events(&server).await.is_empty());
 }
 
 async fn reconnect(proxy: &Proxy, client: &prombus_client::Client) {
@@ -267,73 +267,73 @@ async fn reconnect(proxy: &Proxy, client: &prombus_client::Client) {
 }
 
 #[tokio::test]
-async fn what_runs_through_a_lost_connection_is_not_handled_twice() {
-    let running = started(&[]).await;
-    let proxy = Proxy::to(running.ws()).await;
-    let client = through(&proxy.ws()).connect().await.unwrap();
-    let held_up = HeldUp::new();
+async fn a_handler_that_outlives_the_connection_runs_once() {
+    let server = start(&[]).await;
+    let proxy = Proxy::to(server.ws()).await;
+    let client = client_builder(&proxy.ws()).connect().await.unwrap();
+    let gated = GatedHandler::new();
     let handle = {
-        let held_up = held_up.clone();
+        let gated = gated.clone();
         move |event: Received<u64>| {
-            let held = held_up.clone();
+            let gated = gated.clone();
             async move {
-                held.begun.write(event.payload);
+                gated.started.write(event.payload);
                 event.lease_lost().await;
-                held.wait().await;
+                gated.wait().await;
                 Ok(())
             }
         }
     };
-    let subscribing = client.subscribe("t", "g").concurrency(4);
-    let subscription = subscribing.handle(handle).await.unwrap();
+    let builder = client.subscribe("t", "g").concurrency(4);
+    let subscription = builder.handle(handle).await.unwrap();
     client.publish("t", &1).await.unwrap();
-    held_up.begun.when(1).await;
+    gated.started.wait_for_len(1).await;
     reconnect(&proxy, &client).await;
-    // The event is lent again, to the subscription whose handler still runs.
-    running.until_lent("t", 1).await;
+    // The event is redelivered to the subscription whose handler still runs.
+    server.until_in_flight("t", 1).await;
     client.publish("other", &()).await.unwrap();
-    held_up.let_one_end();
+    gated.release_one();
     subscription.stop().await.unwrap();
-    assert_eq!(held_up.begun.all(), [1]);
-    assert!(not_done(&running).await.is_empty());
+    assert_eq!(gated.started.all(), [1]);
+    assert!(unacknowledged_events(&server).await.is_empty());
 }
 
 #[tokio::test]
-async fn stopping_waits_for_what_runs_and_gives_back_the_rest() {
-    let running = started(&[]).await;
-    let client = running.connect().await;
-    let held_up = HeldUp::new();
+async fn stopping_waits_for_running_handlers_and_releases_the_rest() {
+    let server = start(&[]).await;
+    let client = server.connect().await;
+    let gated = GatedHandler::new();
     let handle = {
-        let held_up = held_up.clone();
+        let gated = gated.clone();
         move |event: Received<u64>| {
-            let held = held_up.clone();
+            let gated = gated.clone();
             async move {
-                held.handle(&event).await;
+                gated.handle(&event).await;
                 Ok(())
             }
         }
     };
     let subscription = client.subscribe("t", "g").handle(handle).await.unwrap();
     client.publish_batch("t", &[1, 2, 3]).await.unwrap();
-    held_up.begun.when(1).await;
+    gated.started.wait_for_len(1).await;
     let stopping = tokio::spawn({
         let subscription = subscription.clone();
         async move { subscription.stop().await }
     });
-    // Stopping is known when a second subscription would be one too many still.
+    // The subscription exists until its handler is done.
     let again = client.subscribe("t", "g").handle(|_: Received<u64>| async { Ok(()) }).await;
     assert_eq!(again.unwrap_err().code(), Some(ErrorCode::AlreadySubscribed));
-    held_up.let_one_end();
+    gated.release_one();
     stopping.await.unwrap().unwrap();
     subscription.ended().await.unwrap();
-    assert_eq!(held_up.begun.all(), [1]);
-    assert_eq!(not_done(&running).await, [2, 3]);
+    assert_eq!(gated.started.all(), [1]);
+    assert_eq!(unacknowledged_events(&server).await, [2, 3]);
 }
 
 #[tokio::test]
-async fn closing_finishes_everything() {
-    let running = started(&[]).await;
-    let client = running.connect().await;
+async fn closing_waits_for_publishes_and_handlers() {
+    let server = start(&[]).await;
+    let client = server.connect().await;
     let ledger = Ledger::new();
     let handle = {
         let ledger = ledger.clone();
@@ -344,12 +344,12 @@ async fn closing_finishes_everything() {
     };
     let subscription = client.subscribe("t", "g").handle(handle).await.unwrap();
     client.publish("t", &1).await.unwrap();
-    ledger.when(1).await;
+    ledger.wait_for_len(1).await;
     let receipt = client.enqueue("t", &2).await.unwrap();
     client.clone().close().await;
     receipt.await.unwrap();
     subscription.ended().await.unwrap();
     let error = client.publish("t", &3).await.unwrap_err();
     assert_eq!(error, prombus_client::Error::Ended);
-    assert_eq!(running.payloads("t").await, [1, 2]);
+    assert_eq!(server.payloads("t").await, [1, 2]);
 }

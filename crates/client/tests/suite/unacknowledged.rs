@@ -1,28 +1,28 @@
-//! What a group has left undone, in the eyes of the next that subscribes for it.
+//! The events that a group has not acknowledged, as the next member sees them.
 
 use prombus_client::{Received, Start, Subscription};
 
-use crate::harness::{Ledger, Running};
+use crate::harness::{Ledger, TestServer};
 
-/// A subscription of group g to the topic t from its beginning, that only writes down numbers.
-pub(crate) async fn counting(running: &Running, ledger: &Ledger<u64>) -> Subscription {
-    let (client, ledger) = (running.connect().await, ledger.clone());
-    let subscribing = client.subscribe("t", "g").from(Start::Earliest);
+/// Subscribes to the topic `t` as group `g` from the start, and records the payloads.
+pub(crate) async fn recording(server: &TestServer, ledger: &Ledger<u64>) -> Subscription {
+    let (client, ledger) = (server.connect().await, ledger.clone());
+    let builder = client.subscribe("t", "g").from(Start::Earliest);
     let handle = move |event: Received<u64>| {
         ledger.write(event.payload);
         async { Ok(()) }
     };
-    subscribing.handle(handle).await.unwrap()
+    builder.handle(handle).await.unwrap()
 }
 
-/// What group g of the topic t has not acknowledged, whatever is marked.
-pub(crate) async fn not_done(running: &Running) -> Vec<u64> {
-    let client = running.connect().await;
+/// Returns the payloads in the topic `t` that group `g` has not acknowledged, marked or not.
+pub(crate) async fn unacknowledged_events(server: &TestServer) -> Vec<u64> {
+    let client = server.connect().await;
     client.publish("t", &u64::MAX).await.unwrap();
     let ledger = Ledger::new();
-    let subscription = counting(running, &ledger).await;
+    let subscription = recording(server, &ledger).await;
     let mut count = 1;
-    while !ledger.when(count).await.contains(&u64::MAX) {
+    while !ledger.wait_for_len(count).await.contains(&u64::MAX) {
         count += 1;
     }
     subscription.stop().await.unwrap();

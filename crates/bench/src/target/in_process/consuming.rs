@@ -12,13 +12,13 @@ use crate::load::event_text::EventText;
 use crate::port::{ConsumePort, Delivered};
 use crate::target::lease_lost;
 
-/// How many bytes are taken from the delivery_queue at a time.
-const TAKEN_BYTES: usize = 256 << 10;
+/// Bytes taken from the delivery queue at a time.
+const TAKE_BYTES: usize = 256 << 10;
 
 pub(crate) struct InProcessConsumer {
     delivery_queue: Arc<DeliveryQueue>,
     subscriptions: HashMap<Topic, Subscription>,
-    /// Acknowledgements that are not answered yet.
+    /// Unanswered acknowledgements.
     acks: VecDeque<GroupReply<Acked>>,
     taken: Vec<Delivery>,
     json: Vec<u8>,
@@ -36,13 +36,14 @@ impl InProcessConsumer {
     /// Unsubscribes.
     pub(crate) async fn leave(self) {
         for subscription in self.subscriptions.into_values() {
-            // A group that has stopped has nobody left.
+            // The group's task may have ended.
             let _ = subscription.end().await;
         }
     }
 
-    /// Waits until there is something to take, or until the oldest acknowledgement is answered.
-    async fn something(&mut self) -> Result<u64, BenchError> {
+    /// Waits for deliveries, or until the oldest acknowledgement is answered. Returns the number of
+    /// answers.
+    async fn wait(&mut self) -> Result<u64, BenchError> {
         let Some(oldest) = self.acks.front_mut() else {
             self.delivery_queue.filled().await;
             return Ok(0);
@@ -59,16 +60,16 @@ impl InProcessConsumer {
 }
 
 impl ConsumePort for InProcessConsumer {
-    async fn turn(
+    async fn exchange(
         &mut self,
         text: &EventText,
         delivered: &mut Vec<Delivered>,
     ) -> Result<u64, BenchError> {
         let mut acked = 0;
-        self.delivery_queue.take(TAKEN_BYTES, &mut self.taken);
+        self.delivery_queue.take(TAKE_BYTES, &mut self.taken);
         if self.taken.is_empty() {
-            acked += self.something().await?;
-            self.delivery_queue.take(TAKEN_BYTES, &mut self.taken);
+            acked += self.wait().await?;
+            self.delivery_queue.take(TAKE_BYTES, &mut self.taken);
         }
         for delivery in self.taken.drain(..) {
             self.json.clear();
@@ -92,7 +93,7 @@ impl ConsumePort for InProcessConsumer {
     }
 }
 
-/// An event was lent to us, so that it has to be acknowledged by us.
+/// Fails if the lease was lost.
 fn check(answer: Result<Acked, Refusal>) -> Result<(), BenchError> {
     if answer?.stale.is_empty() { Ok(()) } else { Err(lease_lost()) }
 }

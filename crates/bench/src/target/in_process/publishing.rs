@@ -10,40 +10,40 @@ use tokio::sync::Notify;
 use crate::BenchError;
 use crate::port::{Events, PublishPort};
 
-/// Frames that are put together are submitted together, as the gateway does with those that it
-/// reads together; at most so many, so that some are on their way while others are made.
-const MOST_TOGETHER: usize = 100;
+/// Frames that are queued together are submitted in one batch, as the gateway does with frames that
+/// it reads together. The limit lets the bus store some while others are being prepared.
+const MAX_BATCH_FRAMES: usize = 100;
 
 pub(crate) struct InProcessPublisher {
     bus: Arc<Bus>,
     connection: Connection,
     topics: Vec<Topic>,
     payloads: Vec<Payload>,
-    /// What was put, each with how many frames it is.
-    put: VecDeque<(PublishBatch, usize)>,
+    /// With the number of frames in each batch.
+    queued: VecDeque<(PublishBatch, usize)>,
     submitted: VecDeque<(PendingCommit, usize)>,
 }
 
 impl InProcessPublisher {
     pub(super) fn new(bus: Arc<Bus>, topics: &[Topic]) -> Self {
         let connection = bus.connect();
-        let (payloads, put, submitted) = (Vec::new(), VecDeque::new(), VecDeque::new());
-        Self { bus, connection, topics: topics.to_vec(), payloads, put, submitted }
+        let (payloads, queued, submitted) = (Vec::new(), VecDeque::new(), VecDeque::new());
+        Self { bus, connection, topics: topics.to_vec(), payloads, queued, submitted }
     }
 }
 
 impl PublishPort for InProcessPublisher {
-    fn put(&mut self, events: &Events<'_>) -> Result<(), BenchError> {
+    fn enqueue(&mut self, events: &Events<'_>) -> Result<(), BenchError> {
         self.payloads.clear();
         for number in events.numbers() {
             let mut payload = Vec::with_capacity(events.payload_bytes());
             events.write(number, &mut payload);
             self.payloads.push(Payload::parse(payload.into())?);
         }
-        if self.put.back().is_none_or(|(_, frames)| *frames == MOST_TOGETHER) {
-            self.put.push_back((PublishBatch::new(), 0));
+        if self.queued.back().is_none_or(|(_, frames)| *frames == MAX_BATCH_FRAMES) {
+            self.queued.push_back((PublishBatch::new(), 0));
         }
-        if let Some((batch, frames)) = self.put.back_mut() {
+        if let Some((batch, frames)) = self.queued.back_mut() {
             let topic = &self.topics[events.topic];
             let new = self.payloads.drain(..).map(NewEvent::of);
             batch.push(&self.bus, &self.connection, topic, new)?;
@@ -52,8 +52,8 @@ impl PublishPort for InProcessPublisher {
         Ok(())
     }
 
-    async fn turn(&mut self, wake: &Notify) -> Result<usize, BenchError> {
-        while let Some((batch, frames)) = self.put.pop_front() {
+    async fn exchange(&mut self, wake: &Notify) -> Result<usize, BenchError> {
+        while let Some((batch, frames)) = self.queued.pop_front() {
             self.submitted.push_back((batch.submit(&self.bus).await?, frames));
         }
         let Some((submitted, frames)) = self.submitted.front_mut() else {

@@ -4,7 +4,7 @@ use prombus_proto::frame::{StartFrom, Subscribe, SubscribeOptions};
 use prombus_proto::{ClientFrame, ClientOp, Group, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use super::{Glimpse, Socket, refusal};
+use super::{FramePeek, Socket, frame_error};
 use crate::BenchError;
 use crate::load::event_text::EventText;
 use crate::port::{ConsumePort, Delivered};
@@ -13,14 +13,14 @@ use crate::target::{LEASE, lease_lost};
 pub(crate) struct WireConsumer {
     socket: Socket,
     group: Group,
-    came: Vec<Utf8Bytes>,
-    /// Whether `came` is not looked at yet.
-    is_early: bool,
+    received: Vec<Utf8Bytes>,
+    /// Whether `received` has deliveries that arrived before the first exchange.
+    has_early: bool,
 }
 
 impl WireConsumer {
-    /// Subscribes to `topics`, each with room for `in_flight` events. What is delivered meanwhile
-    /// is kept for the first turn.
+    /// Subscribes to `topics`, each with room for `in_flight` events. Events that are delivered
+    /// meanwhile are returned by the first exchange.
     pub(crate) async fn new(
         mut socket: Socket,
         topics: &[Topic],
@@ -30,45 +30,45 @@ impl WireConsumer {
         for topic in topics {
             let mut json = Vec::new();
             subscribe(topic, group, in_flight).write(&mut json);
-            socket.put(json)?;
+            socket.enqueue(json)?;
         }
-        let (mut early, mut came) = (Vec::new(), Vec::new());
+        let (mut early, mut received) = (Vec::new(), Vec::new());
         let mut unanswered = topics.len();
         while unanswered > 0 {
-            socket.turn(&mut came).await?;
-            for frame in came.drain(..) {
-                match Glimpse::of(&frame) {
-                    Glimpse::Ok => unanswered -= 1,
-                    Glimpse::Event { .. } => early.push(frame),
-                    Glimpse::Stale | Glimpse::Other => return Err(refusal(&frame)),
+            socket.exchange(&mut received).await?;
+            for frame in received.drain(..) {
+                match FramePeek::of(&frame) {
+                    FramePeek::Ok => unanswered -= 1,
+                    FramePeek::Event { .. } => early.push(frame),
+                    FramePeek::Stale | FramePeek::Other => return Err(frame_error(&frame)),
                 }
             }
         }
-        let is_early = !early.is_empty();
-        Ok(Self { socket, group: group.clone(), came: early, is_early })
+        let has_early = !early.is_empty();
+        Ok(Self { socket, group: group.clone(), received: early, has_early })
     }
 
-    /// Leaves, and has the server know that before anybody goes on.
+    /// Closes the connection, so that the server releases the subscriptions.
     pub(crate) async fn leave(self) {
         self.socket.close().await;
     }
 }
 
 impl ConsumePort for WireConsumer {
-    async fn turn(
+    async fn exchange(
         &mut self,
         text: &EventText,
         delivered: &mut Vec<Delivered>,
     ) -> Result<u64, BenchError> {
-        if !std::mem::take(&mut self.is_early) {
-            self.came.clear();
-            self.socket.turn(&mut self.came).await?;
+        if !std::mem::take(&mut self.has_early) {
+            self.received.clear();
+            self.socket.exchange(&mut self.received).await?;
         }
         let mut acked = 0;
-        for frame in &self.came {
-            match Glimpse::of(frame) {
-                Glimpse::Ok => acked += 1,
-                Glimpse::Event { topic, id, event } => {
+        for frame in &self.received {
+            match FramePeek::of(frame) {
+                FramePeek::Ok => acked += 1,
+                FramePeek::Event { topic, id, event } => {
                     let json = event.as_bytes();
                     let bytes = json.len() as u64;
                     delivered.push(Delivered { sent_at: text.sent_at(json), bytes });
@@ -76,10 +76,10 @@ impl ConsumePort for WireConsumer {
                     let ack = format!(
                         r#"{{"op":"ACK","topic":"{topic}","group":"{group}","id":"{id}"}}"#
                     );
-                    self.socket.put(ack.into_bytes())?;
+                    self.socket.enqueue(ack.into_bytes())?;
                 }
-                Glimpse::Stale => return Err(lease_lost()),
-                Glimpse::Other => return Err(refusal(frame)),
+                FramePeek::Stale => return Err(lease_lost()),
+                FramePeek::Other => return Err(frame_error(frame)),
             }
         }
         Ok(acked)

@@ -1,7 +1,7 @@
-//! What a frame of the server says, seen from its text.
+//! Recognizes the server's frames without parsing them.
 //!
-//! The server writes the members of a frame in an order that `prombus_proto::frame::answer` fixes,
-//! so that a look at the right place is enough.
+//! `prombus_proto::frame::answer` writes the members of a frame in a fixed order, so it is enough to
+//! look at fixed positions.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -10,23 +10,22 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::BenchError;
 
-/// What kind of frame it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Glimpse<'a> {
+pub(crate) enum FramePeek<'a> {
     Ok,
-    /// Nothing was changed.
+    /// OK to an acknowledgement whose lease is lost.
     Stale,
     Event {
         topic: &'a str,
         id: &'a str,
-        /// Its JSON.
+        /// The event's JSON.
         event: &'a str,
     },
-    /// A refusal, or nothing that we know.
+    /// A refusal, or an unknown frame.
     Other,
 }
 
-impl<'a> Glimpse<'a> {
+impl<'a> FramePeek<'a> {
     pub(crate) fn of(frame: &'a str) -> Self {
         if let Some(rest) = frame.strip_prefix(r#"{"op":"OK""#) {
             return if rest == r#","stale":true}"# { Self::Stale } else { Self::Ok };
@@ -37,7 +36,7 @@ impl<'a> Glimpse<'a> {
         }
     }
 
-    /// From the name of the topic on.
+    /// `frame` starts with the name of the topic.
     fn event(frame: &'a str) -> Option<Self> {
         let (topic, rest) = frame.split_once('"')?;
         let start = memmem::find(rest.as_bytes(), br#","event":{"#)? + br#","event":"#.len();
@@ -48,8 +47,8 @@ impl<'a> Glimpse<'a> {
     }
 }
 
-/// The frame as an error, whatever it is.
-pub(crate) fn refusal(frame: &Utf8Bytes) -> BenchError {
+/// Converts a refusal, or any other frame, into an error.
+pub(crate) fn frame_error(frame: &Utf8Bytes) -> BenchError {
     match ServerFrame::parse(&Bytes::from(frame.clone())) {
         Ok(ServerFrame::Err { code, msg, .. }) => BenchError::Refused { code, message: msg },
         _ => BenchError::NotUnderstood(frame.chars().take(200).collect()),
@@ -70,15 +69,15 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_told_apart_as_the_server_writes_them() {
+    fn recognizes_frames_as_the_server_writes_them() {
         let id = EventId::new("0190f5e4-8d4b-7c3a-9f2e-0123456789ab").unwrap();
         let (topic, group) = (Topic::new("a.b").unwrap(), Group::new("g").unwrap());
         let ok = written(|out| answer::write_ok(out, None));
-        assert_eq!(Glimpse::of(&ok), Glimpse::Ok);
+        assert_eq!(FramePeek::of(&ok), FramePeek::Ok);
         let published = written(|out| answer::write_published(out, None, &id, Seq(7), false));
-        assert_eq!(Glimpse::of(&published), Glimpse::Ok);
+        assert_eq!(FramePeek::of(&published), FramePeek::Ok);
         let stale = written(|out| answer::write_stale(out, None));
-        assert_eq!(Glimpse::of(&stale), Glimpse::Stale);
+        assert_eq!(FramePeek::of(&stale), FramePeek::Stale);
         let json =
             format!(r#"{{"seq":7,"id":"{id}","ts":1,"topic":"a.b","payload":{{"ctx":{{}}}}}}"#);
         let json = &json;
@@ -86,16 +85,16 @@ mod tests {
             let write = |out: &mut Vec<u8>| out.extend_from_slice(json.as_bytes());
             answer::write_event(out, &topic, &group, write, 1, 30_000);
         });
-        let expected = Glimpse::Event {
+        let expected = FramePeek::Event {
             topic: "a.b",
             id: "0190f5e4-8d4b-7c3a-9f2e-0123456789ab",
             event: json,
         };
-        assert_eq!(Glimpse::of(&event), expected);
+        assert_eq!(FramePeek::of(&event), expected);
         let limited = ErrorCode::RateLimited;
         let refused = written(|out| answer::write_err(out, limited, "no", None, Some(5)));
-        assert_eq!(Glimpse::of(&refused), Glimpse::Other);
-        let error = refusal(&Utf8Bytes::from(refused));
+        assert_eq!(FramePeek::of(&refused), FramePeek::Other);
+        let error = frame_error(&Utf8Bytes::from(refused));
         assert!(matches!(error, BenchError::Refused { code: ErrorCode::RateLimited, .. }));
     }
 }

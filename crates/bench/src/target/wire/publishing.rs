@@ -4,16 +4,16 @@ use prombus_proto::Topic;
 use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use super::{Glimpse, Socket, refusal};
+use super::{FramePeek, Socket, frame_error};
 use crate::BenchError;
 use crate::port::{Events, PublishPort};
 
 pub(crate) struct WirePublisher {
     socket: Socket,
-    /// How a frame for each topic begins.
+    /// The start of a frame, by topic.
     heads: Vec<String>,
     is_batched: bool,
-    came: Vec<Utf8Bytes>,
+    received: Vec<Utf8Bytes>,
 }
 
 impl WirePublisher {
@@ -22,12 +22,12 @@ impl WirePublisher {
             let name = if is_batched { "events" } else { "payload" };
             format!(r#"{{"op":"PUBLISH","topic":"{topic}","{name}":"#)
         });
-        Self { socket, heads: heads.collect(), is_batched, came: Vec::new() }
+        Self { socket, heads: heads.collect(), is_batched, received: Vec::new() }
     }
 }
 
 impl PublishPort for WirePublisher {
-    fn put(&mut self, events: &Events<'_>) -> Result<(), BenchError> {
+    fn enqueue(&mut self, events: &Events<'_>) -> Result<(), BenchError> {
         let mut frame = Vec::with_capacity(512);
         frame.extend_from_slice(self.heads[events.topic].as_bytes());
         if self.is_batched {
@@ -46,19 +46,19 @@ impl PublishPort for WirePublisher {
             events.write(events.frame.first, &mut frame);
         }
         frame.push(b'}');
-        self.socket.put(frame)
+        self.socket.enqueue(frame)
     }
 
-    async fn turn(&mut self, wake: &Notify) -> Result<usize, BenchError> {
-        self.came.clear();
+    async fn exchange(&mut self, wake: &Notify) -> Result<usize, BenchError> {
+        self.received.clear();
         tokio::select! {
             biased;
-            turn = self.socket.turn(&mut self.came) => turn?,
+            turn = self.socket.exchange(&mut self.received) => turn?,
             () = wake.notified() => return Ok(0),
         }
-        match self.came.iter().find(|frame| Glimpse::of(frame) != Glimpse::Ok) {
-            Some(other) => Err(refusal(other)),
-            None => Ok(self.came.len()),
+        match self.received.iter().find(|frame| FramePeek::of(frame) != FramePeek::Ok) {
+            Some(other) => Err(frame_error(other)),
+            None => Ok(self.received.len()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Frames out and in over one WebSocket.
+//! Sends and receives frames over one WebSocket.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -11,14 +11,14 @@ use prombus_proto::frame::{Auth, Token};
 use prombus_proto::{ClientFrame, ClientOp};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
-use super::{Glimpse, refusal};
+use super::{FramePeek, frame_error};
 use crate::BenchError;
 
-/// So many frames are read before they are looked at.
-const MOST_READ: usize = 1000;
+/// Frames returned by one exchange at most.
+const MAX_READ: usize = 1000;
 
-/// A WebSocket. It writes and reads at the same time, for a server that waits for us to read would
-/// not read, either.
+/// A WebSocket that writes and reads at the same time, because a server that cannot write stops
+/// reading.
 pub(crate) struct Socket {
     socket: WebSocket,
     to_send: VecDeque<Message>,
@@ -26,7 +26,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Opens one, and authenticates where there is a token.
+    /// Opens a connection, and authenticates if there is a token.
     pub(crate) async fn open(
         address: &ServerAddress,
         token: Option<&str>,
@@ -39,39 +39,42 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Says who we are, where nothing else can come than the answer, which has to be OK.
+    /// Authenticates and waits for the answer, while nothing else is expected.
     pub(crate) async fn authenticate(&mut self, token: &str) -> Result<(), BenchError> {
         let op = ClientOp::Auth(Auth { token: Token::new(token.to_owned()) });
         let mut json = Vec::new();
         ClientFrame { corr: None, op }.write(&mut json);
-        self.put(json)?;
+        self.enqueue(json)?;
         let mut answers = Vec::new();
-        self.turn(&mut answers).await?;
+        self.exchange(&mut answers).await?;
         match answers.as_slice() {
-            [answer] if Glimpse::of(answer) == Glimpse::Ok => Ok(()),
-            [answer, ..] => Err(refusal(answer)),
-            [] => Err(BenchError::NotUnderstood("no answer".to_owned())),
+            [answer] if FramePeek::of(answer) == FramePeek::Ok => Ok(()),
+            [answer, ..] => Err(frame_error(answer)),
+            [] => Err(BenchError::NotUnderstood("no answer to AUTH".to_owned())),
         }
     }
 
-    /// Takes a frame, which leaves with the next turn.
-    pub(crate) fn put(&mut self, text: Vec<u8>) -> Result<(), BenchError> {
-        let text = String::from_utf8(text)
-            .map_err(|error| BenchError::NotUnderstood(format!("our own frame: {error}")))?;
+    /// Queues a frame for the next exchange.
+    pub(crate) fn enqueue(&mut self, text: Vec<u8>) -> Result<(), BenchError> {
+        let text = String::from_utf8(text).map_err(|error| {
+            BenchError::NotUnderstood(format!("invalid outgoing frame: {error}"))
+        })?;
         self.to_send.push_back(Message::text(text));
         Ok(())
     }
 
-    /// Sends what was put, and waits until frames come. Nothing is lost when it is not waited for
-    /// to its end.
-    pub(crate) async fn turn(&mut self, came: &mut Vec<Utf8Bytes>) -> Result<(), BenchError> {
-        poll_fn(|context| self.poll_turn(context, came)).await
+    /// Sends the queued frames and waits for received ones. It is cancel safe.
+    pub(crate) async fn exchange(
+        &mut self,
+        received: &mut Vec<Utf8Bytes>,
+    ) -> Result<(), BenchError> {
+        poll_fn(|context| self.poll_exchange(context, received)).await
     }
 
-    fn poll_turn(
+    fn poll_exchange(
         &mut self,
         context: &mut Context<'_>,
-        came: &mut Vec<Utf8Bytes>,
+        received: &mut Vec<Utf8Bytes>,
     ) -> Poll<Result<(), BenchError>> {
         let mut socket = Pin::new(&mut self.socket);
         while !self.to_send.is_empty()
@@ -85,36 +88,35 @@ impl Socket {
         if !self.is_flushed {
             self.is_flushed = socket.as_mut().poll_flush(context).map_err(lost)?.is_ready();
         }
-        while came.len() < MOST_READ {
+        while received.len() < MAX_READ {
             match socket.as_mut().poll_next(context) {
-                Poll::Ready(Some(Ok(Message::Text(text)))) => came.push(text),
+                Poll::Ready(Some(Ok(Message::Text(text)))) => received.push(text),
                 Poll::Ready(Some(Ok(Message::Close(close)))) => {
                     let why = close.map_or_else(String::new, |close| {
                         format!(": {} {}", u16::from(close.code), close.reason)
                     });
-                    let closed = format!("the server closed it{why}");
+                    let closed = format!("closed by the server{why}");
                     return Poll::Ready(Err(BenchError::Lost(closed)));
                 }
                 // The library answers pings.
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(lost(error))),
                 Poll::Ready(None) => {
-                    return Poll::Ready(Err(BenchError::Lost("the server closed it".to_owned())));
+                    return Poll::Ready(Err(BenchError::Lost("closed by the server".to_owned())));
                 }
                 Poll::Pending => break,
             }
         }
-        if came.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
+        if received.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Says goodbye.
     pub(crate) async fn close(mut self) {
-        // A server that is gone needs none.
+        // The server may be gone already.
         let _ = self.socket.close(None).await;
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is mapped over")]
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn lost(error: tungstenite::Error) -> BenchError {
     BenchError::Lost(error.to_string())
 }

@@ -1,178 +1,172 @@
-//! What the server answered, and what comes of it.
+//! What the server's answers change.
 
 use std::collections::HashSet;
 use std::time::Instant;
 
 use prombus_proto::frame::{Membership, Outcome};
 use prombus_proto::{ErrorCode, EventId, RandomSource};
+use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use super::{Asked, Follower, Place, Stage};
+use super::{Link, PendingOp, Subscriber};
 use crate::error::Refusal;
-use crate::session::requests::Retrying;
+use crate::session::requests::RetryPolicy;
 use crate::{Error, Result};
 
-impl Follower {
-    /// The server did what it was asked. Fails where the answer is none to that.
-    pub(in crate::session) fn answered(&mut self, asked: Asked, outcome: Outcome) -> Result<()> {
+impl Subscriber {
+    /// The server answered OK. Fails if the answer does not fit the op.
+    pub(in crate::session) fn answered(&mut self, op: PendingOp, outcome: Outcome) -> Result<()> {
         self.unanswered -= 1;
-        // These say nothing about the storage.
-        let is_small =
-            matches!(asked, Asked::Pause | Asked::Resume | Asked::Nack | Asked::ModAck(_));
-        match asked {
-            Asked::Subscribe => {
-                self.place = Place::Here;
-                self.said_paused = false;
-                if let Some(started) = self.made.started.take() {
+        let needed_storage = !matches!(
+            op,
+            PendingOp::Pause | PendingOp::Resume | PendingOp::Nack | PendingOp::ModAck(_)
+        );
+        match op {
+            PendingOp::Subscribe => {
+                self.link = Link::Subscribed { is_paused: false };
+                if let Some(started) = self.spec.started.take() {
                     let _ = started.send(Ok(()));
                 }
             }
-            Asked::Unsubscribe => self.leave(),
-            Asked::Pause | Asked::Resume => self.tell_waiting(),
-            Asked::Seen(ids) => self.checked(ids, outcome)?,
-            Asked::Mark(ids) => {
-                self.is_marking = false;
+            PendingOp::Unsubscribe => self.unsubscribed(),
+            PendingOp::Pause | PendingOp::Resume => self.answer_pause_replies(),
+            PendingOp::Seen(ids) => self.checked(ids, outcome)?,
+            PendingOp::Mark(ids) => {
+                self.link = Link::Unsubscribed;
                 for id in ids {
-                    self.finished.remove(&id);
+                    self.unconfirmed.remove(&id);
                 }
             }
-            Asked::Ack { ids, .. } => {
+            PendingOp::Ack { ids, .. } => {
                 for id in ids {
-                    self.finished.remove(&id);
-                    self.settled(id);
+                    self.unconfirmed.remove(&id);
+                    self.confirmed(id);
                 }
             }
-            Asked::Produce { id, .. } => self.settled(id),
-            Asked::Nack | Asked::ModAck(_) => {}
+            PendingOp::AckAndPublish { id, .. } => self.confirmed(id),
+            PendingOp::Nack | PendingOp::ModAck(_) => {}
         }
-        if !is_small {
-            (self.failures, self.not_before) = (0, None);
+        if needed_storage {
+            (self.failures, self.retry_at) = (0, None);
         }
         Ok(())
     }
 
     fn checked(&mut self, ids: Vec<EventId>, outcome: Outcome) -> Result<()> {
-        let marked = seen_of(outcome)?;
+        let marked: HashSet<_> = match outcome {
+            Outcome::Seen(ids) => ids.into_iter().collect(),
+            other => {
+                return Err(Error::NotUnderstood(format!("unexpected answer to SEEN: {other:?}")));
+            }
+        };
         for id in ids {
-            let Some(entry) = self.entries.get_mut(&id).filter(|it| it.stage == Stage::Unchecked)
-            else {
-                continue;
-            };
-            if marked.contains(&id) {
-                entry.stage = Stage::Settling;
-                self.known.push(id);
-            } else {
-                entry.stage = Stage::Ready;
-                self.ready.push_back(id);
+            if self.deliveries.checked(&id, marked.contains(&id)) {
+                self.outbound.ack_only.push(id);
             }
         }
         Ok(())
     }
 
-    /// The server knows what became of it.
-    fn settled(&mut self, id: EventId) {
-        match self.entries.get_mut(&id) {
-            // It came again before that was known, so that it is to be said again.
-            Some(entry) if entry.again => {
-                entry.again = false;
-                self.known.push(id);
-            }
-            _ => drop(self.entries.remove(&id)),
+    fn confirmed(&mut self, id: EventId) {
+        if self.deliveries.confirmed(&id) {
+            self.outbound.ack_only.push(id);
         }
     }
 
-    /// The server refused what it was asked. Fails where the subscription cannot go on.
+    /// The server refused. Fails if the subscription cannot continue.
     pub(in crate::session) fn refused(
         &mut self,
-        asked: Asked,
+        op: PendingOp,
         refusal: Refusal,
         now: Instant,
-        retrying: &Retrying,
+        policy: &RetryPolicy,
         random: &dyn RandomSource,
     ) -> Result<()> {
         self.unanswered -= 1;
         let Refusal { code, retry_after, .. } = &refusal;
-        // A rate that no time helps is final.
-        let may_pass = match code {
+        let is_retryable = match code {
+            // Without a time, the limit can never admit the frame.
             ErrorCode::RateLimited => retry_after.is_some(),
             code => code.is_retryable(),
         };
-        if may_pass && !matches!(asked, Asked::Nack | Asked::ModAck(_)) {
-            let wait = retry_after.unwrap_or_else(|| retrying.wait(self.failures, random));
+        if is_retryable && !matches!(op, PendingOp::Nack | PendingOp::ModAck(_)) {
+            let wait = retry_after.unwrap_or_else(|| policy.wait(self.failures, random));
             self.failures += 1;
-            self.not_before = self.not_before.max(Some(now + wait));
+            self.retry_at = self.retry_at.max(Some(now + wait));
         }
-        match asked {
-            Asked::Subscribe if may_pass => self.place = Place::Away,
-            Asked::Subscribe => return Err(refusal.into()),
-            Asked::Unsubscribe => self.leave(),
-            Asked::Pause | Asked::Resume => {
-                for reply in self.waiting.drain(..) {
+        match op {
+            PendingOp::Subscribe if is_retryable => self.link = Link::Unsubscribed,
+            PendingOp::Subscribe => return Err(refusal.into()),
+            PendingOp::Unsubscribe => self.unsubscribed(),
+            PendingOp::Pause | PendingOp::Resume => {
+                for reply in self.pause_replies.drain(..) {
                     let _ = reply.send(Err(refusal.clone().into()));
                 }
             }
-            Asked::Seen(ids) if may_pass => {
+            PendingOp::Seen(ids) if is_retryable => {
                 for id in ids.into_iter().rev() {
-                    self.unchecked.push_front(id);
+                    self.outbound.unchecked.push_front(id);
                 }
             }
-            Asked::Seen(_) => return Err(refusal.into()),
-            Asked::Mark(ids) => {
-                self.is_marking = false;
+            PendingOp::Seen(_) => return Err(refusal.into()),
+            PendingOp::Mark(ids) => {
+                self.link = Link::Unsubscribed;
                 if refusal.is_too_much_at_once() && ids.len() > 1 {
-                    self.marks_at_once = ids.len() / 2;
-                } else if !may_pass {
-                    self.cannot_mark(&ids, &refusal);
+                    self.marks_per_frame = ids.len() / 2;
+                } else if !is_retryable {
+                    self.give_up_marking(&ids, &refusal);
                 }
             }
-            Asked::Ack { ids, marks } if may_pass => {
-                if marks { &mut self.done } else { &mut self.known }.extend(ids);
+            PendingOp::Ack { ids, marks: true } if is_retryable => {
+                self.outbound.handled.extend(ids);
             }
-            Asked::Ack { ids, marks } => {
+            PendingOp::Ack { ids, marks: false } if is_retryable => {
+                self.outbound.ack_only.extend(ids);
+            }
+            PendingOp::Ack { ids, marks } => {
                 if marks {
-                    self.cannot_mark(&ids, &refusal);
+                    self.give_up_marking(&ids, &refusal);
                 }
                 for id in ids {
-                    self.finished.remove(&id);
-                    self.entries.remove(&id);
+                    self.unconfirmed.remove(&id);
+                    self.deliveries.remove(&id);
                 }
             }
-            Asked::Produce { id, .. } if *code == ErrorCode::Conflict => self.known.push(id),
-            Asked::Produce { id, .. } if *code == ErrorCode::LeaseLost => {
-                self.entries.remove(&id);
+            PendingOp::AckAndPublish { id, frame } => {
+                self.output_refused(id, frame, &refusal, is_retryable);
             }
-            Asked::Produce { id, frame } if may_pass => self.produced.push_front((id, frame)),
-            Asked::Produce { id, .. } => self.give_back(id, refusal.to_string(), None),
-            Asked::ModAck(id) if *code == ErrorCode::LeaseLost => self.lease_lost(&id),
-            Asked::Nack | Asked::ModAck(_) => {}
+            PendingOp::ModAck(id) if *code == ErrorCode::LeaseLost => {
+                self.deliveries.lease_lost(&id);
+            }
+            PendingOp::Nack | PendingOp::ModAck(_) => {}
         }
         Ok(())
     }
 
-    fn cannot_mark(&mut self, ids: &[EventId], refusal: &Refusal) {
-        let Membership { topic, group } = &self.made.which;
+    fn output_refused(
+        &mut self,
+        id: EventId,
+        frame: Utf8Bytes,
+        refusal: &Refusal,
+        is_retryable: bool,
+    ) {
+        match refusal.code {
+            // Somebody else has marked it meanwhile, so it is done.
+            ErrorCode::Conflict => self.outbound.ack_only.push(id),
+            ErrorCode::LeaseLost => self.deliveries.remove(&id),
+            _ if is_retryable => self.outbound.produced.push_front((id, frame)),
+            _ => self.give_back(id, refusal.to_string(), None),
+        }
+    }
+
+    fn give_up_marking(&mut self, ids: &[EventId], refusal: &Refusal) {
+        let Membership { topic, group } = &self.spec.membership;
         let count = ids.len();
-        tracing::warn!(%topic, %group, count, "events are handled and cannot be marked: {refusal}");
+        tracing::warn!(
+            %topic, %group, count,
+            "cannot mark events that were handled: {refusal}; if redelivered, they are handled again"
+        );
         for id in ids {
-            self.finished.remove(id);
+            self.unconfirmed.remove(id);
         }
-    }
-
-    fn lease_lost(&mut self, id: &EventId) {
-        let Some(entry) = self.entries.get_mut(id) else { return };
-        match entry.stage {
-            Stage::Running => {
-                entry.extend_at = None;
-                entry.delivery.lease.lose();
-            }
-            Stage::Unchecked | Stage::Ready => drop(self.entries.remove(id)),
-            Stage::Settling => {}
-        }
-    }
-}
-
-fn seen_of(outcome: Outcome) -> Result<HashSet<EventId>> {
-    match outcome {
-        Outcome::Seen(ids) => Ok(ids.into_iter().collect()),
-        other => Err(Error::NotUnderstood(format!("an answer to SEEN: {other:?}"))),
     }
 }

@@ -1,94 +1,115 @@
-//! What a subscription asks the server for next.
+//! Which frame a subscription sends next.
 
 use std::time::Instant;
 
 use prombus_proto::EventId;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use super::{Asked, Follower, Form, Place, SHORTEST_EXTENSION};
-use crate::session::frames::{self, MOST_IDS};
+use super::outbound::Failure;
+use super::{AckMode, Link, PendingOp, Subscriber, Wanted};
+use crate::session::frames::{self, MAX_IDS};
 
-impl Follower {
-    /// The next frame for the server, and what it asks.
-    pub(in crate::session) fn next_frame(&mut self, now: Instant) -> Option<(Utf8Bytes, Asked)> {
-        let next = match self.place {
-            Place::Away => self.next_when_away(now),
-            Place::Here => self.next_when_here(now),
-            Place::Asked | Place::Leaving => None,
+impl Subscriber {
+    pub(in crate::session) fn next_frame(
+        &mut self,
+        now: Instant,
+    ) -> Option<(Utf8Bytes, PendingOp)> {
+        let next = match self.link {
+            Link::Unsubscribed => self.next_while_unsubscribed(now),
+            Link::Subscribed { is_paused } => self.next_while_subscribed(is_paused, now),
+            Link::Marking | Link::Subscribing | Link::Unsubscribing => None,
         };
         self.unanswered += usize::from(next.is_some());
         next
     }
 
-    fn next_when_away(&mut self, now: Instant) -> Option<(Utf8Bytes, Asked)> {
-        if self.is_marking || self.not_before.is_some_and(|at| at > now) {
+    fn next_while_unsubscribed(&mut self, now: Instant) -> Option<(Utf8Bytes, PendingOp)> {
+        if self.is_backing_off(now) {
             return None;
         }
-        if let (Form::Marked(ttl), true) = (self.made.form, self.owes_marks()) {
-            // Before anything is lent again: others may ask whether these are marked.
-            self.is_marking = true;
-            let ids: Vec<_> = self.finished.iter().take(self.marks_at_once).cloned().collect();
-            return Some((frames::mark(&self.made.which, &ids, ttl), Asked::Mark(ids)));
+        let membership = &self.spec.membership;
+        if let (AckMode::Marked(ttl), true) = (self.spec.mode, self.owes_marks()) {
+            // Marked before SUBSCRIBE, because other members may get these events next and look
+            // for the marks.
+            let ids: Vec<_> = self.unconfirmed.iter().take(self.marks_per_frame).cloned().collect();
+            self.link = Link::Marking;
+            return Some((frames::mark(membership, &ids, ttl), PendingOp::Mark(ids)));
         }
-        if self.is_paused {
-            // It comes back when it is resumed, so that nothing is lent to it meanwhile.
+        if self.wants_pause() {
+            // It subscribes when it is resumed, so that no events are delivered meanwhile.
             return None;
         }
-        self.place = Place::Asked;
-        Some((frames::subscribe(&self.made.which, &self.made.opts), Asked::Subscribe))
+        self.link = Link::Subscribing;
+        Some((frames::subscribe(membership, &self.spec.opts), PendingOp::Subscribe))
     }
 
-    fn next_when_here(&mut self, now: Instant) -> Option<(Utf8Bytes, Asked)> {
-        let which = &self.made.which;
-        if self.said_paused != self.is_paused {
-            self.said_paused = self.is_paused;
-            return Some(match self.is_paused {
-                true => (frames::pause(which), Asked::Pause),
-                false => (frames::resume(which), Asked::Resume),
+    fn next_while_subscribed(
+        &mut self,
+        is_paused: bool,
+        now: Instant,
+    ) -> Option<(Utf8Bytes, PendingOp)> {
+        let membership = &self.spec.membership;
+        let wants_pause = self.wants_pause();
+        if is_paused != wants_pause {
+            self.link = Link::Subscribed { is_paused: wants_pause };
+            return Some(match wants_pause {
+                true => (frames::pause(membership), PendingOp::Pause),
+                false => (frames::resume(membership), PendingOp::Resume),
             });
         }
-        if let Some((id, reason, delay)) = self.failed.pop_front() {
-            return Some((frames::nack(which, id, reason, delay), Asked::Nack));
+        if let Some(Failure { id, reason, delay }) = self.outbound.failed.pop_front() {
+            return Some((frames::nack(membership, id, reason, delay), PendingOp::Nack));
         }
-        if let Some(id) = self.to_extend.pop_front() {
-            let extend = self.lease.max(SHORTEST_EXTENSION);
-            return Some((frames::modack(which, id.clone(), extend), Asked::ModAck(id)));
+        if let Some(id) = self.outbound.extensions.pop_front() {
+            let frame = frames::modack(membership, id.clone(), self.deliveries.extension());
+            return Some((frame, PendingOp::ModAck(id)));
         }
-        if self.not_before.is_none_or(|at| at <= now) {
-            if !self.known.is_empty() {
-                let ids = take_some(&mut self.known);
-                return Some((frames::ack(which, &ids, None), Asked::Ack { ids, marks: false }));
-            }
-            if !self.done.is_empty() {
-                let ids = take_some(&mut self.done);
-                let mark = match self.made.form {
-                    Form::Marked(ttl) => Some(ttl),
-                    Form::Plain | Form::Transformed(_) => None,
-                };
-                let frame = frames::ack(which, &ids, mark);
-                return Some((frame, Asked::Ack { ids, marks: mark.is_some() }));
-            }
-            if let Some((id, frame)) = self.produced.pop_front() {
-                return Some((frame.clone(), Asked::Produce { id, frame }));
-            }
-            if !self.unchecked.is_empty() {
-                let count = self.unchecked.len().min(MOST_IDS);
-                let ids: Vec<_> = self.unchecked.drain(..count).collect();
-                return Some((frames::seen(which, &ids), Asked::Seen(ids)));
-            }
+        if !self.is_backing_off(now)
+            && let Some(next) = self.next_result_or_question()
+        {
+            return Some(next);
         }
-        if self.is_stopping && self.running == 0 && self.owes_nothing() && self.unanswered == 0 {
-            self.place = Place::Leaving;
-            return Some((frames::unsubscribe(which), Asked::Unsubscribe));
+        let has_settled = self.deliveries.running() == 0 && self.outbound.has_no_acks();
+        if self.wanted == Wanted::Stopped && has_settled && self.unanswered == 0 {
+            self.link = Link::Unsubscribing;
+            return Some((frames::unsubscribe(&self.spec.membership), PendingOp::Unsubscribe));
         }
         None
     }
 
-    fn owes_nothing(&self) -> bool {
-        self.done.is_empty() && self.known.is_empty() && self.produced.is_empty()
+    /// The frames that need storage, and so wait after a refusal.
+    fn next_result_or_question(&mut self) -> Option<(Utf8Bytes, PendingOp)> {
+        let membership = &self.spec.membership;
+        if !self.outbound.ack_only.is_empty() {
+            let ids = take_frame_of(&mut self.outbound.ack_only);
+            let frame = frames::ack(membership, &ids, None);
+            return Some((frame, PendingOp::Ack { ids, marks: false }));
+        }
+        if !self.outbound.handled.is_empty() {
+            let ids = take_frame_of(&mut self.outbound.handled);
+            let mark = match self.spec.mode {
+                AckMode::Marked(ttl) => Some(ttl),
+                AckMode::Plain | AckMode::Transformed(_) => None,
+            };
+            let frame = frames::ack(membership, &ids, mark);
+            return Some((frame, PendingOp::Ack { ids, marks: mark.is_some() }));
+        }
+        if let Some((id, frame)) = self.outbound.produced.pop_front() {
+            return Some((frame.clone(), PendingOp::AckAndPublish { id, frame }));
+        }
+        if !self.outbound.unchecked.is_empty() {
+            let count = self.outbound.unchecked.len().min(MAX_IDS);
+            let ids: Vec<_> = self.outbound.unchecked.drain(..count).collect();
+            return Some((frames::seen(membership, &ids), PendingOp::Seen(ids)));
+        }
+        None
+    }
+
+    fn is_backing_off(&self, now: Instant) -> bool {
+        self.retry_at.is_some_and(|at| at > now)
     }
 }
 
-fn take_some(ids: &mut Vec<EventId>) -> Vec<EventId> {
-    if ids.len() <= MOST_IDS { std::mem::take(ids) } else { ids.drain(..MOST_IDS).collect() }
+fn take_frame_of(ids: &mut Vec<EventId>) -> Vec<EventId> {
+    if ids.len() <= MAX_IDS { std::mem::take(ids) } else { ids.drain(..MAX_IDS).collect() }
 }

@@ -4,11 +4,11 @@ use prombus_proto::{ErrorCode, NewEvent, Payload, Topic};
 use tokio::sync::oneshot;
 
 use super::super::Command;
-use super::super::harness::{Scene, frame, ops, which};
+use super::super::harness::{Harness, frame, membership, ops};
 use super::*;
 
-const MARKED: Form = Form::Marked(Duration::from_secs(60));
-const TRANSFORMED: Form = Form::Transformed(Duration::from_secs(60));
+const MARKED: AckMode = AckMode::Marked(Duration::from_secs(60));
+const TRANSFORMED: AckMode = AckMode::Transformed(Duration::from_secs(60));
 
 fn failed(reason: &str) -> Handled {
     Handled::Failed { reason: reason.to_owned(), delay: Some(Duration::from_millis(5)) }
@@ -20,292 +20,292 @@ fn produced() -> Handled {
 }
 
 #[test]
-fn what_is_done_together_is_acknowledged_together() {
-    let mut scene = Scene::connected();
-    scene.followed(Form::Plain, 10, 3);
+fn acknowledges_several_events_with_one_frame() {
+    let mut harness = Harness::connected();
+    harness.subscribed(AckMode::Plain, 10, 3);
     for id in ["a", "b", "c", "d"] {
-        scene.event(id).unwrap();
+        harness.event(id).unwrap();
     }
-    assert_eq!(scene.started(), ["a", "b", "c"]);
-    scene.handled("a", Handled::Done);
-    scene.handled("c", Handled::Done);
-    scene.handled("b", failed("no"));
+    assert_eq!(harness.started(), ["a", "b", "c"]);
+    harness.handled("a", Handled::Done);
+    harness.handled("c", Handled::Done);
+    harness.handled("b", failed("no"));
     let nack = frame("NACK", r#","id":"b","reason":"no","delay_ms":5"#);
-    assert_eq!(scene.sent(), [nack, frame("ACK", r#","ids":["a","c"]"#)]);
-    assert_eq!(scene.started(), ["d"]);
-    scene.handled("d", Handled::Done);
-    assert_eq!(scene.sent(), [frame("ACK", r#","id":"d""#)]);
+    assert_eq!(harness.sent(), [nack, frame("ACK", r#","ids":["a","c"]"#)]);
+    assert_eq!(harness.started(), ["d"]);
+    harness.handled("d", Handled::Done);
+    assert_eq!(harness.sent(), [frame("ACK", r#","id":"d""#)]);
 }
 
 #[test]
-fn an_acknowledgement_that_cannot_be_stored_is_sent_again() {
-    let mut scene = Scene::connected();
-    scene.followed(Form::Plain, 10, 1);
-    scene.event("a").unwrap();
-    scene.started();
-    scene.handled("a", Handled::Done);
+fn retries_an_acknowledgement_while_storage_is_unavailable() {
+    let mut harness = Harness::connected();
+    harness.subscribed(AckMode::Plain, 10, 1);
+    harness.event("a").unwrap();
+    harness.started();
+    harness.handled("a", Handled::Done);
     for round in 1..4 {
-        // The lease is kept meanwhile.
-        let sent = ops(&scene.sent());
+        // The lease is extended meanwhile.
+        let sent = ops(&harness.sent());
         assert_eq!(sent.last().unwrap(), "ACK");
         for op in sent {
-            if op == "ACK" { scene.refuse("storage_unavailable", "") } else { scene.ok() }
+            if op == "ACK" { harness.refuse("storage_unavailable", "") } else { harness.ok() }
         }
-        assert!(scene.sent().is_empty());
-        scene.at(round * 1000);
+        assert!(harness.sent().is_empty());
+        harness.at(round * 1000);
     }
 }
 
 #[test]
-fn a_lease_is_extended_while_the_event_is_here_and_its_loss_is_told() {
-    let mut scene = Scene::connected();
-    scene.followed(Form::Plain, 10, 1);
-    scene.event("a").unwrap();
-    scene.event("b").unwrap();
-    let (_, delivery) = scene.started_with_deliveries().remove(0);
-    let next = scene.session.next_wake(scene.now).unwrap();
-    assert!(next < scene.now + Duration::from_millis(500), "before a half of the lease is over");
-    scene.at(400);
-    let mut extended = scene.sent();
+fn extends_leases_and_reports_their_loss() {
+    let mut harness = Harness::connected();
+    harness.subscribed(AckMode::Plain, 10, 1);
+    harness.event("a").unwrap();
+    harness.event("b").unwrap();
+    let (_, delivery) = harness.started_with_deliveries().remove(0);
+    let next = harness.session.next_wake(harness.now).unwrap();
+    assert!(next < harness.now + Duration::from_millis(500), "before half of the lease is over");
+    harness.at(400);
+    let mut extended = harness.sent();
     extended.sort_unstable();
     let modack = |id| frame("MODACK", &format!(r#","id":"{id}","extend_ms":1000"#));
     assert_eq!(extended, [modack("a"), modack("b")]);
-    assert!(scene.sent().is_empty());
+    assert!(harness.sent().is_empty());
     for _ in 0..2 {
-        scene.refuse("lease_lost", "");
+        harness.refuse("lease_lost", "");
     }
     assert!(delivery.lease.is_lost());
-    // Neither is ours any more, whatever becomes of it.
-    scene.handled("a", failed("late"));
-    assert!(scene.sent().is_empty() && scene.started().is_empty());
-    // It may come again.
-    scene.event("b").unwrap();
-    assert_eq!(scene.started(), ["b"]);
+    // A result without a lease is not sent.
+    harness.handled("a", failed("late"));
+    assert!(harness.sent().is_empty() && harness.started().is_empty());
+    // The event may be delivered again.
+    harness.event("b").unwrap();
+    assert_eq!(harness.started(), ["b"]);
 }
 
 #[test]
-fn what_runs_when_the_connection_is_lost_is_adopted_by_the_next() {
-    let mut scene = Scene::connected();
-    scene.followed(Form::Plain, 10, 2);
+fn running_handlers_take_over_the_lease_of_a_redelivery() {
+    let mut harness = Harness::connected();
+    harness.subscribed(AckMode::Plain, 10, 2);
     for id in ["a", "b", "c"] {
-        scene.event(id).unwrap();
+        harness.event(id).unwrap();
     }
-    let started = scene.started_with_deliveries();
-    scene.reconnect();
+    let started = harness.started_with_deliveries();
+    harness.reconnect();
     assert!(started.iter().all(|(_, delivery)| delivery.lease.is_lost()));
-    scene.handled("b", Handled::Done);
-    assert_eq!(ops(&scene.sent()), ["SUBSCRIBE"]);
-    scene.ok();
+    harness.handled("b", Handled::Done);
+    assert_eq!(ops(&harness.sent()), ["SUBSCRIBE"]);
+    harness.ok();
     for id in ["a", "b", "c"] {
-        scene.event(id).unwrap();
+        harness.event(id).unwrap();
     }
     assert!(!started[0].1.lease.is_lost());
-    // What ran goes on, what was done is said, and what had not begun begins.
-    assert_eq!(scene.sent(), [frame("ACK", r#","id":"b""#)]);
-    assert_eq!(scene.started(), ["c"]);
-    scene.handled("a", Handled::Done);
-    assert_eq!(scene.sent(), [frame("ACK", r#","id":"a""#)]);
+    // `a` still runs, `b` is done and is acknowledged, `c` starts.
+    assert_eq!(harness.sent(), [frame("ACK", r#","id":"b""#)]);
+    assert_eq!(harness.started(), ["c"]);
+    harness.handled("a", Handled::Done);
+    assert_eq!(harness.sent(), [frame("ACK", r#","id":"a""#)]);
 }
 
 #[test]
-fn paused_it_is_not_made_again_before_it_is_resumed() {
-    let mut scene = Scene::connected();
-    scene.followed(Form::Plain, 10, 1);
-    let pause = |scene: &mut Scene, is_paused| {
+fn a_paused_subscription_subscribes_again_only_when_resumed() {
+    let mut harness = Harness::connected();
+    harness.subscribed(AckMode::Plain, 10, 1);
+    let pause = |harness: &mut Harness, is_paused| {
         let (reply, mut answer) = oneshot::channel();
-        scene.session.command(Command::SetPaused { which: which(), is_paused, reply });
-        let sent = scene.sent();
+        harness.session.command(Command::SetPaused { membership: membership(), is_paused, reply });
+        let sent = harness.sent();
         for _ in &sent {
-            scene.ok();
+            harness.ok();
         }
         answer.try_recv().unwrap().unwrap();
         ops(&sent)
     };
-    assert_eq!(pause(&mut scene, true), ["PAUSE"]);
-    assert!(pause(&mut scene, true).is_empty());
-    scene.reconnect();
-    assert!(scene.sent().is_empty());
-    assert_eq!(pause(&mut scene, false), ["SUBSCRIBE"]);
-    assert_eq!(pause(&mut scene, true), ["PAUSE"]);
-    assert_eq!(pause(&mut scene, false), ["RESUME"]);
+    assert_eq!(pause(&mut harness, true), ["PAUSE"]);
+    assert!(pause(&mut harness, true).is_empty());
+    harness.reconnect();
+    assert!(harness.sent().is_empty());
+    assert_eq!(pause(&mut harness, false), ["SUBSCRIBE"]);
+    assert_eq!(pause(&mut harness, true), ["PAUSE"]);
+    assert_eq!(pause(&mut harness, false), ["RESUME"]);
 }
 
 #[test]
-fn stopping_lets_what_runs_finish_and_begins_nothing() {
-    let mut scene = Scene::connected();
-    let followed = scene.followed(Form::Plain, 10, 1);
-    scene.event("a").unwrap();
-    scene.event("b").unwrap();
-    assert_eq!(scene.started(), ["a"]);
-    scene.session.command(Command::Stop(which()));
-    assert_eq!(ops(&scene.sent()), ["PAUSE"]);
-    scene.event("c").unwrap();
-    scene.ok();
-    assert!(scene.started().is_empty() && scene.sent().is_empty());
-    scene.handled("a", Handled::Done);
-    assert_eq!(scene.sent(), [frame("ACK", r#","id":"a""#)]);
-    scene.ok();
-    assert!(followed.ended.borrow().is_none());
-    assert_eq!(ops(&scene.sent()), ["UNSUBSCRIBE"]);
-    scene.ok();
-    assert_eq!(*followed.ended.borrow(), Some(Ok(())));
+fn stopping_waits_for_running_handlers_and_starts_no_more() {
+    let mut harness = Harness::connected();
+    let subscribed = harness.subscribed(AckMode::Plain, 10, 1);
+    harness.event("a").unwrap();
+    harness.event("b").unwrap();
+    assert_eq!(harness.started(), ["a"]);
+    harness.session.command(Command::Stop(membership()));
+    assert_eq!(ops(&harness.sent()), ["PAUSE"]);
+    harness.event("c").unwrap();
+    harness.ok();
+    assert!(harness.started().is_empty() && harness.sent().is_empty());
+    harness.handled("a", Handled::Done);
+    assert_eq!(harness.sent(), [frame("ACK", r#","id":"a""#)]);
+    harness.ok();
+    assert!(subscribed.ended.borrow().is_none());
+    assert_eq!(ops(&harness.sent()), ["UNSUBSCRIBE"]);
+    harness.ok();
+    assert_eq!(*subscribed.ended.borrow(), Some(Ok(())));
 }
 
 #[test]
-fn a_subscription_that_is_refused_ends_and_one_that_cannot_be_now_is_tried_again() {
-    let mut scene = Scene::connected();
-    let mut followed = scene.follow(Form::Plain, 10, 1);
-    assert_eq!(ops(&scene.sent()), ["SUBSCRIBE"]);
-    scene.refuse("storage_unavailable", "");
-    assert!(scene.sent().is_empty());
-    scene.at(1000);
-    assert_eq!(ops(&scene.sent()), ["SUBSCRIBE"]);
-    scene.refuse("forbidden", "");
-    let error = followed.started.try_recv().unwrap().unwrap_err();
+fn retries_or_ends_a_refused_subscription() {
+    let mut harness = Harness::connected();
+    let mut subscribed = harness.subscribe(AckMode::Plain, 10, 1);
+    assert_eq!(ops(&harness.sent()), ["SUBSCRIBE"]);
+    harness.refuse("storage_unavailable", "");
+    assert!(harness.sent().is_empty());
+    harness.at(1000);
+    assert_eq!(ops(&harness.sent()), ["SUBSCRIBE"]);
+    harness.refuse("forbidden", "");
+    let error = subscribed.started.try_recv().unwrap().unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::Forbidden));
-    assert_eq!(*followed.ended.borrow(), Some(Err(error)));
-    scene.follow(Form::Plain, 10, 1);
-    assert_eq!(ops(&scene.sent()), ["SUBSCRIBE"]);
+    assert_eq!(*subscribed.ended.borrow(), Some(Err(error)));
+    harness.subscribe(AckMode::Plain, 10, 1);
+    assert_eq!(ops(&harness.sent()), ["SUBSCRIBE"]);
 }
 
 #[test]
-fn a_server_that_lends_more_than_was_asked_for_is_not_believed() {
-    let mut scene = Scene::connected();
-    scene.followed(Form::Plain, 2, 1);
+fn rejects_more_events_than_max_in_flight() {
+    let mut harness = Harness::connected();
+    harness.subscribed(AckMode::Plain, 2, 1);
     for id in ["a", "b", "c"] {
-        scene.event(id).unwrap();
+        harness.event(id).unwrap();
     }
-    assert!(matches!(scene.event("d"), Err(Error::NotUnderstood(_))));
+    assert!(matches!(harness.event("d"), Err(Error::NotUnderstood(_))));
 }
 
 #[test]
-fn what_is_acknowledged_makes_room_before_the_server_says_so() {
-    let mut scene = Scene::connected();
-    scene.followed(Form::Plain, 2, 1);
+fn settling_events_do_not_count_as_in_flight() {
+    let mut harness = Harness::connected();
+    harness.subscribed(AckMode::Plain, 2, 1);
     for id in ["a", "b", "c", "d"] {
-        scene.event(id).unwrap();
-        assert_eq!(scene.started(), [id]);
-        scene.handled(id, Handled::Done);
-        assert_eq!(ops(&scene.sent()), ["ACK"]);
+        harness.event(id).unwrap();
+        assert_eq!(harness.started(), [id]);
+        harness.handled(id, Handled::Done);
+        assert_eq!(ops(&harness.sent()), ["ACK"]);
     }
     for id in ["e", "f", "g"] {
-        scene.event(id).unwrap();
+        harness.event(id).unwrap();
     }
-    assert!(matches!(scene.event("h"), Err(Error::NotUnderstood(_))));
+    assert!(matches!(harness.event("h"), Err(Error::NotUnderstood(_))));
 }
 
 #[test]
-fn what_came_together_is_asked_for_together_and_marked_with_its_acknowledgement() {
-    let mut scene = Scene::connected();
-    scene.followed(MARKED, 10, 5);
+fn looks_up_marks_in_one_frame_and_marks_with_the_acknowledgement() {
+    let mut harness = Harness::connected();
+    harness.subscribed(MARKED, 10, 5);
     for id in ["a", "b", "c"] {
-        scene.event(id).unwrap();
+        harness.event(id).unwrap();
     }
-    assert!(scene.started().is_empty());
-    assert_eq!(scene.sent(), [frame("SEEN", r#","ids":["a","b","c"]"#)]);
-    scene.receive(r#"{"op":"OK","seen":["b"]}"#).unwrap();
-    assert_eq!(scene.started(), ["a", "c"]);
-    assert_eq!(scene.sent(), [frame("ACK", r#","id":"b""#)]);
-    scene.handled("a", Handled::Done);
-    scene.handled("c", failed("no"));
+    assert!(harness.started().is_empty());
+    assert_eq!(harness.sent(), [frame("SEEN", r#","ids":["a","b","c"]"#)]);
+    harness.receive(r#"{"op":"OK","seen":["b"]}"#).unwrap();
+    assert_eq!(harness.started(), ["a", "c"]);
+    assert_eq!(harness.sent(), [frame("ACK", r#","id":"b""#)]);
+    harness.handled("a", Handled::Done);
+    harness.handled("c", failed("no"));
     let nack = frame("NACK", r#","id":"c","reason":"no","delay_ms":5"#);
-    assert_eq!(scene.sent(), [nack, frame("ACK", r#","id":"a","mark":{"ttl_ms":60000}"#)]);
+    assert_eq!(harness.sent(), [nack, frame("ACK", r#","id":"a","mark":{"ttl_ms":60000}"#)]);
 }
 
 #[test]
-fn after_a_lost_connection_marks_come_before_anything_else() {
-    let mut scene = Scene::connected();
-    scene.followed(MARKED, 10, 5);
+fn marks_before_it_subscribes_again() {
+    let mut harness = Harness::connected();
+    harness.subscribed(MARKED, 10, 5);
     for id in ["a", "b"] {
-        scene.event(id).unwrap();
+        harness.event(id).unwrap();
     }
-    scene.sent();
-    scene.receive(r#"{"op":"OK","seen":[]}"#).unwrap();
-    assert_eq!(scene.started(), ["a", "b"]);
-    scene.handled("a", Handled::Done);
-    assert_eq!(ops(&scene.sent()), ["ACK"]);
-    // The answer is lost. So is the connection when the other one is done.
-    scene.session.disconnected();
-    scene.handled("b", Handled::Done);
-    scene.session.connected();
-    let mark = scene.sent();
+    harness.sent();
+    harness.receive(r#"{"op":"OK","seen":[]}"#).unwrap();
+    assert_eq!(harness.started(), ["a", "b"]);
+    harness.handled("a", Handled::Done);
+    assert_eq!(ops(&harness.sent()), ["ACK"]);
+    // The answer is lost with the connection, and `b` finishes without one.
+    harness.session.disconnected();
+    harness.handled("b", Handled::Done);
+    harness.session.connected();
+    let mark = harness.sent();
     assert_eq!(ops(&mark), ["MARK"]);
     assert!(mark[0].contains("\"a\"") && mark[0].contains("\"b\""), "{mark:?}");
-    scene.refuse("rate_limited", r#","retry_after_ms":20"#);
-    assert!(scene.sent().is_empty());
-    scene.at(20);
-    assert_eq!(ops(&scene.sent()), ["MARK"]);
-    scene.ok();
-    assert_eq!(ops(&scene.sent()), ["SUBSCRIBE"]);
-    scene.ok();
-    // The server knows now.
-    scene.event("a").unwrap();
-    assert_eq!(ops(&scene.sent()), ["SEEN"]);
+    harness.refuse("rate_limited", r#","retry_after_ms":20"#);
+    assert!(harness.sent().is_empty());
+    harness.at(20);
+    assert_eq!(ops(&harness.sent()), ["MARK"]);
+    harness.ok();
+    assert_eq!(ops(&harness.sent()), ["SUBSCRIBE"]);
+    harness.ok();
+    // `a` is confirmed now, so it is looked up again.
+    harness.event("a").unwrap();
+    assert_eq!(ops(&harness.sent()), ["SEEN"]);
 }
 
 #[test]
-fn marks_that_are_too_many_for_the_limit_are_made_in_parts_and_none_is_forgotten() {
-    let mut scene = Scene::connected();
-    scene.followed(MARKED, 10, 5);
+fn splits_marks_that_exceed_the_rate_limit() {
+    let mut harness = Harness::connected();
+    harness.subscribed(MARKED, 10, 5);
     let ids = ["a", "b", "c"];
     for id in ids {
-        scene.event(id).unwrap();
+        harness.event(id).unwrap();
     }
-    scene.sent();
-    scene.receive(r#"{"op":"OK","seen":[]}"#).unwrap();
-    scene.started();
-    scene.session.disconnected();
+    harness.sent();
+    harness.receive(r#"{"op":"OK","seen":[]}"#).unwrap();
+    harness.started();
+    harness.session.disconnected();
     for id in ids {
-        scene.handled(id, Handled::Done);
+        harness.handled(id, Handled::Done);
     }
-    scene.session.connected();
-    assert_eq!(ops(&scene.sent()), ["MARK"]);
-    // No time helps: it is more than the bucket ever holds.
-    scene.refuse("rate_limited", "");
+    harness.session.connected();
+    assert_eq!(ops(&harness.sent()), ["MARK"]);
+    // Without a time: more than the bucket ever holds.
+    harness.refuse("rate_limited", "");
     let mut marked = Vec::new();
     for _ in ids {
-        let mark = scene.sent();
+        let mark = harness.sent();
         assert_eq!(ops(&mark), ["MARK"]);
         marked.extend(ids.into_iter().filter(|id| mark[0].contains(&format!("\"id\":\"{id}\""))));
-        scene.ok();
+        harness.ok();
     }
     marked.sort_unstable();
     assert_eq!(marked, ids);
-    assert_eq!(ops(&scene.sent()), ["SUBSCRIBE"]);
+    assert_eq!(ops(&harness.sent()), ["SUBSCRIBE"]);
 }
 
 #[test]
-fn what_a_handler_answers_is_published_with_the_acknowledgement() {
-    let mut scene = Scene::connected();
-    scene.followed(TRANSFORMED, 10, 5);
+fn publishes_the_output_with_the_acknowledgement() {
+    let mut harness = Harness::connected();
+    harness.subscribed(TRANSFORMED, 10, 5);
     let ids = ["a", "b", "c", "d"];
     for id in ids {
-        scene.event(id).unwrap();
+        harness.event(id).unwrap();
     }
-    scene.sent();
-    scene.receive(r#"{"op":"OK","seen":[]}"#).unwrap();
-    assert_eq!(scene.started(), ids);
+    harness.sent();
+    harness.receive(r#"{"op":"OK","seen":[]}"#).unwrap();
+    assert_eq!(harness.started(), ids);
     let ack = |id: &str| {
         let publish = r#""mark":{"ttl_ms":60000},"publish":[{"topic":"u","payload":7}]"#;
         frame("ACK", &format!(r#","id":"{id}",{publish}"#))
     };
     for id in ids {
-        scene.handled(id, produced());
-        assert_eq!(scene.sent(), [ack(id)]);
+        harness.handled(id, produced());
+        assert_eq!(harness.sent(), [ack(id)]);
     }
-    scene.receive(r#"{"op":"OK","results":[{"id":"x","seq":1}]}"#).unwrap();
-    assert!(scene.sent().is_empty());
-    // Marked meanwhile: it is done.
-    scene.refuse("conflict", "");
-    assert_eq!(scene.sent(), [frame("ACK", r#","id":"b""#)]);
-    // Somebody else has it.
-    scene.refuse("lease_lost", "");
-    assert!(scene.sent().is_empty());
-    scene.refuse("rate_limited", r#","retry_after_ms":30"#);
-    assert!(scene.sent().is_empty());
-    scene.at(30);
-    assert_eq!(scene.sent(), [ack("d")]);
-    scene.ok();
-    scene.refuse("forbidden", "");
-    assert_eq!(scene.sent(), [frame("NACK", r#","id":"d","reason":"forbidden: because""#)]);
+    harness.receive(r#"{"op":"OK","results":[{"id":"x","seq":1}]}"#).unwrap();
+    assert!(harness.sent().is_empty());
+    // Marked by another member meanwhile: it is done.
+    harness.refuse("conflict", "");
+    assert_eq!(harness.sent(), [frame("ACK", r#","id":"b""#)]);
+    // Another member has it.
+    harness.refuse("lease_lost", "");
+    assert!(harness.sent().is_empty());
+    harness.refuse("rate_limited", r#","retry_after_ms":30"#);
+    assert!(harness.sent().is_empty());
+    harness.at(30);
+    assert_eq!(harness.sent(), [ack("d")]);
+    harness.ok();
+    harness.refuse("forbidden", "");
+    assert_eq!(harness.sent(), [frame("NACK", r#","id":"d","reason":"forbidden: because""#)]);
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a request, and whether trying again can help.
+//! Why an HTTP request failed, and whether retrying helps.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,47 +10,47 @@ use thiserror::Error;
 
 use crate::transport::AddressError;
 
-/// How much of an answer is shown that is none of ours.
-const SHOWN_CHARS: usize = 200;
+/// How much of a foreign response an error contains.
+const MAX_TEXT_CHARS: usize = 200;
 
-/// Why a request came to nothing.
+/// Why an HTTP request failed.
 #[derive(Debug, Error)]
 pub enum HttpFailure {
-    /// Nobody is there.
+    /// The server cannot be reached.
     #[error(transparent)]
     NotReached(#[from] AddressError),
-    /// It never left.
-    #[error("{0} has something in it that HTTP cannot send")]
+    /// The request was not sent.
+    #[error("{0} contains characters that HTTP does not allow")]
     NotSendable(&'static str),
-    /// The server's own words.
+    /// The server refused the request.
     #[error("{code}: {message}")]
     Refused {
-        /// The status.
+        /// The HTTP status.
         status: StatusCode,
-        /// The stable word.
+        /// The stable code.
         code: String,
-        /// The sentence.
+        /// An explanation for people.
         message: String,
-        /// When to come back.
+        /// The `Retry-After` header.
         retry_after: Option<Duration>,
     },
-    /// Something else answers there, such as a proxy.
-    #[error("{url} answers {status}: {text}")]
+    /// Something other than a Prombus server answered, such as a proxy.
+    #[error("{url} answered {status}: {text}")]
     Foreign {
-        /// Where.
+        /// The server's URL.
         url: String,
-        /// The status.
+        /// The HTTP status.
         status: StatusCode,
-        /// How the answer begins.
+        /// The start of the body.
         text: String,
-        /// When to come back.
+        /// The `Retry-After` header.
         retry_after: Option<Duration>,
     },
-    /// An answer, but none to what was asked.
-    #[error("the server's answer is not what was asked for: {0}")]
+    /// The response does not have the expected form.
+    #[error("unexpected response from the server: {0}")]
     NotUnderstood(String),
-    /// The connection broke on the way.
-    #[error("the connection is lost: {0}")]
+    /// The connection was lost before the response was complete.
+    #[error("connection lost: {0}")]
     Lost(String),
 }
 
@@ -61,7 +61,7 @@ struct ErrorBody {
 }
 
 impl HttpFailure {
-    /// An answer that says no.
+    /// Reads the body of an unsuccessful response.
     pub(super) fn refused(
         url: &str,
         status: StatusCode,
@@ -75,7 +75,7 @@ impl HttpFailure {
             }
             Err(_) => {
                 let text = String::from_utf8_lossy(body);
-                let text = text.trim().chars().take(SHOWN_CHARS).collect();
+                let text = text.trim().chars().take(MAX_TEXT_CHARS).collect();
                 HttpFailure::Foreign { url: url.to_owned(), status, text, retry_after }
             }
         }
@@ -91,13 +91,14 @@ impl HttpFailure {
         HttpFailure::Lost(reason)
     }
 
-    /// That an answer cannot be read.
+    /// Returns the error for a response that cannot be parsed.
     #[must_use]
     pub fn not_understood(error: &serde_json::Error) -> Self {
         HttpFailure::NotUnderstood(error.to_string())
     }
 
-    /// How long the server says to wait. It did nothing then.
+    /// Returns how long the server asks to wait, if it asks for a retry. It has not carried out
+    /// the request then.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -110,7 +111,7 @@ impl HttpFailure {
         }
     }
 
-    /// Whether it is certain that the request changed nothing.
+    /// Returns `true` if it is certain that the request changed nothing.
     #[must_use]
     pub fn had_no_effect(&self) -> bool {
         match self {
@@ -122,7 +123,7 @@ impl HttpFailure {
         }
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns `true` if the same request may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -137,7 +138,7 @@ impl HttpFailure {
         }
     }
 
-    /// Which line of the request is wrong, from 1, and what the server says about it.
+    /// Returns the number of the line that the server rejected, starting at 1, and the reason.
     #[must_use]
     pub fn rejected_line(&self) -> Option<(usize, &str)> {
         let HttpFailure::Refused { message, .. } = self else { return None };
@@ -156,17 +157,20 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_the_servers_words() {
+    fn shows_the_servers_message() {
         let ours = refused(404, None, r#"{"error":"nothing is there","code":"unknown_topic"}"#);
         assert_eq!(ours.to_string(), "unknown_topic: nothing is there");
         assert!(!ours.is_retryable());
         let foreign = refused(502, None, "<h1>Bad Gateway</h1>\n");
-        assert_eq!(foreign.to_string(), "http://bus answers 502 Bad Gateway: <h1>Bad Gateway</h1>");
+        assert_eq!(
+            foreign.to_string(),
+            "http://bus answered 502 Bad Gateway: <h1>Bad Gateway</h1>"
+        );
         assert!(foreign.is_retryable());
     }
 
     #[test]
-    fn only_who_is_told_when_to_come_back_waits_for_it() {
+    fn waits_only_if_the_server_says_how_long() {
         let limited = r#"{"error":"topic publish rate exceeded","code":"rate_limited"}"#;
         assert_eq!(refused(429, Some(3), limited).retry_after(), Some(Duration::from_secs(3)));
         assert_eq!(refused(429, None, limited).retry_after(), None);
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_found_by_its_number() {
+    fn finds_the_rejected_line() {
         let line = |error: &str| {
             let body = format!(r#"{{"error":"{error}","code":"bad_frame"}}"#);
             let failure = refused(400, None, &body);

@@ -1,35 +1,35 @@
-//! The parameters of a request.
+//! Query parameters.
 
 use std::fmt::{Display, Write};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What has to be encoded in a query.
+/// The characters to be percent-encoded.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A path, and parameters behind it.
+/// A path with query parameters.
 pub struct Query(String);
 
 impl Query {
-    /// A path alone.
+    /// Creates a query without parameters.
     #[must_use]
     pub fn of(path: &str) -> Self {
         Self(path.to_owned())
     }
 
-    /// With one parameter more, if it has a value.
+    /// Adds a parameter unless `value` is `None`.
     #[must_use]
     pub fn with(mut self, name: &str, value: Option<impl Display>) -> Self {
         if let Some(value) = value {
             let separator = if self.0.contains('?') { '&' } else { '?' };
             let value = value.to_string();
             let value = utf8_percent_encode(&value, RESERVED);
-            write!(self.0, "{separator}{name}={value}").expect("text takes text");
+            write!(self.0, "{separator}{name}={value}").expect("writing to a string cannot fail");
         }
         self
     }
 
-    /// As a request has it.
+    /// Returns the path and parameters, percent-encoded.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_encoded_and_what_is_not_given_is_left_out() {
+    fn encodes_values_and_skips_absent_ones() {
         let query = Query::of("/export")
             .with("topic", Some("a.b"))
             .with("fromTs", None::<u64>)

@@ -89,7 +89,7 @@ pub(super) async fn run(arguments: ConnectionsArguments) -> Result<(), Box<dyn E
     let tally = Arc::new(Tally::default());
     let work = bench_connections(&wire, &plan, &tally);
     let report = with_progress("published", ProgressStyle::RateAndLatency, &tally, work).await?;
-    let load = plan.whole_load();
+    let load = plan.total_load();
     let settings = arguments.rate.map(|_| RunSettings::of(&load, &name, None));
     arguments.print.print(&report, settings.as_ref(), rows(&report))?;
     server.map_or(Ok(()), SpawnedServer::stop)

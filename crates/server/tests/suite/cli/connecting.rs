@@ -30,9 +30,9 @@ fn an_invalid_url_says_what_is_expected() {
     let server = Server::start(&[]);
     let to = |url: &str| run(prombus(&["publish", "t", "1", "--url", url]), "");
     to("127.0.0.1:8090").failed_with("--url 127.0.0.1:8090: ");
-    to(&server.url.replace("ws:", "http:")).failed_with("begins with ws:// or wss://");
+    to(&server.url.replace("ws:", "http:")).failed_with("starts with ws:// or wss://");
     let elsewhere = to(&format!("{}elsewhere", server.url));
-    elsewhere.failed_with("it answers 404 Not Found the gateway is at / and /ws");
+    elsewhere.failed_with("the server answered 404 Not Found the gateway is at / and /ws");
     let named = run(server.command(&["publish", "A b", "1"]), "");
     named.failed_with("invalid value 'A b' for '<TOPIC>'");
 }
@@ -91,7 +91,7 @@ fn a_tls_server_needs_a_trusted_certificate() {
     server.run(&["replay", "t"], "").failed_with("invalid peer certificate");
     server.run(&["publish", "t", "1", "--ca-file", "/none"], "").failed_with("--ca-file /none: ");
     let no_certificate = server.run(&["publish", "t", "1", "--ca-file", key], "");
-    no_certificate.failed_with("no certificate is in it");
+    no_certificate.failed_with("no certificate found");
     let plain = run(prombus(&["publish", "t", "1", "--url", &server.url.replace("wss", "ws")]), "");
     assert!(!plain.is_success);
 }

@@ -126,7 +126,7 @@ fn fails_after_a_lost_answer_if_lines_have_no_id() {
     let server = Server::start(&[]);
     let proxy = Proxy::start(&server, &[Fate::CutAfter(0)]);
     let ran = proxy.run(&["import", "t"], "{\"id\":\"1\",\"payload\":1}\n\n{\"payload\":2}\n");
-    ran.failed_with("the connection is lost: ");
+    ran.failed_with("connection lost: ");
     ran.failed_with("lines 1 to 3 may or may not be stored");
     ran.failed_with("could store them twice");
     assert_eq!((proxy.connections(), ran.code), (1, Some(1)));
