@@ -1,26 +1,27 @@
-/** Where a bus is. */
+/** The addresses of a bus. */
 export interface BusAddresses {
-  /** The WebSocket gateway. */
   readonly webSocket: URL;
-  /** HTTP, if it is known. */
+  /** `undefined` if only the WebSocket gateway is known. */
   readonly http: URL | undefined;
 }
 
-const WEB_SOCKET_OF: Record<string, string> = { "http:": "ws:", "https:": "wss:" };
-const HTTP_OF: Record<string, string> = { "ws:": "http:", "wss:": "https:" };
+const TO_WEB_SOCKET: Record<string, string> = { "http:": "ws:", "https:": "wss:" };
+const TO_HTTP: Record<string, string> = { "ws:": "http:", "wss:": "https:" };
 
-/** Reads the address of a bus: that of HTTP, with the gateway at `/ws`, or that of the gateway. */
+/** Derives the addresses of a bus from its HTTP address, whose gateway is at `/ws`, or from that of its gateway. */
 export function busAddresses(url: string, httpUrl: string | undefined): BusAddresses {
   const given = new URL(url);
-  const stated = httpUrl === undefined ? undefined : new URL(httpUrl);
-  if (given.protocol in WEB_SOCKET_OF) {
+  const givenHttp = httpUrl === undefined ? undefined : new URL(httpUrl);
+  if (given.protocol in TO_WEB_SOCKET) {
     const webSocket = new URL("/ws", given);
-    webSocket.protocol = WEB_SOCKET_OF[given.protocol] as string;
-    return { webSocket, http: stated ?? given };
+    webSocket.protocol = TO_WEB_SOCKET[given.protocol] as string;
+    return { webSocket, http: givenHttp ?? given };
   }
-  if (!(given.protocol in HTTP_OF)) throw new TypeError(`${given.protocol} is not http:, https:, ws: or wss:`);
-  if (given.pathname !== "/ws") return { webSocket: given, http: stated };
+  if (!(given.protocol in TO_HTTP)) {
+    throw new TypeError(`unsupported protocol ${given.protocol} in ${url}: use http:, https:, ws: or wss:`);
+  }
+  if (given.pathname !== "/ws") return { webSocket: given, http: givenHttp };
   const http = new URL("/", given);
-  http.protocol = HTTP_OF[given.protocol] as string;
-  return { webSocket: given, http: stated ?? http };
+  http.protocol = TO_HTTP[given.protocol] as string;
+  return { webSocket: given, http: givenHttp ?? http };
 }

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { Backoff } from "./backoff.js";
 
-test("the most that is waited doubles up to its end, and chance takes any part of it", () => {
-  const most = new Backoff({ minMs: 100, maxMs: 1000 }, () => 1);
-  expect([1, 2, 3, 4, 5, 50, 5000].map((failures) => most.delayMs(failures))).toEqual([
+test("the longest delay doubles up to its maximum, and jitter takes any part of it", () => {
+  const longest = new Backoff({ minMs: 100, maxMs: 1000 }, () => 1);
+  expect([1, 2, 3, 4, 5, 50, 5000].map((failures) => longest.delayMs(failures))).toEqual([
     100, 200, 400, 800, 1000, 1000, 1000,
   ]);
   expect(new Backoff({ minMs: 100, maxMs: 1000 }, () => 0.25).delayMs(2)).toBe(50);

@@ -1,30 +1,27 @@
-/** How long to wait between attempts. */
+/** The bounds of an exponential back-off. */
 export interface BackoffOptions {
-  /** The most that is waited after the first failure, in milliseconds; doubled with each further one. */
+  /** The longest delay after the first failure, in milliseconds. It doubles with each further failure. */
   minMs: number;
-  /** The most that is ever waited, in milliseconds. */
+  /** The longest delay of all, in milliseconds. */
   maxMs: number;
 }
 
-/** A number from 0 (inclusive) to 1 (exclusive). */
-export type Chance = () => number;
+/** Returns a random number from 0 (inclusive) to 1 (exclusive), as `Math.random` does. */
+export type RandomSource = () => number;
 
-/**
- * Exponential back-off with full jitter: anything from nothing to the most, so that clients that lost their server
- * together do not come back together.
- */
+/** Exponential back-off with full jitter, so that clients that lost their server together do not return together. */
 export class Backoff {
   readonly #options: BackoffOptions;
-  readonly #chance: Chance;
+  readonly #random: RandomSource;
 
-  constructor(options: BackoffOptions, chance: Chance) {
+  constructor(options: BackoffOptions, random: RandomSource) {
     this.#options = options;
-    this.#chance = chance;
+    this.#random = random;
   }
 
-  /** How long to wait after the `failures`-th failure in a row, from 1. */
+  /** Returns the delay after a number of consecutive failures, at least 1. */
   delayMs(failures: number): number {
     const { minMs, maxMs } = this.#options;
-    return this.#chance() * Math.min(maxMs, minMs * 2 ** (failures - 1));
+    return this.#random() * Math.min(maxMs, minMs * 2 ** (failures - 1));
   }
 }

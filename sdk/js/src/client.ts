@@ -3,13 +3,12 @@ import { Backoff } from "./backoff.js";
 import { type ConnectOptions, connectSettings } from "./connect-options.js";
 import { Connection, type StateListener, type TokenSource, tokenKind } from "./connection.js";
 import { AtLeastOnce } from "./consuming/at-least-once.js";
+import { BusDedupe } from "./consuming/bus-dedupe.js";
 import { Consumer } from "./consuming/consumer.js";
-import { Finished } from "./consuming/finished.js";
+import { GroupOperations } from "./consuming/group-operations.js";
 import type { Delivery, Handler, Transformer } from "./consuming/handler.js";
-import { MarkedByBus } from "./consuming/marked-by-bus.js";
-import { MarkedByStore } from "./consuming/marked-by-store.js";
-import { Operations } from "./consuming/operations.js";
-import type { Strategy } from "./consuming/strategy.js";
+import type { DeliverySemantics } from "./consuming/semantics.js";
+import { StoreDedupe } from "./consuming/store-dedupe.js";
 import {
   consumerSettings,
   type ExactlyOnceOptions,
@@ -17,40 +16,44 @@ import {
   type TransformOptions,
 } from "./consuming/subscribe-options.js";
 import { Subscription } from "./consuming/subscription.js";
-import { Transforming } from "./consuming/transforming.js";
+import { TransformAndPublish } from "./consuming/transform-and-publish.js";
+import { UnconfirmedMarks } from "./consuming/unconfirmed-marks.js";
 import { Deadline } from "./deadline.js";
 import { DEFAULT_MARK_TTL_MS, type DedupeStore } from "./dedupe.js";
-import { ClosedError, type PrombusError, RefusedError, TimeoutError } from "./errors.js";
+import { ClosedError, type PrombusError, RefusedError } from "./errors.js";
 import type { BusEvent, EventToPublish, OutgoingEvent, Published } from "./event.js";
 import { type ExportOptions, exportEvents } from "./http/export.js";
 import { HttpApi } from "./http/http-api.js";
 import { type ReplayOptions, replay } from "./http/replay.js";
 import { type StreamOptions, streamEvents } from "./http/stream.js";
-import { IdSource } from "./id-source.js";
+import { IdGenerator } from "./id-generator.js";
 import { type PublishCallOptions, Publisher, type PublishOptions } from "./publishing/publisher.js";
-import { Window } from "./publishing/window.js";
+import { SendWindow } from "./publishing/send-window.js";
 import { Binding } from "./session/binding.js";
 import type { ConnectionState } from "./session/effect.js";
 import { Session } from "./session/session.js";
+import { StateListeners } from "./state-listeners.js";
 import { findOpenSocket } from "./websocket/open-socket.js";
 import type { OpenSocket } from "./websocket/socket.js";
 
-/** How to close. */
+/** Options of {@link Client.close}. */
 export interface CloseOptions {
-  /** Milliseconds that running handlers and unanswered publishes have. 30,000 if absent. */
+  /** Milliseconds to wait for running handlers and unanswered publishes. Default: 30,000. */
   timeoutMs?: number;
 }
 
 const CLOSE_TIMEOUT_MS = 30_000;
-/** Handlers that finished without their marks being sure: more than are ever lent at a time. */
-const FINISHED_REMEMBERED = 20_000;
+/** More than a subscription can have in flight. */
+const UNCONFIRMED_MARKS = 20_000;
+
+const now = () => performance.now();
 
 /**
- * Connects to a bus. `url` is that of HTTP (`http://127.0.0.1:8083`), where the WebSocket is at `/ws`, or that of the
- * WebSocket gateway alone (`ws://127.0.0.1:8090/`).
+ * Connects to a bus. `url` is the HTTP address (`http://127.0.0.1:8083`), whose WebSocket gateway is at `/ws`, or the
+ * address of the WebSocket gateway alone (`ws://127.0.0.1:8090/`).
  *
- * Resolves when the connection is there and the token accepted. It is tried again until `connectTimeoutMs` have
- * passed; a token that is refused is an error at once.
+ * Resolves when the connection is open and the bus has accepted the token. Retries until `connectTimeoutMs` have passed;
+ * a refused token fails at once.
  */
 export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
   const addresses = busAddresses(url, options.httpUrl);
@@ -68,44 +71,39 @@ export async function connect(url: string, options: ConnectOptions = {}): Promis
 }
 
 /**
- * A connection to a bus that comes back by itself. Made by {@link connect}. It is a {@link DedupeStore}, too: that of the
+ * A connection to a bus that reconnects on its own. Created by {@link connect}. It is also the {@link DedupeStore} of the
  * bus.
  */
 export class Client implements DedupeStore {
-  /** Resolves when it is closed: with the error that ended it, or with nothing if its user closed it. */
+  /** Resolves when the client is closed: with the error that ended it, or with `undefined` if its user closed it. */
   readonly ended: Promise<PrombusError | undefined>;
   readonly #connection: Connection;
   readonly #publisher: Publisher;
-  readonly #window: Window;
+  readonly #window: SendWindow;
   readonly #backoff: Backoff;
   readonly #http: HttpApi | undefined;
   readonly #maxFrameBytes: number;
   readonly #subscriptions = new Set<Subscription>();
-  readonly #listeners = new Set<StateListener>();
-  #lastFailure: PrombusError | undefined;
-  #settleEnded: (error: PrombusError | undefined) => void = () => undefined;
+  readonly #listeners = new StateListeners();
   #closing: Promise<void> | undefined;
 
   /** @internal */
   constructor(addresses: BusAddresses, options: ConnectOptions, openSocket: OpenSocket) {
-    const now = () => performance.now();
     const settings = connectSettings(options);
-    this.#backoff = new Backoff(settings.reconnect, settings.chance);
+    this.#backoff = new Backoff(settings.reconnect, settings.random);
     this.#maxFrameBytes = settings.maxFrameBytes;
-    this.#window = new Window(settings.window);
+    this.#window = new SendWindow(settings.window);
+    this.ended = this.#listeners.ended;
     if (options.onState) this.#listeners.add(options.onState);
-    this.ended = new Promise((resolve) => {
-      this.#settleEnded = resolve;
-    });
     this.#connection = new Connection(
       new Session(this.#backoff, tokenKind(options.token)),
       addresses.webSocket.href,
       openSocket,
       now,
       options.token,
-      (state, because) => this.#stateChanged(state, because),
+      (state, error) => this.#listeners.notify(state, error),
     );
-    const ids = new IdSource(Date.now, (bytes) => crypto.getRandomValues(bytes));
+    const ids = new IdGenerator(Date.now, (bytes) => crypto.getRandomValues(bytes));
     this.#publisher = new Publisher(
       this.#connection,
       this.#window,
@@ -117,48 +115,48 @@ export class Client implements DedupeStore {
     this.#connection.start();
   }
 
-  /** How the connection is now. */
+  /** The state of the connection. */
   get state(): ConnectionState {
     return this.#connection.state;
   }
 
-  /** Frames of publishes that have no answer yet. */
+  /** The number of unanswered publish frames. */
   get inFlight(): number {
     return this.#window.frames;
   }
 
-  /** Tells `listener` about every change of the connection. Call what it returns to end that. */
+  /** Calls `listener` on every change of the connection's state. Returns a function that removes the listener. */
   onState(listener: StateListener): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return this.#listeners.add(listener);
   }
 
-  /** Shows another token, now and on every connection that follows. The newest counts. */
+  /** Presents another token, now and on every later connection. The latest token determines what is allowed. */
   async authenticate(token: TokenSource): Promise<void> {
     await this.#connection.authenticate(token);
   }
 
   /**
-   * Publishes an event. Resolves when it is stored. If the connection breaks before the answer the same frame is sent
-   * again, and stored once by its id. Refusals that pass are tried again, after the time that the bus asks for.
+   * Publishes an event. Resolves when it is stored. If the connection is lost before the answer, the client sends the
+   * same frame again and the bus stores the event once, by its id. Temporary refusals are retried after the time that the
+   * bus asks for.
    *
-   * Events of one topic are stored in the order of the calls, through lost connections, too. Only a refusal that passes
-   * can change that: what was sent behind the refused frame may be stored before it. `window: 1` rules that out.
+   * Events of one topic are stored in the order of the calls, even across reconnects. The exception is a temporary
+   * refusal: frames sent after the refused one may be stored before it. `window: 1` rules that out.
    *
-   * It fails with `timeout` after two minutes unless `timeoutMs` says otherwise. When 1000 frames (`window`) have no
-   * answer yet a call waits for room: that is the back-pressure.
+   * Fails with `timeout` after two minutes unless `timeoutMs` says otherwise. While 1000 frames (`window`) are
+   * unanswered, further calls wait: that is the back-pressure.
    */
   publish<T>(topic: string, payload: T, options: PublishOptions = {}): Promise<Published> {
     return this.#publisher.publish(topic, payload, options);
   }
 
   /**
-   * Publishes many events in few frames, of at most 1000 events and `maxFrameBytes` each; every frame is stored as a
-   * whole or not at all. Gives their results in the order of the events. After an error some frames may be stored: give
-   * the events ids of your own if you want to publish them again.
+   * Publishes many events in few frames of at most 1000 events and `maxFrameBytes` each. A frame is stored completely or
+   * not at all. Returns the results in the order of the events. After an error some frames may be stored: give events
+   * your own ids if you want to publish them again.
    *
-   * Frames are smaller where the limits of the bus admit fewer events together. `timeoutMs` is for all of them; without
-   * it each frame has the time that `connect` was given.
+   * Frames are smaller if a rate limit of the bus never admits as many events at once. `timeoutMs` applies to the whole
+   * batch; without it, the timeout given to `connect` applies to each frame.
    */
   publishBatch<T>(
     topic: string,
@@ -169,8 +167,9 @@ export class Client implements DedupeStore {
   }
 
   /**
-   * Consumes a topic as a member of `group`, at least once: an event is acknowledged when its handler returns, and comes
-   * again when it throws. Resolves when the bus has accepted it. Leases are extended while handlers run.
+   * Consumes a topic as a member of `group`, at least once: an event is acknowledged when its handler returns, and
+   * redelivered if it throws. Resolves when the bus has accepted the subscription. Leases are extended while handlers
+   * run.
    */
   subscribe<T = unknown>(
     topic: string,
@@ -179,16 +178,16 @@ export class Client implements DedupeStore {
     options: SubscribeOptions = {},
   ): Promise<Subscription> {
     const operations = this.#operations(topic, group);
-    return this.#consume(topic, group, options, operations, new AtLeastOnce(operations), handler as Handler);
+    return this.#consume(topic, options, operations, new AtLeastOnce(operations), handler as Handler);
   }
 
   /**
-   * Consumes a topic and handles each event once: what is marked is skipped, and after the handler the event is marked
-   * and acknowledged, with the bus as store in one commit. A handler that throws leaves no mark, and its event comes
-   * again.
+   * Consumes a topic and handles each event once: skips marked events, and marks and acknowledges an event after its
+   * handler returns, in one commit if the bus keeps the marks. A handler that throws leaves no mark, and its event is
+   * redelivered.
    *
-   * The handler of an event runs again only where nobody can know that it finished: when the process ends, or is held up
-   * for longer than the lease, between its beginning and its mark.
+   * A handler runs again only if nobody can know that it finished: the process ended, or stalled for longer than the
+   * lease, before the mark was stored.
    */
   subscribeExactlyOnce<T = unknown>(
     topic: string,
@@ -198,16 +197,16 @@ export class Client implements DedupeStore {
   ): Promise<Subscription> {
     const { ttlMs = DEFAULT_MARK_TTL_MS, dedupe } = options;
     const operations = this.#operations(topic, group, ttlMs);
-    const finished = new Finished(FINISHED_REMEMBERED);
-    const strategy = dedupe
-      ? new MarkedByStore(dedupe, group, ttlMs, operations, finished)
-      : new MarkedByBus(operations, finished);
-    return this.#consume(topic, group, options, operations, strategy, handler as Handler);
+    const unconfirmed = new UnconfirmedMarks(UNCONFIRMED_MARKS);
+    const semantics = dedupe
+      ? new StoreDedupe(dedupe, ttlMs, operations, unconfirmed)
+      : new BusDedupe(operations, unconfirmed);
+    return this.#consume(topic, options, operations, semantics, handler as Handler);
   }
 
   /**
-   * Consumes a topic and publishes what the handler makes of each event: that, the mark and the acknowledgement are one
-   * commit. So each event leads to its results exactly once, whatever crashes.
+   * Consumes a topic and publishes the events that the handler returns: they, the mark and the acknowledgement are one
+   * commit. Each event thus produces its results exactly once, whatever crashes.
    */
   transformExactlyOnce<T = unknown>(
     topic: string,
@@ -217,97 +216,89 @@ export class Client implements DedupeStore {
   ): Promise<Subscription> {
     const { ttlMs = DEFAULT_MARK_TTL_MS } = options;
     const operations = this.#operations(topic, group, ttlMs);
-    const strategy = new Transforming(operations, ttlMs);
+    const semantics = new TransformAndPublish(operations, ttlMs);
     const transform = handler as Transformer;
-    return this.#consume<Iterable<OutgoingEvent> | undefined>(topic, group, options, operations, strategy, transform);
+    return this.#consume<Iterable<OutgoingEvent> | undefined>(topic, options, operations, semantics, transform);
   }
 
-  /** Whether the bus has a mark that `group` has handled this event. */
+  /** Returns `true` if the bus has a mark that `group` has handled the event. */
   seen(topic: string, group: string, id: string): Promise<boolean> {
     return this.#operations(topic, group).seen(id);
   }
 
-  /** Marks at the bus that `group` has handled this event, for `ttlMs` milliseconds (7 days if absent). */
+  /** Stores a mark on the bus that `group` has handled the event, for `ttlMs` milliseconds (default: 7 days). */
   mark(topic: string, group: string, id: string, ttlMs: number = DEFAULT_MARK_TTL_MS): Promise<void> {
     return this.#operations(topic, group, ttlMs).mark(id);
   }
 
-  /** Reads the events that a topic holds, by pages, up to its end. */
+  /** Reads the stored events of a topic page by page, up to the end of the topic. */
   replay<T = unknown>(topic: string, options: ReplayOptions = {}): AsyncGenerator<BusEvent<T>, void, undefined> {
-    return replay(this.#needHttp(), this.#backoff, topic, options);
+    return replay(this.#requireHttp(), this.#backoff, topic, options);
   }
 
   /**
-   * Reads the events that a topic holds as one stream. It goes on behind the last event when the connection breaks;
-   * its end is then that of the topic at that moment.
+   * Reads the stored events of a topic as one stream. If the connection is lost, continues after the last event, up to
+   * the end that the topic has by then.
    */
   export<T = unknown>(topic: string, options: ExportOptions = {}): AsyncGenerator<BusEvent<T>, void, undefined> {
-    return exportEvents(this.#needHttp(), this.#backoff, topic, options);
+    return exportEvents(this.#requireHttp(), this.#backoff, topic, options);
   }
 
-  /** Follows a topic as it grows, without a group. It does not end by itself. */
+  /** Follows a topic as it grows, without a consumer group. Runs until the loop is left or the signal aborts. */
   stream<T = unknown>(topic: string, options: StreamOptions = {}): AsyncGenerator<BusEvent<T>, void, undefined> {
-    return streamEvents(this.#needHttp(), this.#backoff, topic, options);
+    return streamEvents(this.#requireHttp(), this.#backoff, topic, options);
   }
 
   /**
-   * Closes: subscriptions stop when their running handlers are done, publishes that have no answer yet are waited for.
-   * What is not done in time fails with `closed`.
+   * Closes the client: stops subscriptions after their running handlers, and waits for unanswered publishes. Whatever is
+   * not done in time fails with `closed`.
    */
   close(options: CloseOptions = {}): Promise<void> {
     this.#closing ??= this.#close(options.timeoutMs ?? CLOSE_TIMEOUT_MS);
     return this.#closing;
   }
 
-  /** The same as {@link Client.close}, for `await using`. */
+  /** Calls {@link Client.close}, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
 
-  /** @internal Resolves when it is connected for the first time. */
-  firstConnected(signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const abort = () => settle(() => reject(withCause(signal?.reason, this.#lastFailure)), true);
-      const settle = (how: () => void, closes = false) => {
-        forget();
-        signal?.removeEventListener("abort", abort);
-        if (closes) this.#connection.close();
-        how();
-      };
-      const forget = this.onState((state, because) => {
-        if (state === "connected") settle(resolve);
-        if (state === "closed") settle(() => reject(because));
-      });
-      signal?.addEventListener("abort", abort, { once: true });
-      if (signal?.aborted) abort();
-    });
+  /** @internal Resolves on the first connection; closes the client if there is none. */
+  async firstConnected(signal: AbortSignal | undefined): Promise<void> {
+    try {
+      await this.#listeners.connected(signal);
+    } catch (error) {
+      this.#connection.close();
+      throw error;
+    }
   }
 
-  #operations(topic: string, group: string, ttlMs = DEFAULT_MARK_TTL_MS): Operations {
-    return new Operations(this.#connection, topic, group, ttlMs, this.#maxFrameBytes);
+  #operations(topic: string, group: string, ttlMs = DEFAULT_MARK_TTL_MS): GroupOperations {
+    return new GroupOperations(this.#connection, topic, group, ttlMs, this.#maxFrameBytes);
   }
 
   async #consume<Result>(
     topic: string,
-    group: string,
     options: SubscribeOptions,
-    operations: Operations,
-    strategy: Strategy<Result>,
+    operations: GroupOperations,
+    semantics: DeliverySemantics<Result>,
     handler: (event: BusEvent, delivery: Delivery) => Result | Promise<Result>,
   ): Promise<Subscription> {
-    if (this.state === "closed" || this.#closing) throw this.#connection.endedBy ?? new ClosedError("it is closed");
-    if (this.#connection.isBound(topic, group)) {
-      throw new RefusedError("already_subscribed", `this client subscribes to ${group} on ${topic} already`);
+    const { group } = operations;
+    if (this.state === "closed" || this.#closing) {
+      throw this.#connection.endedBy ?? new ClosedError("the client is closed");
+    }
+    if (this.#connection.hasBinding(topic, group)) {
+      throw new RefusedError("already_subscribed", `this client is already subscribed to ${topic} in group ${group}`);
     }
     const settings = consumerSettings(options);
-    const now = () => performance.now();
-    const consumer = new Consumer(group, settings, operations, strategy, handler, now);
+    const consumer = new Consumer(settings, operations, semantics, handler, now);
     const binding = new Binding(topic, group, settings.wire);
     const subscription = new Subscription(this.#connection, binding, consumer as Consumer<unknown>);
     this.#connection.bind(binding, consumer);
     const deadline = new Deadline(options, `subscribing to ${topic}`);
     try {
-      await within(consumer.firstBound, deadline.signal);
+      await withSignal(consumer.firstBound, deadline.signal);
     } catch (error) {
       await subscription.stop({ timeoutMs: 0 });
       throw error;
@@ -320,41 +311,20 @@ export class Client implements DedupeStore {
   }
 
   async #close(timeoutMs: number): Promise<void> {
-    const started = performance.now();
+    const startedAt = now();
     await Promise.all([...this.#subscriptions].map((subscription) => subscription.stop({ timeoutMs })));
-    const left = Math.max(0, timeoutMs - (performance.now() - started));
-    await this.#window.empty(left);
+    await this.#window.empty(Math.max(0, timeoutMs - (now() - startedAt)));
     this.#connection.close();
   }
 
-  #needHttp(): HttpApi {
+  #requireHttp(): HttpApi {
     if (this.#http) return this.#http;
-    throw new TypeError("where HTTP is, is not known: connect to http://HOST:PORT, or give httpUrl");
-  }
-
-  #stateChanged(state: ConnectionState, because: PrombusError | undefined): void {
-    this.#lastFailure = because ?? this.#lastFailure;
-    for (const listener of [...this.#listeners]) {
-      try {
-        listener(state, because);
-      } catch (error) {
-        // A fault of the listener must not stop the connection; it is reported as one that nobody caught.
-        queueMicrotask(() => {
-          throw error;
-        });
-      }
-    }
-    if (state === "closed") this.#settleEnded(because);
+    throw new TypeError("the HTTP address is unknown: connect to http://HOST:PORT, or set httpUrl");
   }
 }
 
-/** A timeout says what failed last. */
-function withCause(reason: unknown, cause: PrombusError | undefined): unknown {
-  if (!(reason instanceof TimeoutError) || cause === undefined) return reason;
-  return new TimeoutError(`${reason.message}: ${cause.message}`, { cause });
-}
-
-function within<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+/** Rejects when `signal` aborts before the promise settles. */
+function withSignal<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;
   return new Promise((resolve, reject) => {
     const abort = () => reject(signal.reason);

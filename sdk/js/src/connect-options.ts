@@ -1,36 +1,36 @@
-import type { BackoffOptions, Chance } from "./backoff.js";
+import type { BackoffOptions, RandomSource } from "./backoff.js";
 import type { StateListener, TokenSource } from "./connection.js";
-import type { WindowLimits } from "./publishing/window.js";
+import type { WindowLimits } from "./publishing/send-window.js";
 
-/** How to connect. */
+/** Options of `connect`. */
 export interface ConnectOptions {
   /**
-   * Shown on every connection. A function is asked each time, and when the bus says that the token has expired, so that
-   * it can give a fresh one.
+   * The token presented on every connection. A function is called before each connection, and again when the bus reports
+   * that the token has expired, so that it can return a fresh one.
    */
   token?: TokenSource;
-  /** Where HTTP is, for `replay`, `export` and `stream`, if the address of the bus does not say so. */
+  /** The HTTP address for `replay`, `export` and `stream`, if it cannot be derived from the address of the bus. */
   httpUrl?: string;
-  /** Milliseconds in which the first connection has to be there; it is tried again until then. 10,000 if absent. */
+  /** Milliseconds within which the first connection must succeed; the client retries until then. Default: 10,000. */
   connectTimeoutMs?: number;
-  /** Calls connecting off. */
+  /** Cancels connecting. */
   signal?: AbortSignal;
-  /** How long to wait before connecting again: at most 100 ms at first and 10 s later if absent, with full jitter. */
+  /** The back-off between reconnects, with full jitter. Default: at most 100 ms at first, at most 10 s later. */
   reconnect?: Partial<BackoffOptions>;
-  /** Milliseconds that a frame of `publish` may take, all attempts together. 120,000 if absent; `Infinity` is no end. */
+  /** Milliseconds that a publish may take, all attempts included. Default: 120,000. `Infinity` means no limit. */
   timeoutMs?: number;
-  /** Frames that may be without an answer at a time. 1000 if absent. */
+  /** The largest number of unanswered publish frames. Default: 1000. */
   window?: number;
-  /** Characters of frames that may be without an answer at a time. 16,777,216 if absent. */
+  /** The largest total size of unanswered publish frames, in characters. Default: 16,777,216. */
   windowCharacters?: number;
-  /** Calls of `publish` that may wait for room in the window; one more is `queue_full`. 10,000 if absent. */
+  /** The number of publishes that may wait for room in the window; one more fails with `queue_full`. Default: 10,000. */
   maxWaiting?: number;
-  /** The largest frame that the bus takes (its `gateway.max_frame_bytes`). 1,048,576 if absent. */
+  /** The largest frame that the bus accepts (its `gateway.max_frame_bytes`). Default: 1,048,576. */
   maxFrameBytes?: number;
-  /** Told how the connection is, from the first attempt on. */
+  /** Called on every change of the connection's state, starting with the first attempt to connect. */
   onState?: StateListener;
-  /** Where chance comes from, for tests. */
-  chance?: Chance;
+  /** The source of the back-off's jitter, for tests. Default: `Math.random`. */
+  random?: RandomSource;
 }
 
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -41,17 +41,17 @@ const WINDOW_CHARACTERS = 16 * 1024 * 1024;
 const WAITING_CALLS = 10_000;
 const FRAME_BYTES = 1024 * 1024;
 
-/** Options with nothing left open. */
+/** {@link ConnectOptions} with their defaults filled in. */
 export interface ConnectSettings {
   readonly connectTimeoutMs: number;
   readonly reconnect: BackoffOptions;
   readonly timeoutMs: number;
   readonly window: WindowLimits;
   readonly maxFrameBytes: number;
-  readonly chance: Chance;
+  readonly random: RandomSource;
 }
 
-/** Fills in what was not said. */
+/** Fills in the defaults. */
 export function connectSettings(options: ConnectOptions): ConnectSettings {
   return {
     connectTimeoutMs: options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
@@ -63,6 +63,6 @@ export function connectSettings(options: ConnectOptions): ConnectSettings {
       waiting: options.maxWaiting ?? WAITING_CALLS,
     },
     maxFrameBytes: options.maxFrameBytes ?? FRAME_BYTES,
-    chance: options.chance ?? Math.random,
+    random: options.random ?? Math.random,
   };
 }

@@ -1,58 +1,54 @@
 import type { PrombusError } from "./errors.js";
 import type { Binding } from "./session/binding.js";
-import type { ConnectionState } from "./session/effect.js";
+import type { ConnectionState, Effect } from "./session/effect.js";
 import type { EventFrame, OkFrame } from "./session/frames.js";
 import type { Request, RequestOptions } from "./session/request.js";
 import type { Session, TokenKind } from "./session/session.js";
+import { WakeupTimer } from "./wakeup-timer.js";
 import type { OpenSocket, Socket } from "./websocket/socket.js";
 
-/** A token, or what gives one: asked before each connection is opened. */
+/** A token, or a function that returns one and is called before each connection. */
 export type TokenSource = string | (() => string | Promise<string>);
 
-/** What a session has to know about a token. */
+/** Tells the session whether each connection gets a new token. */
 export function tokenKind(token: TokenSource | undefined): TokenKind {
   if (token === undefined) return "none";
   return typeof token === "function" ? "renewed" : "fixed";
 }
 
-/** What a subscription is told. */
+/** Receives the events of one subscription. */
 export interface BindingListener {
-  /** The server has it. */
+  /** The server accepted the subscription. */
   bound(): void;
-  /** The connection that had it is gone, and its leases with it. */
+  /** The connection was lost, and with it all leases. */
   unbound(): void;
-  /** It is over. */
+  /** The subscription ended. */
   refused(error: PrombusError): void;
-  /** An event came. */
   delivered(frame: EventFrame): void;
 }
 
-/** Who is told how the connection is. */
-export type StateListener = (state: ConnectionState, because?: PrombusError) => void;
+/** Called when the state of the connection changes, with the error that caused the change, if any. */
+export type StateListener = (state: ConnectionState, error?: PrombusError) => void;
 
-/** The longest that a timer of all platforms can wait. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
-
-interface Waiting {
+interface Caller {
   resolve(answer: OkFrame): void;
   reject(error: unknown): void;
 }
 
-/** Gives a {@link Session} sockets, time and callers. It decides nothing. */
+/** Performs the effects of a {@link Session}: owns the socket, the timer and the waiting callers. Decides nothing. */
 export class Connection {
   readonly #session: Session;
   readonly #url: string;
   readonly #openSocket: OpenSocket;
   readonly #now: () => number;
-  readonly #tellState: StateListener;
-  readonly #waiting = new Map<Request, Waiting>();
+  readonly #onState: StateListener;
+  readonly #callers = new Map<Request, Caller>();
   readonly #listeners = new Map<Binding, BindingListener>();
+  readonly #timer: WakeupTimer;
   #token: TokenSource | undefined;
   #socket: Socket | undefined;
   #attempt = 0;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-  #timerAt = Number.POSITIVE_INFINITY;
-  #working = false;
+  #performing = false;
 
   constructor(
     session: Session,
@@ -60,22 +56,25 @@ export class Connection {
     openSocket: OpenSocket,
     now: () => number,
     token: TokenSource | undefined,
-    tellState: StateListener,
+    onState: StateListener,
   ) {
     this.#session = session;
     this.#url = url;
     this.#openSocket = openSocket;
     this.#now = now;
     this.#token = token;
-    this.#tellState = tellState;
+    this.#onState = onState;
+    this.#timer = new WakeupTimer(now, () => {
+      session.tick(now());
+      this.#performEffects();
+    });
   }
 
-  /** How it is now. */
   get state(): ConnectionState {
     return this.#session.state;
   }
 
-  /** Why it ended by itself, if it did. */
+  /** The error that ended the connection for good, unless its user closed it. */
   get endedBy(): PrombusError | undefined {
     return this.#session.endedBy;
   }
@@ -83,77 +82,74 @@ export class Connection {
   /** Opens the first connection. */
   start(): void {
     this.#session.start(this.#now());
-    this.#work();
+    this.#performEffects();
   }
 
-  /** Sends a frame, as {@link encodeFrame} makes it, and gives its answer. */
+  /** Sends a frame encoded with {@link encodeFrame} and waits for its answer. */
   ask(body: string, options: RequestOptions, signal?: AbortSignal): Promise<OkFrame> {
     if (signal?.aborted) return Promise.reject(signal.reason);
-    return this.#awaiting(this.#session.submit(body, options, this.#now()), signal);
+    return this.#answerTo(this.#session.submit(body, options, this.#now()), signal);
   }
 
-  /** Shows another token, now and on every connection that follows. */
+  /** Presents another token, now and on every later connection. */
   async authenticate(token: TokenSource): Promise<void> {
     this.#token = token;
     const text = typeof token === "string" ? token : await token();
-    await this.#awaiting(this.#session.authenticate(text, tokenKind(token), this.#now()));
+    await this.#answerTo(this.#session.authenticate(text, tokenKind(token), this.#now()));
   }
 
-  /** The token as it is now. */
+  /** Returns the current token; calls the token function if there is one. */
   async token(): Promise<string | undefined> {
     return typeof this.#token === "function" ? this.#token() : this.#token;
   }
 
-  /** Whether there is a subscription of that name. */
-  isBound(topic: string, group: string): boolean {
-    return this.#session.isBound(topic, group);
+  hasBinding(topic: string, group: string): boolean {
+    return this.#session.hasBinding(topic, group);
   }
 
-  /** Begins a subscription. */
+  /** Starts a subscription. */
   bind(binding: Binding, listener: BindingListener): void {
     this.#listeners.set(binding, listener);
     this.#session.bind(binding, this.#now());
-    this.#work();
+    this.#performEffects();
   }
 
-  /** Lets deliveries rest. */
   async pause(binding: Binding): Promise<void> {
-    await this.#awaiting(this.#session.pause(binding, this.#now()));
+    await this.#answerTo(this.#session.pause(binding, this.#now()));
   }
 
-  /** Lets deliveries go on. */
   async resume(binding: Binding): Promise<void> {
-    await this.#awaiting(this.#session.resume(binding, this.#now()));
+    await this.#answerTo(this.#session.resume(binding, this.#now()));
   }
 
   /** Ends a subscription. */
   async unbind(binding: Binding): Promise<void> {
     this.#listeners.delete(binding);
-    await this.#awaiting(this.#session.unbind(binding, this.#now()));
+    await this.#answerTo(this.#session.unbind(binding, this.#now()));
   }
 
-  /** Ends everything. */
+  /** Closes for good. */
   close(): void {
     this.#session.close();
-    this.#work();
+    this.#performEffects();
   }
 
-  #awaiting(request: Request, signal?: AbortSignal): Promise<OkFrame>;
-  #awaiting(request: Request | undefined): Promise<OkFrame | undefined>;
-  #awaiting(request: Request | undefined, signal?: AbortSignal): Promise<OkFrame | undefined> {
+  #answerTo(request: Request, signal?: AbortSignal): Promise<OkFrame>;
+  #answerTo(request: Request | undefined): Promise<OkFrame | undefined>;
+  #answerTo(request: Request | undefined, signal?: AbortSignal): Promise<OkFrame | undefined> {
     if (request === undefined) {
-      this.#work();
+      this.#performEffects();
       return Promise.resolve(undefined);
     }
     return new Promise((resolve, reject) => {
       const abandon = () => {
-        this.#waiting.delete(request);
+        this.#callers.delete(request);
         this.#session.abandon(request);
         reject(signal?.reason);
       };
       signal?.addEventListener("abort", abandon, { once: true });
       const release = () => signal?.removeEventListener("abort", abandon);
-      this.#waiting.set(request, {
+      this.#callers.set(request, {
         resolve: (answer) => {
           release();
           resolve(answer);
@@ -163,25 +159,25 @@ export class Connection {
           reject(error);
         },
       });
-      this.#work();
+      this.#performEffects();
     });
   }
 
-  /** Does what the session wants, also what it wants because of that, and then sets the clock. */
-  #work(): void {
-    if (this.#working) return;
-    this.#working = true;
+  /** Performs the session's effects, including those that performing them causes, and sets the timer. */
+  #performEffects(): void {
+    if (this.#performing) return;
+    this.#performing = true;
     try {
       for (let effects = this.#session.drain(); effects.length > 0; effects = this.#session.drain()) {
-        for (const effect of effects) this.#do(effect);
+        for (const effect of effects) this.#perform(effect);
       }
     } finally {
-      this.#working = false;
+      this.#performing = false;
     }
-    this.#setTimer();
+    this.#timer.set(this.#session.nextTickAt());
   }
 
-  #do(effect: ReturnType<Session["drain"]>[number]): void {
+  #perform(effect: Effect): void {
     switch (effect.kind) {
       case "open":
         this.#open();
@@ -195,13 +191,13 @@ export class Connection {
         this.#socket = undefined;
         break;
       case "state":
-        this.#tellState(effect.state, effect.because);
+        this.#onState(effect.state, effect.error);
         break;
       case "answered":
-        this.#taken(effect.request)?.resolve(effect.answer);
+        this.#takeCaller(effect.request)?.resolve(effect.answer);
         break;
       case "failed":
-        this.#taken(effect.request)?.reject(effect.error);
+        this.#takeCaller(effect.request)?.reject(effect.error);
         break;
       case "bound":
         this.#listeners.get(effect.binding)?.bound();
@@ -219,51 +215,36 @@ export class Connection {
     }
   }
 
-  #taken(request: Request): Waiting | undefined {
-    const waiting = this.#waiting.get(request);
-    this.#waiting.delete(request);
-    return waiting;
+  #takeCaller(request: Request): Caller | undefined {
+    const caller = this.#callers.get(request);
+    this.#callers.delete(request);
+    return caller;
   }
 
   #open(): void {
     this.#attempt += 1;
     const attempt = this.#attempt;
-    // Nothing counts that an older attempt still says.
-    const happened = (tell: () => void) => {
+    const report = (event: () => void) => {
+      // Late events of an earlier attempt are ignored.
       if (this.#attempt !== attempt) return;
-      tell();
-      this.#work();
+      event();
+      this.#performEffects();
     };
-    const lost = (code: number, reason: string) =>
-      happened(() => {
+    const closed = (code: number, reason: string) =>
+      report(() => {
         this.#socket = undefined;
         this.#session.closed(code, reason, this.#now());
       });
     const connect = (token: string | undefined) => {
       this.#socket = this.#openSocket(this.#url, {
-        opened: () => happened(() => this.#session.opened(token, this.#now())),
-        received: (text) => happened(() => this.#session.received(text, this.#now())),
-        closed: lost,
+        opened: () => report(() => this.#session.opened(token, this.#now())),
+        received: (text) => report(() => this.#session.received(text, this.#now())),
+        closed,
       });
     };
     this.token().then(
-      (token) => happened(() => connect(token)),
-      (error) => lost(1006, `no token: ${error}`),
+      (token) => report(() => connect(token)),
+      (error) => closed(1006, `cannot get a token: ${error}`),
     );
-  }
-
-  #setTimer(): void {
-    const at = this.#session.wakesAt() ?? Number.POSITIVE_INFINITY;
-    // A timer that is too early is cheaper than one that is set anew with every frame.
-    if (at >= this.#timerAt && at !== Number.POSITIVE_INFINITY) return;
-    clearTimeout(this.#timer);
-    this.#timerAt = at;
-    if (at === Number.POSITIVE_INFINITY) return;
-    const wait = Math.min(Math.max(0, Math.ceil(at - this.#now())), LONGEST_TIMER_MS);
-    this.#timer = setTimeout(() => {
-      this.#timerAt = Number.POSITIVE_INFINITY;
-      this.#session.tick(this.#now());
-      this.#work();
-    }, wait);
   }
 }

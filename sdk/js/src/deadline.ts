@@ -1,43 +1,44 @@
 import { TimeoutError } from "./errors.js";
 
-/** How long something may take, and who may call it off. */
+/** Limits how long a call may take. */
 export interface CallOptions {
-  /** Milliseconds after which it fails with `timeout`. `Infinity` is no end. */
+  /** Milliseconds after which the call fails with `timeout`. `Infinity` means no limit. */
   timeoutMs?: number | undefined;
-  /** Calls it off. */
+  /** Cancels the call. */
   signal?: AbortSignal | undefined;
 }
 
-/** A signal that aborts by the caller's signal or when the time is over, until it is released. */
+/** Combines a timeout and the caller's signal into one signal, until it is released. */
 export class Deadline {
   readonly #controller: AbortController | undefined;
   readonly #timer: ReturnType<typeof setTimeout> | undefined;
   readonly #outer: AbortSignal | undefined;
 
+  /** `what` names the call in the timeout's message. */
   constructor({ timeoutMs, signal }: CallOptions, what: string) {
-    const ends = timeoutMs !== undefined && Number.isFinite(timeoutMs);
-    if (!ends && signal === undefined) return;
+    const isLimited = timeoutMs !== undefined && Number.isFinite(timeoutMs);
+    if (!isLimited && signal === undefined) return;
     const controller = new AbortController();
     this.#controller = controller;
-    if (ends) {
-      const late = () => controller.abort(new TimeoutError(`${what}: not done in ${timeoutMs} ms`));
-      this.#timer = setTimeout(late, timeoutMs);
+    if (isLimited) {
+      const expire = () => controller.abort(new TimeoutError(`${what} timed out after ${timeoutMs} ms`));
+      this.#timer = setTimeout(expire, timeoutMs);
     }
     this.#outer = signal;
-    if (signal?.aborted) this.#pass();
-    else signal?.addEventListener("abort", this.#pass, { once: true });
+    if (signal?.aborted) this.#abort();
+    else signal?.addEventListener("abort", this.#abort, { once: true });
   }
 
-  /** Aborts with a `TimeoutError`, or with the reason of the caller's signal. Absent where neither was asked for. */
+  /** Aborts with a `TimeoutError`, or with the reason of the caller's signal. `undefined` if there is neither. */
   get signal(): AbortSignal | undefined {
     return this.#controller?.signal;
   }
 
-  /** It is over: the timer and the caller's signal are let go. */
+  /** Stops the timer and stops listening to the caller's signal. */
   release(): void {
     clearTimeout(this.#timer);
-    this.#outer?.removeEventListener("abort", this.#pass);
+    this.#outer?.removeEventListener("abort", this.#abort);
   }
 
-  readonly #pass = () => this.#controller?.abort(this.#outer?.reason);
+  readonly #abort = () => this.#controller?.abort(this.#outer?.reason);
 }

@@ -1,4 +1,4 @@
-/** Codes with which the bus refuses, and whether the same can succeed later. */
+/** The error codes of the bus, and whether the same request can succeed later. */
 const RETRYABLE_BY_CODE = {
   bad_json: false,
   bad_frame: false,
@@ -22,75 +22,75 @@ const RETRYABLE_BY_CODE = {
   internal: false,
 } as const;
 
-/** A code with which the bus refuses. */
+/** An error code of the bus. */
 export type ErrorCode = keyof typeof RETRYABLE_BY_CODE;
 
-/** All codes with which the bus refuses. */
+/** All error codes of the bus. */
 export const ERROR_CODES = Object.keys(RETRYABLE_BY_CODE) as readonly ErrorCode[];
 
-/** Codes of errors that arise in the client itself. */
+/** The error codes of the client itself. */
 export type ClientErrorCode = "disconnected" | "timeout" | "queue_full" | "closed" | "ended" | "bad_answer";
 
-/** Every error of this library. `code` says which. */
+/** The base class of all errors of this library. */
 export abstract class PrombusError extends Error {
-  /** What went wrong, for programs. */
+  /** Identifies the error; stable, unlike the message. */
   abstract readonly code: ErrorCode | ClientErrorCode;
-  /** Whether the same can succeed later. */
+  /** True if the same request can succeed later. */
   abstract readonly isRetryable: boolean;
-  /** How many milliseconds to wait before that, where the bus says so. */
+  /** Milliseconds to wait before retrying, if the bus gave a time. */
   readonly retryAfterMs: number | undefined = undefined;
 }
 
-/** The bus refused what was asked; by WebSocket and by HTTP alike. */
+/** The bus refused a request, over WebSocket or HTTP. */
 export class RefusedError extends PrombusError {
   override readonly name = "RefusedError";
-  /** The code that the bus gave. A newer bus may have codes that are not in {@link ERROR_CODES}. */
+  /** The error code from the bus. A newer bus may send codes that are not in {@link ERROR_CODES}. */
   readonly code: ErrorCode;
   override readonly retryAfterMs: number | undefined;
 
-  /** What the bus answered. */
+  /** Takes what the bus answered. */
   constructor(code: string, message: string, retryAfterMs?: number) {
     super(message);
     this.code = code as ErrorCode;
     this.retryAfterMs = retryAfterMs;
   }
 
-  /** Whether the same can succeed later. A limit of rate without a time means that no time helps. */
+  /** True if the same request can succeed later. A rate limit without a time means that waiting does not help. */
   get isRetryable(): boolean {
     if (this.code === "rate_limited") return this.retryAfterMs !== undefined;
     return RETRYABLE_BY_CODE[this.code] ?? false;
   }
 }
 
-/** The connection was lost before the answer came, or is not there. */
+/** There is no connection, or it was lost before the answer arrived. */
 export class DisconnectedError extends PrombusError {
   override readonly name = "DisconnectedError";
   readonly code = "disconnected";
   readonly isRetryable = true;
 }
 
-/** It took longer than the caller allows. It may be done nonetheless: publish again with the same id. */
+/** The call took too long. The bus may still have performed it, so publish again with the same id. */
 export class TimeoutError extends PrombusError {
   override readonly name = "TimeoutError";
   readonly code = "timeout";
   readonly isRetryable = true;
 }
 
-/** More callers wait for room in the window than the client keeps. Await what you publish. */
+/** Too many publishes wait for room in the window. Await your publishes. */
 export class QueueFullError extends PrombusError {
   override readonly name = "QueueFullError";
   readonly code = "queue_full";
   readonly isRetryable = true;
 }
 
-/** The client or the subscription was closed by its user. */
+/** The user closed the client or stopped the subscription. */
 export class ClosedError extends PrombusError {
   override readonly name = "ClosedError";
   readonly code = "closed";
   readonly isRetryable = false;
 }
 
-/** The server closed the connection in a way that connecting again would not mend. */
+/** The server closed the connection with a code after which reconnecting does not help. */
 export class EndedError extends PrombusError {
   override readonly name = "EndedError";
   readonly code = "ended";
@@ -98,26 +98,26 @@ export class EndedError extends PrombusError {
   /** The WebSocket close code. */
   readonly closeCode: number;
 
-  /** The close frame that came. */
+  /** Takes the code and reason of the close frame. */
   constructor(closeCode: number, reason: string) {
-    super(`the server closed the connection for good: ${closeCode} ${reason}`.trimEnd());
+    super(`the server ended the connection: ${closeCode} ${reason}`.trimEnd());
     this.closeCode = closeCode;
   }
 }
 
-/** What came is not what the protocol says. */
+/** The server sent something that violates the protocol. */
 export class BadAnswerError extends PrombusError {
   override readonly name = "BadAnswerError";
   readonly code = "bad_answer";
   readonly isRetryable = false;
 }
 
-/** Whether the same can succeed later. False for errors that are not of this library. */
+/** Returns `true` if the same request can succeed later. Always `false` for errors of other libraries. */
 export function isRetryable(error: unknown): boolean {
   return error instanceof PrombusError && error.isRetryable;
 }
 
-/** Whether the limits of the bus never admit as much together, so that only less of it can succeed. */
-export function isTooMuchTogether(error: unknown): boolean {
+/** Returns `true` if the request exceeds the whole capacity of a rate limit, so that only a smaller one can succeed. */
+export function exceedsRateCapacity(error: unknown): boolean {
   return error instanceof RefusedError && error.code === "rate_limited" && error.retryAfterMs === undefined;
 }

@@ -1,63 +1,63 @@
-/** What an event holds, as the bus gives it. `T` is the type of its payload: said by you, not checked. */
+/** An event as the bus delivers it. `T` is the type of its payload, which is not checked. */
 export interface BusEvent<T = unknown> {
-  /** Its place in the topic, from 1, without holes. */
+  /** The sequence number in the topic, from 1, without gaps. */
   readonly seq: number;
-  /** Its identity in the topic. */
+  /** Unique in the topic. */
   readonly id: string;
-  /** Milliseconds since 1970, by its publisher or else by the bus. */
+  /** Milliseconds since 1970, set by the publisher or else by the bus. */
   readonly ts: number;
-  /** Where it is. */
+  /** The topic that stores the event. */
   readonly topic: string;
-  /** What it is about. */
+  /** What the event is about, such as a customer or a device. */
   readonly key?: string;
-  /** Texts that go along with it. */
+  /** Metadata. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** What it says. */
+  /** The content: any JSON value. */
   readonly payload: T;
-  /** Ids of the events that led to it. */
+  /** Ids of the events that caused this one. */
   readonly caused_by?: readonly string[];
-  /** Words to find it by. */
+  /** Labels. */
   readonly tags?: readonly string[];
-  /** The session it came from. */
+  /** The session that published the event. */
   readonly sid?: string;
 }
 
-/** What a publisher may say about an event beside its payload. */
+/** What a publisher can set besides the payload. */
 export interface EventOptions {
-  /** Its id: the topic stores an id once. Made by the client (UUIDv7) if absent. */
+  /** A topic stores each id once. Default: a UUIDv7 that the client generates. */
   id?: string;
-  /** Its time in milliseconds since 1970. The bus's own if absent. */
+  /** Milliseconds since 1970. Default: the time at which the bus stores the event. */
   ts?: number;
-  /** What it is about. */
+  /** What the event is about, such as a customer or a device. */
   key?: string;
-  /** Texts that go along with it, at most 64. */
+  /** Metadata, at most 64 entries. */
   headers?: Record<string, string>;
-  /** Words to find it by. */
+  /** Labels. */
   tags?: string[];
-  /** Ids of the events that led to it. */
+  /** Ids of the events that caused this one. */
   causedBy?: string[];
-  /** The session it comes from. */
+  /** The session that publishes the event. */
   sid?: string;
 }
 
-/** One event of a batch. */
+/** An event of a batch. */
 export interface EventToPublish<T = unknown> extends EventOptions {
-  /** What it says: anything that JSON can hold. */
+  /** The content: anything that JSON can represent. */
   payload: T;
 }
 
 /** An event that a transforming handler publishes. */
 export interface OutgoingEvent<T = unknown> extends EventToPublish<T> {
-  /** Where to. */
+  /** The topic to publish to. */
   topic: string;
 }
 
-/** What became of a published event. */
+/** The result of publishing an event. */
 export interface Published {
-  /** Its id. */
+  /** The id of the event. */
   readonly id: string;
-  /** Its place in the topic. */
+  /** The sequence number in the topic. */
   readonly seq: number;
-  /** The topic held this id already, and nothing was stored. After a lost connection that is a success, too. */
+  /** The topic already had this id and stored nothing. After a lost connection this is a success. */
   readonly duplicate: boolean;
 }

@@ -1,9 +1,9 @@
 /**
- * Client of the Prombus event bus, for Node 20 and newer and for browsers.
+ * Client for the Prombus event bus, for Node 20 and newer and for browsers.
  *
  * @packageDocumentation
  */
-export type { BackoffOptions, Chance } from "./backoff.js";
+export type { BackoffOptions, RandomSource } from "./backoff.js";
 export { Client, type CloseOptions, connect } from "./client.js";
 export type { ConnectOptions } from "./connect-options.js";
 export type { StateListener, TokenSource } from "./connection.js";

@@ -1,24 +1,24 @@
 import type { BusEvent } from "../event.js";
-import type { Operations } from "./operations.js";
-import type { Strategy } from "./strategy.js";
+import type { GroupOperations } from "./group-operations.js";
+import type { DeliverySemantics } from "./semantics.js";
 
-/** Handle, then acknowledge. */
-export class AtLeastOnce implements Strategy<void> {
-  readonly #operations: Operations;
+/** Acknowledges an event after its handler. */
+export class AtLeastOnce implements DeliverySemantics<void> {
+  readonly #operations: GroupOperations;
 
-  constructor(operations: Operations) {
+  constructor(operations: GroupOperations) {
     this.#operations = operations;
   }
 
-  remembers(): boolean {
+  finishedHere(): boolean {
     return false;
   }
 
-  finish({ id }: BusEvent): Promise<void> {
+  complete({ id }: BusEvent): Promise<void> {
     return this.#operations.ack(id);
   }
 
-  async finishUnleased(): Promise<void> {
-    // It comes again: that is what at least once means.
+  async completeWithoutLease(): Promise<void> {
+    // The event is redelivered, as at-least-once allows.
   }
 }

@@ -1,211 +1,213 @@
 import type { BindingListener } from "../connection.js";
-import { DisconnectedError, isRetryable, type PrombusError, RefusedError } from "../errors.js";
+import { Deferred } from "../deferred.js";
+import { DisconnectedError, isRetryable, type PrombusError, type RefusedError } from "../errors.js";
 import type { BusEvent } from "../event.js";
 import type { EventFrame } from "../session/frames.js";
+import type { GroupOperations } from "./group-operations.js";
 import { type Delivery, nackMembers } from "./handler.js";
-import { type Lease, LeaseBook } from "./lease-book.js";
-import type { Operations } from "./operations.js";
-import type { Strategy } from "./strategy.js";
+import { LeaseRenewer } from "./lease-renewer.js";
+import { type Lease, LeaseTable } from "./lease-table.js";
+import type { DeliverySemantics } from "./semantics.js";
 import type { ConsumerSettings } from "./subscribe-options.js";
 
-/** The shortest extension that the bus gives. */
-const SHORTEST_EXTENSION_MS = 1000;
-
-/** Runs a handler over the events of one subscription: what is lent is in the {@link LeaseBook}, this is what moves it. */
+/** Runs a handler for the events of one subscription. The {@link LeaseTable} holds their state. */
 export class Consumer<Result> implements BindingListener {
-  readonly #group: string;
   readonly #settings: ConsumerSettings;
-  readonly #operations: Operations;
-  readonly #strategy: Strategy<Result>;
+  readonly #operations: GroupOperations;
+  readonly #semantics: DeliverySemantics<Result>;
   readonly #handle: (event: BusEvent, delivery: Delivery) => Result | Promise<Result>;
   readonly #now: () => number;
-  readonly #book: LeaseBook;
-  #paused = false;
-  #stopping = false;
-  /** What the bus, or a store, is being told; also of leases that are lost already. */
-  #telling = 0;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-  #timerAt = Number.POSITIVE_INFINITY;
-  #quiet: (() => void)[] = [];
-  #settleBound: { resolve(): void; reject(error: unknown): void } | undefined;
-  #settleEnded: (error: PrombusError | undefined) => void = () => undefined;
-
-  /** Resolves when the bus has the subscription for the first time, rejects when it refuses. */
-  readonly firstBound: Promise<void>;
-  /** Resolves when it is over, with the reason if it was not stopped by its user. */
-  readonly ended: Promise<PrombusError | undefined>;
+  readonly #leases: LeaseTable;
+  readonly #renewer: LeaseRenewer;
+  readonly #firstBound = new Deferred<void>();
+  readonly #ended = new Deferred<PrombusError | undefined>();
+  #mode: "running" | "paused" | "stopping" = "running";
+  /** Unfinished calls to the bus or to the user's store, including those whose leases are lost. */
+  #settling = 0;
+  #idleCallbacks: (() => void)[] = [];
 
   constructor(
-    group: string,
     settings: ConsumerSettings,
-    operations: Operations,
-    strategy: Strategy<Result>,
+    operations: GroupOperations,
+    semantics: DeliverySemantics<Result>,
     handle: (event: BusEvent, delivery: Delivery) => Result | Promise<Result>,
     now: () => number,
   ) {
-    this.#group = group;
     this.#settings = settings;
     this.#operations = operations;
-    this.#strategy = strategy;
+    this.#semantics = semantics;
     this.#handle = handle;
     this.#now = now;
-    this.#book = new LeaseBook(settings.concurrency, settings.maxInFlight);
-    this.firstBound = new Promise((resolve, reject) => {
-      this.#settleBound = { resolve, reject };
-    });
-    this.firstBound.catch(() => undefined);
-    this.ended = new Promise((resolve) => {
-      this.#settleEnded = resolve;
-    });
+    this.#leases = new LeaseTable(settings.concurrency, settings.maxInFlight);
+    this.#renewer = new LeaseRenewer(this.#leases, operations, settings.ackTimeoutMs, now, (lease, error) =>
+      this.#extensionRefused(lease, error),
+    );
+    // The rejection may come before anyone awaits it.
+    this.#firstBound.promise.catch(() => undefined);
+  }
+
+  /** Resolves when the bus accepts the subscription for the first time; rejects if it refuses. */
+  get firstBound(): Promise<void> {
+    return this.#firstBound.promise;
+  }
+
+  /** Resolves when the subscription ends, with the error unless its user stopped it. */
+  get ended(): Promise<PrombusError | undefined> {
+    return this.#ended.promise;
   }
 
   bound(): void {
-    this.#settleBound?.resolve();
+    this.#firstBound.resolve();
   }
 
   unbound(): void {
-    this.#book.loseAll(new DisconnectedError("the connection was lost, and the lease with it"));
-    this.#moved();
+    this.#leases.loseAll(new DisconnectedError("the lease was lost with the connection"));
+    this.#advance();
   }
 
   refused(error: PrombusError): void {
-    this.#settleBound?.reject(error);
-    this.#book.loseAll(error);
-    this.over(error);
+    this.#firstBound.reject(error);
+    this.#leases.loseAll(error);
+    this.end(error);
   }
 
   delivered(frame: EventFrame): void {
-    if (this.#stopping) return;
-    const lease = this.#book.lend(frame, this.#now());
+    if (this.#mode === "stopping") return;
+    const lease = this.#leases.add(frame, this.#now());
     if (lease === undefined) return;
-    if (this.#strategy.remembers(lease.event.id)) {
-      void this.#end(lease, undefined);
-    } else if (this.#strategy.wasDone) void this.#screen(lease, this.#strategy.wasDone(lease.event));
-    else this.#book.ready(lease);
-    this.#moved();
+    if (this.#semantics.finishedHere(lease.event.id)) void this.#complete(lease, undefined);
+    else if (this.#semantics.isMarked) void this.#check(lease, this.#semantics.isMarked(lease.event));
+    else this.#leases.enqueue(lease);
+    this.#advance();
   }
 
-  /** Begins no handler until {@link resume}. */
+  /** Starts no handler until {@link resume}. */
   pause(): void {
-    this.#paused = true;
+    if (this.#mode === "running") this.#mode = "paused";
   }
 
-  /** Goes on. */
   resume(): void {
-    this.#paused = false;
-    this.#moved();
+    if (this.#mode === "paused") this.#mode = "running";
+    this.#advance();
   }
 
-  /** Begins nothing more. Resolves when all that runs is done and told to the bus. */
+  /** Starts no more handlers. Resolves when the running ones have finished and the bus knows. */
   async drain(): Promise<void> {
-    this.#stopping = true;
-    this.#book.dropUnbegun();
-    this.#setTimer();
-    if (!this.#isQuiet) await new Promise<void>((resolve) => this.#quiet.push(resolve));
+    this.#mode = "stopping";
+    this.#leases.dropUnstarted();
+    this.#renewer.schedule();
+    if (!this.#isIdle) await new Promise<void>((resolve) => this.#idleCallbacks.push(resolve));
   }
 
-  /** Tells handlers that still run that nobody waits for them. */
+  /** Aborts the signals of running handlers. */
   abort(reason: unknown): void {
-    this.#book.loseAll(reason);
+    this.#leases.loseAll(reason);
   }
 
-  /** Nothing more happens here. */
-  over(error: PrombusError | undefined): void {
-    this.#stopping = true;
-    this.#settleEnded(error);
-    this.#moved();
+  /** Ends the subscription, with the error unless its user stopped it. */
+  end(error: PrombusError | undefined): void {
+    this.#mode = "stopping";
+    this.#ended.resolve(error);
+    this.#advance();
   }
 
-  get #isQuiet(): boolean {
-    return this.#telling === 0 && this.#book.isQuiet;
+  get #isIdle(): boolean {
+    return this.#settling === 0 && this.#leases.isIdle;
   }
 
-  /** Something changed: begins what may begin, sets the timer, and tells who waits for quiet. */
-  #moved(): void {
-    if (!this.#paused && !this.#stopping) {
-      for (let lease = this.#book.begin(); lease !== undefined; lease = this.#book.begin()) void this.#run(lease);
+  /** Starts the handlers that may start, sets the renewal timer, and resolves {@link drain} if nothing runs any more. */
+  #advance(): void {
+    if (this.#mode === "running") {
+      for (let lease = this.#leases.startNext(); lease !== undefined; lease = this.#leases.startNext()) {
+        void this.#run(lease);
+      }
     }
-    this.#setTimer();
-    if (this.#isQuiet) for (const tell of this.#quiet.splice(0)) tell();
+    this.#renewer.schedule();
+    if (this.#isIdle) for (const callback of this.#idleCallbacks.splice(0)) callback();
   }
 
-  async #screen(lease: Lease, wasDone: Promise<boolean>): Promise<void> {
+  async #check(lease: Lease, isMarked: Promise<boolean>): Promise<void> {
     try {
-      const done = await wasDone;
-      if (!this.#book.has(lease)) return;
-      if (done) await this.#told(lease, () => this.#operations.ack(lease.event.id));
-      else this.#book.ready(lease);
+      const marked = await isMarked;
+      if (!this.#leases.has(lease)) return;
+      if (marked) await this.#settle(lease, () => this.#operations.ack(lease.event.id));
+      else this.#leases.enqueue(lease);
     } catch (error) {
-      await this.#giveBack(lease, error);
+      await this.#nack(lease, error);
     } finally {
-      this.#moved();
+      this.#advance();
     }
   }
 
   async #run(lease: Lease): Promise<void> {
     try {
       const result = await this.#handle(lease.event, this.#delivery(lease));
-      await this.#end(lease, result);
+      await this.#complete(lease, result);
     } catch (error) {
-      await this.#giveBack(lease, error);
+      await this.#nack(lease, error);
     } finally {
-      this.#moved();
+      this.#advance();
     }
   }
 
-  /** The handler finished, now or before: tells so. */
-  async #end(lease: Lease, result: Result | undefined): Promise<void> {
+  async #complete(lease: Lease, result: Result | undefined): Promise<void> {
     const { event } = lease;
-    const leased = lease.endsAt !== undefined;
-    await this.#told(lease, () =>
-      leased ? this.#strategy.finish(event, result) : this.#strategy.finishUnleased(event),
+    const isLeased = lease.endsAt !== undefined;
+    await this.#settle(lease, () =>
+      isLeased ? this.#semantics.complete(event, result) : this.#semantics.completeWithoutLease(event),
     );
-    this.#moved();
+    this.#advance();
   }
 
-  /** Tells the bus, and whoever listens for errors if that fails for another reason than a lost connection. */
-  async #told(lease: Lease, tell: () => Promise<void>): Promise<void> {
-    this.#book.ending(lease);
-    this.#telling += 1;
-    // The next event need not wait for that.
-    this.#moved();
+  /** Tells the bus that an event is done. If that fails for another reason than a lost connection, nacks the event. */
+  async #settle(lease: Lease, tell: () => Promise<void>): Promise<void> {
+    this.#leases.startSettling(lease);
+    this.#settling += 1;
+    // The next handler need not wait for the answer.
+    this.#advance();
     try {
       await tell();
     } catch (error) {
-      if (!isRetryable(error)) await this.#giveBack(lease, error);
+      if (!isRetryable(error)) await this.#nack(lease, error);
     } finally {
-      this.#telling -= 1;
-      this.#book.drop(lease);
+      this.#settling -= 1;
+      this.#leases.drop(lease);
     }
   }
 
-  async #giveBack(lease: Lease, error: unknown): Promise<void> {
-    if (lease.phase !== "ending") this.#book.ending(lease);
+  async #nack(lease: Lease, error: unknown): Promise<void> {
+    if (lease.phase !== "settling") this.#leases.startSettling(lease);
     this.#report(error, lease.event);
-    this.#moved();
+    this.#advance();
     try {
-      if (lease.endsAt !== undefined && this.#book.has(lease)) {
+      if (lease.endsAt !== undefined && this.#leases.has(lease)) {
         await this.#operations.nack(lease.event.id, nackMembers(error));
       }
     } catch (failure) {
       if (!isRetryable(failure)) this.#report(failure, lease.event);
     } finally {
-      this.#book.drop(lease);
+      this.#leases.drop(lease);
     }
+  }
+
+  #extensionRefused(lease: Lease, error: RefusedError): void {
+    if (error.code !== "lease_lost") this.#report(error, lease.event);
+    else if (lease.phase !== "settling") this.#leases.lose(lease, error);
+    this.#advance();
   }
 
   #report(error: unknown, event: BusEvent): void {
     try {
       this.#settings.onError(error, event);
     } catch {
-      // An error in the listener for errors has nowhere to go.
+      // There is nowhere to report an error of the error listener.
     }
   }
 
   #delivery(lease: Lease): Delivery {
     const now = this.#now;
     return {
-      group: this.#group,
+      group: this.#operations.group,
       signal: lease.abort.signal,
       get attempt() {
         return lease.attempt;
@@ -214,36 +216,5 @@ export class Consumer<Result> implements BindingListener {
         return Date.now() + Math.max(0, (lease.endsAt ?? 0) - now());
       },
     };
-  }
-
-  #setTimer(): void {
-    const at = this.#book.renewsAt ?? Number.POSITIVE_INFINITY;
-    // A timer that is too early is cheaper than one that is set anew with every event.
-    if (at >= this.#timerAt && at !== Number.POSITIVE_INFINITY) return;
-    clearTimeout(this.#timer);
-    this.#timerAt = at;
-    if (at === Number.POSITIVE_INFINITY) return;
-    this.#timer = setTimeout(() => this.#renew(), Math.max(0, Math.ceil(at - this.#now())));
-  }
-
-  #renew(): void {
-    this.#timerAt = Number.POSITIVE_INFINITY;
-    const askedAt = this.#now();
-    const ms = Math.max(SHORTEST_EXTENSION_MS, this.#settings.ackTimeoutMs);
-    for (const lease of this.#book.toRenew(askedAt)) {
-      this.#operations.extend(lease.event.id, ms).then(
-        () => {
-          this.#book.extended(lease, askedAt, ms);
-          this.#setTimer();
-        },
-        (error: unknown) => {
-          if (!(error instanceof RefusedError) || !this.#book.has(lease)) return;
-          if (error.code === "lease_lost" && lease.phase !== "ending") this.#book.lose(lease, error);
-          else if (error.code !== "lease_lost") this.#report(error, lease.event);
-          this.#moved();
-        },
-      );
-    }
-    this.#setTimer();
   }
 }

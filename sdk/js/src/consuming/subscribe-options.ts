@@ -2,49 +2,46 @@ import type { CallOptions } from "../deadline.js";
 import type { DedupeStore } from "../dedupe.js";
 import type { BusEvent } from "../event.js";
 
-/** How to consume. */
+/** Options of `subscribe`. */
 export interface SubscribeOptions extends CallOptions {
   /**
-   * Where a group begins that does not exist yet: with what is published from now on (`latest`, the default), with the
-   * first event (`earliest`), with the first of time `ts` or later, or behind the event `afterId`. A group that exists
-   * goes on where it stopped.
+   * Where a new group starts: with events published from now on (`latest`, the default), with the first event of the
+   * topic (`earliest`), with the first event at time `ts` or later, or after the event `afterId`. An existing group
+   * continues where it stopped.
    */
   from?: "latest" | "earliest" | { ts: number } | { afterId: string };
-  /**
-   * Handlers that run at a time. 1 unless you say otherwise: then events are handled in their order, but for those
-   * that come again.
-   */
+  /** The number of handlers that run at once. Default: 1, which handles events in order, redeliveries excepted. */
   concurrency?: number;
   /**
-   * Events that the bus may lend to this subscription at a time. Twice the concurrency and at least 16 if absent, so that
-   * a handler need not wait for the next event, and a slow one keeps few from others of its group.
+   * The number of events that the bus leases to this subscription at once. Default: twice the concurrency and at least
+   * 16, so that a handler need not wait for its next event and a slow one keeps few events from other members.
    */
   maxInFlight?: number;
-  /** How long a lease lasts, in milliseconds; extended for as long as a handler runs. 30,000 if absent. */
+  /** The duration of a lease in milliseconds; the client extends it while the handler runs. Default: 30,000. */
   ackTimeoutMs?: number;
-  /** Deliveries before an event goes to the dead letters. As the bus is configured (5) if absent. */
+  /** The number of deliveries before an event becomes a dead letter. Default: as configured on the bus (5). */
   maxAttempts?: number;
-  /** Told about each error of a handler, after which its event comes again, and of what else went wrong around it. */
+  /** Called with each error that a handler throws, and with errors of acknowledging or extending its event. */
   onError?: (error: unknown, event: BusEvent) => void;
 }
 
-/** How to consume once. */
+/** Options of `transformExactlyOnce`. */
 export interface TransformOptions extends SubscribeOptions {
-  /** How long marks are kept, in milliseconds: longer than an event may take to come again. 7 days if absent. */
+  /** The time-to-live of marks in milliseconds: longer than a redelivery may take. Default: 7 days. */
   ttlMs?: number;
 }
 
-/** How to consume once, with marks kept by the bus or elsewhere. */
+/** Options of `subscribeExactlyOnce`. */
 export interface ExactlyOnceOptions extends TransformOptions {
-  /** Where marks are kept, if not by the bus. */
+  /** The store of the marks. Default: the bus. */
   dedupe?: DedupeStore;
 }
 
 const DEFAULT_ACK_TIMEOUT_MS = 30_000;
-const LEAST_IN_FLIGHT = 16;
-const MOST_IN_FLIGHT = 10_000;
+const MIN_IN_FLIGHT = 16;
+const MAX_IN_FLIGHT = 10_000;
 
-/** Options with nothing left open. */
+/** {@link SubscribeOptions} with their defaults filled in. */
 export interface ConsumerSettings {
   readonly concurrency: number;
   readonly maxInFlight: number;
@@ -54,13 +51,13 @@ export interface ConsumerSettings {
   readonly wire: Readonly<Record<string, unknown>>;
 }
 
-/** Fills in what was not said. */
+/** Fills in the defaults. */
 export function consumerSettings(options: SubscribeOptions): ConsumerSettings {
   const { concurrency = 1, ackTimeoutMs = DEFAULT_ACK_TIMEOUT_MS, maxAttempts, onError = () => undefined } = options;
-  if (!Number.isInteger(concurrency) || concurrency < 1 || concurrency > MOST_IN_FLIGHT) {
-    throw new RangeError(`concurrency must be a whole number from 1 to ${MOST_IN_FLIGHT}`);
+  if (!Number.isInteger(concurrency) || concurrency < 1 || concurrency > MAX_IN_FLIGHT) {
+    throw new RangeError(`concurrency must be an integer from 1 to ${MAX_IN_FLIGHT}`);
   }
-  const maxInFlight = options.maxInFlight ?? Math.min(MOST_IN_FLIGHT, Math.max(LEAST_IN_FLIGHT, 2 * concurrency));
+  const maxInFlight = options.maxInFlight ?? Math.min(MAX_IN_FLIGHT, Math.max(MIN_IN_FLIGHT, 2 * concurrency));
   return {
     concurrency,
     maxInFlight,

@@ -3,17 +3,17 @@ import { ClosedError, isRetryable, type PrombusError } from "../errors.js";
 import type { Binding } from "../session/binding.js";
 import type { Consumer } from "./consumer.js";
 
-/** How to stop. */
+/** Options of {@link Subscription.stop}. */
 export interface StopOptions {
-  /** Milliseconds that running handlers have to finish before their signals abort. 30,000 if absent. */
+  /** Milliseconds that running handlers have to finish before their signals abort. Default: 30,000. */
   timeoutMs?: number;
 }
 
 const STOP_TIMEOUT_MS = 30_000;
 
-/** A running subscription. It survives connections, and ends by {@link Subscription.stop} or by a final refusal. */
+/** A running subscription. Survives reconnects, and ends with {@link Subscription.stop} or a permanent refusal. */
 export class Subscription {
-  /** Resolves when it is over: with the error that ended it, or with nothing if it was stopped. */
+  /** Resolves when the subscription ends: with the error that ended it, or with `undefined` if it was stopped. */
   readonly ended: Promise<PrombusError | undefined>;
   readonly #connection: Connection;
   readonly #binding: Binding;
@@ -28,66 +28,66 @@ export class Subscription {
     this.ended = consumer.ended;
   }
 
-  /** What it consumes. */
+  /** The topic that is consumed. */
   get topic(): string {
     return this.#binding.topic;
   }
 
-  /** For whom. */
+  /** The consumer group. */
   get group(): string {
     return this.#binding.group;
   }
 
-  /** Whether it rests. */
+  /** True between {@link Subscription.pause} and {@link Subscription.resume}. */
   get isPaused(): boolean {
     return this.#binding.paused;
   }
 
   /**
-   * Lets it rest: no handler begins until {@link Subscription.resume}. What was lent already is kept, and its lease
-   * extended. It stays paused through lost connections.
+   * Starts no handler until {@link Subscription.resume}. Events that were already delivered keep their leases, which the
+   * client extends. The subscription stays paused across reconnects.
    */
   async pause(): Promise<void> {
     this.#consumer.pause();
-    await this.#through(this.#connection.pause(this.#binding));
+    await this.#ignoreDisconnect(this.#connection.pause(this.#binding));
   }
 
-  /** Goes on. */
+  /** Resumes deliveries and handlers. */
   async resume(): Promise<void> {
     this.#consumer.resume();
-    await this.#through(this.#connection.resume(this.#binding));
+    await this.#ignoreDisconnect(this.#connection.resume(this.#binding));
   }
 
-  /** Ends it: no handler begins any more, running ones finish and their events are acknowledged. */
+  /** Ends the subscription: starts no more handlers, lets the running ones finish, and acknowledges their events. */
   stop(options: StopOptions = {}): Promise<void> {
     this.#stopped ??= this.#stop(options.timeoutMs ?? STOP_TIMEOUT_MS);
     return this.#stopped;
   }
 
-  /** The same as {@link Subscription.stop}, for `await using`. */
+  /** Calls {@link Subscription.stop}, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
   }
 
   async #stop(timeoutMs: number): Promise<void> {
     const drained = this.#consumer.drain();
-    // Nothing more is lent, while what runs keeps its leases: UNSUBSCRIBE would end those.
+    // PAUSE stops deliveries but keeps the leases of running handlers; UNSUBSCRIBE would end them.
     this.pause().catch(() => undefined);
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<void>((resolve) => {
+    const timeout = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, timeoutMs);
     });
-    await Promise.race([drained, late]);
+    await Promise.race([drained, timeout]);
     clearTimeout(timer);
-    this.#consumer.abort(new ClosedError("the subscription is stopped"));
-    await this.#through(this.#connection.unbind(this.#binding)).catch(() => undefined);
-    this.#consumer.over(undefined);
+    this.#consumer.abort(new ClosedError("the subscription was stopped"));
+    await this.#ignoreDisconnect(this.#connection.unbind(this.#binding)).catch(() => undefined);
+    this.#consumer.end(undefined);
   }
 
-  /** A connection that is lost meanwhile is no failure: the next one is told anyway. */
-  async #through(asked: Promise<void>): Promise<void> {
+  /** A lost connection is no failure: the next one starts in the new state. */
+  async #ignoreDisconnect(request: Promise<void>): Promise<void> {
     try {
-      await asked;
+      await request;
     } catch (error) {
       if (!isRetryable(error)) throw error;
     }

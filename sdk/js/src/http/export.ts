@@ -2,23 +2,23 @@ import type { Backoff } from "../backoff.js";
 import type { BusEvent } from "../event.js";
 import { bodyLines } from "./body-lines.js";
 import type { HttpApi } from "./http-api.js";
-import { Persistence } from "./persistence.js";
+import { ReadRetry } from "./read-retry.js";
 
-/** What to export. Without `fromTs`, `toTs` and `afterId` all that the topic holds now. */
+/** Options of `export`. Without `fromTs`, `toTs` and `afterId`, it reads all events that the topic has now. */
 export interface ExportOptions {
-  /** Only events of this time (milliseconds since 1970) or later. */
+  /** Skips events before this time (milliseconds since 1970). */
   fromTs?: number;
-  /** Only events of this time or earlier. Now if absent. */
+  /** Skips events after this time. Default: now. */
   toTs?: number;
-  /** Only events behind that of this id. */
+  /** Starts after the event with this id. */
   afterId?: string;
-  /** Calls it off. */
+  /** Cancels the export. */
   signal?: AbortSignal;
 }
 
 /**
- * Reads a topic as one stream, as fast as its events are taken. When the connection breaks it goes on behind the last
- * event that was given: nothing is lost or doubled.
+ * Reads a topic as one stream, as fast as the caller takes its events. If the connection is lost, continues after the
+ * last event, so that no event is lost or repeated.
  */
 export async function* exportEvents<T>(
   api: HttpApi,
@@ -27,7 +27,7 @@ export async function* exportEvents<T>(
   options: ExportOptions,
 ): AsyncGenerator<BusEvent<T>, void, undefined> {
   const { signal, fromTs, toTs } = options;
-  const persistence = new Persistence(backoff, signal);
+  const retry = new ReadRetry(backoff, signal);
   let { afterId } = options;
   for (;;) {
     const query = new URLSearchParams({ topic });
@@ -38,13 +38,13 @@ export async function* exportEvents<T>(
       const response = await api.get("/export", query, "application/x-ndjson", signal);
       for await (const line of bodyLines(response, signal)) {
         const event = JSON.parse(line) as BusEvent<T>;
-        persistence.progress();
+        retry.progress();
         afterId = event.id;
         yield event;
       }
       return;
     } catch (error) {
-      await persistence.afterFailure(error);
+      await retry.afterFailure(error);
     }
   }
 }

@@ -1,21 +1,21 @@
 import type { Backoff } from "../backoff.js";
 import type { BusEvent } from "../event.js";
-import { type HttpApi, network } from "./http-api.js";
-import { Persistence } from "./persistence.js";
+import { type HttpApi, networkCall } from "./http-api.js";
+import { ReadRetry } from "./read-retry.js";
 
-/** Where reading begins: with the first event, with the first of a time or later, or behind an event. */
+/** Where a read starts. Default: with the first event of the topic. */
 export interface ReadFrom {
-  /** Begins with the first event of this time (milliseconds since 1970) or later. */
+  /** Starts with the first event at this time (milliseconds since 1970) or later. */
   ts?: number;
-  /** Begins behind the event of this id. */
+  /** Starts after the event with this id. */
   afterId?: string;
 }
 
-/** What to replay. Without `ts` and `afterId` all that the topic holds. */
+/** Options of `replay`. */
 export interface ReplayOptions extends ReadFrom {
-  /** Events that are asked for at a time: 1 to 10,000. 1000 if absent. */
+  /** The number of events per request, from 1 to 10,000. Default: 1000. */
   pageSize?: number;
-  /** Calls it off. */
+  /** Cancels the replay. */
   signal?: AbortSignal;
 }
 
@@ -24,16 +24,16 @@ interface Page<T> {
   next: string | null;
 }
 
-/** The parameters that say where reading begins. */
+/** Builds the query parameters that select the topic and where the read starts. */
 export function readFromQuery(topic: string, { ts, afterId }: ReadFrom): URLSearchParams {
-  if (ts !== undefined && afterId !== undefined) throw new TypeError("say either ts or afterId, not both");
+  if (ts !== undefined && afterId !== undefined) throw new TypeError("set either ts or afterId, not both");
   const query = new URLSearchParams({ topic });
   if (ts !== undefined) query.set("ts", String(ts));
   if (afterId !== undefined) query.set("afterId", afterId);
   return query;
 }
 
-/** Reads a topic by pages, up to its end. A page that could not be had is asked for again. */
+/** Reads a topic page by page, up to its end. Retries pages that could not be read. */
 export async function* replay<T>(
   api: HttpApi,
   backoff: Backoff,
@@ -41,19 +41,19 @@ export async function* replay<T>(
   options: ReplayOptions,
 ): AsyncGenerator<BusEvent<T>, void, undefined> {
   const { signal } = options;
-  const persistence = new Persistence(backoff, signal);
+  const retry = new ReadRetry(backoff, signal);
   let query = readFromQuery(topic, options);
   if (options.pageSize !== undefined) query.set("limit", String(options.pageSize));
   for (;;) {
     let page: Page<T>;
     try {
       const response = await api.get("/replay", query, "application/json", signal);
-      page = (await network(() => response.json(), signal)) as Page<T>;
+      page = (await networkCall(() => response.json(), signal)) as Page<T>;
     } catch (error) {
-      await persistence.afterFailure(error);
+      await retry.afterFailure(error);
       continue;
     }
-    persistence.progress();
+    retry.progress();
     yield* page.events;
     if (page.next === null) return;
     query = new URLSearchParams(page.next);

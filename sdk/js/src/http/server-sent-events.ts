@@ -1,9 +1,9 @@
-/** Puts the `data` of server-sent events together, line by line. Comments and other fields are passed over. */
-export class EventData {
+/** Collects the `data` of server-sent events line by line. Ignores comments and other fields. */
+export class ServerSentEventParser {
   #data: string[] = [];
 
-  /** Takes a line, and gives the data of an event where it ends one. */
-  line(line: string): string | undefined {
+  /** Returns the data of an event if the line ends one. */
+  parseLine(line: string): string | undefined {
     if (line === "") {
       const data = this.#data;
       this.#data = [];

@@ -2,22 +2,22 @@ import type { Backoff } from "../backoff.js";
 import type { BusEvent } from "../event.js";
 import { bodyLines } from "./body-lines.js";
 import type { HttpApi } from "./http-api.js";
-import { Persistence } from "./persistence.js";
+import { ReadRetry } from "./read-retry.js";
 import { type ReadFrom, readFromQuery } from "./replay.js";
-import { EventData } from "./server-sent-events.js";
+import { ServerSentEventParser } from "./server-sent-events.js";
 
-/** What to follow. Without `from`, `ts` and `afterId` what is published from now on. */
+/** Options of `stream`. */
 export interface StreamOptions extends ReadFrom {
-  /** Begins with the first event of the topic, or (if absent) with what is published from now on. */
+  /** Starts with the first event of the topic (`earliest`), or with events published from now on (the default). */
   from?: "earliest" | "latest";
-  /** Ends it. */
+  /** Ends the stream. */
   signal?: AbortSignal;
 }
 
 /**
- * Follows a topic as it grows, without a group and without acknowledging anything. It does not end by itself: break out
- * of the loop or use the signal. When the connection breaks it goes on behind the last event that was given; before
- * the first one, from where it began, which for `latest` is then later.
+ * Follows a topic as it grows, without a consumer group or acknowledgements. Runs until the caller leaves the loop or the
+ * signal aborts. If the connection is lost, continues after the last event; before the first event it starts over, which
+ * for `latest` means later.
  */
 export async function* streamEvents<T>(
   api: HttpApi,
@@ -26,25 +26,25 @@ export async function* streamEvents<T>(
   options: StreamOptions,
 ): AsyncGenerator<BusEvent<T>, void, undefined> {
   const { signal, from } = options;
-  const persistence = new Persistence(backoff, signal);
+  const retry = new ReadRetry(backoff, signal);
   let query = readFromQuery(topic, options);
   if (from !== undefined) query.set("from", from);
   for (;;) {
     try {
       const response = await api.get("/stream", query, "text/event-stream", signal);
-      persistence.progress();
-      const data = new EventData();
+      retry.progress();
+      const parser = new ServerSentEventParser();
       for await (const line of bodyLines(response, signal)) {
-        const text = data.line(line);
+        const text = parser.parseLine(line);
         if (text === undefined) continue;
         const event = JSON.parse(text) as BusEvent<T>;
         query = readFromQuery(topic, { afterId: event.id });
         yield event;
       }
-      // The server stops, or the token expired: the next attempt tells.
-      await persistence.afterEnd();
+      // The server is shutting down or the token has expired; the next attempt will show.
+      await retry.afterEnd();
     } catch (error) {
-      await persistence.afterFailure(error);
+      await retry.afterFailure(error);
     }
   }
 }

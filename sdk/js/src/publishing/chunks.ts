@@ -2,28 +2,28 @@ import type { EventToPublish } from "../event.js";
 import { wireOptions } from "../session/frames.js";
 import { encodePayload, requireFits } from "./frame-size.js";
 
-/** JSON of one event in a list of events. */
-export function encodeEvent(event: EventToPublish, makeId: () => string): string {
-  const options = wireOptions({ ...event, id: event.id ?? makeId() });
+/** Encodes an event of a batch. */
+export function encodeEvent(event: EventToPublish, nextId: () => string): string {
+  const options = wireOptions({ ...event, id: event.id ?? nextId() });
   return `{"payload":${encodePayload(event.payload)},"opts":${JSON.stringify(options)}}`;
 }
 
 /**
- * Divides encoded events into lists that fit into one frame each, in their order. `most` is asked before each event, as
- * the bus may turn out to take fewer.
+ * Groups encoded events, in order, into chunks that fit into one frame each. Calls `maxEvents` for each event, because the
+ * limit shrinks if a rate limit of the bus admits fewer events at once.
  */
 export function* chunks(
   events: Iterable<string>,
-  most: () => number,
+  maxEvents: () => number,
   maxFrameBytes: number,
 ): Generator<string[], void, undefined> {
   let chunk: string[] = [];
   let bytes = 0;
   for (const event of events) {
-    requireFits(event, maxFrameBytes - FRAME_HEAD);
-    // Three bytes a character is the most that UTF-8 takes; counting exactly is worth it only for large events.
-    const size = (event.length > EXACT_ABOVE ? new TextEncoder().encode(event).length : event.length * 3) + 1;
-    if (chunk.length > 0 && (chunk.length >= most() || bytes + size > maxFrameBytes - FRAME_HEAD)) {
+    requireFits(event, maxFrameBytes - FRAME_OVERHEAD);
+    // UTF-8 takes at most three bytes per UTF-16 unit; counting exactly pays off for large events only.
+    const size = (event.length > COUNT_EXACTLY_ABOVE ? new TextEncoder().encode(event).length : event.length * 3) + 1;
+    if (chunk.length > 0 && (chunk.length >= maxEvents() || bytes + size > maxFrameBytes - FRAME_OVERHEAD)) {
       yield chunk;
       chunk = [];
       bytes = 0;
@@ -34,6 +34,6 @@ export function* chunks(
   if (chunk.length > 0) yield chunk;
 }
 
-/** Room for `op`, `corr` and a topic of the longest name. */
-const FRAME_HEAD = 512;
-const EXACT_ABOVE = 256;
+/** Room for `op`, `corr` and the longest topic name. */
+const FRAME_OVERHEAD = 512;
+const COUNT_EXACTLY_ABOVE = 256;

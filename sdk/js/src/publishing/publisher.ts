@@ -1,53 +1,56 @@
 import type { Connection } from "../connection.js";
 import { type CallOptions, Deadline } from "../deadline.js";
-import { BadAnswerError, isTooMuchTogether } from "../errors.js";
+import { BadAnswerError, exceedsRateCapacity } from "../errors.js";
 import type { EventOptions, EventToPublish, Published } from "../event.js";
 import { type OkFrame, wireOptions } from "../session/frames.js";
 import { chunks, encodeEvent } from "./chunks.js";
 import { encodePayload, requireFits } from "./frame-size.js";
-import type { Window } from "./window.js";
+import type { SendWindow } from "./send-window.js";
 
-/** How to publish. */
+/** Options of a call that publishes. */
 export interface PublishCallOptions extends CallOptions {
-  /**
-   * Whether refusals that pass (`rate_limited`, `storage_unavailable`, `shutting_down`) are tried again, which is so
-   * unless this is `false`.
-   */
+  /** Retries after temporary refusals (`rate_limited`, `storage_unavailable`, `shutting_down`). Default: `true`. */
   retry?: boolean;
 }
 
-/** How to publish one event, and what to say about it. */
+/** Options of `publish`. */
 export interface PublishOptions extends EventOptions, PublishCallOptions {}
 
-/** The most events that the bus takes in one frame. */
-const EVENTS_A_FRAME = 1000;
-/** Frames of one batch that are under way together. */
-const FRAMES_OF_A_BATCH = 8;
+/** The largest number of events that the bus accepts in one frame. */
+const MAX_EVENTS_PER_FRAME = 1000;
+/** The number of frames of one batch that are in flight at once. */
+const FRAMES_PER_BATCH = 8;
 
-/** Publishes within a window. Ids are made here, so that a frame that had no answer is sent again and stored once. */
+/** Publishes events within a window. Assigns their ids, so that the bus stores an event once however often it is sent. */
 export class Publisher {
   readonly #connection: Connection;
-  readonly #window: Window;
-  readonly #makeId: () => string;
+  readonly #window: SendWindow;
+  readonly #nextId: () => string;
   readonly #maxFrameBytes: number;
   readonly #timeoutMs: number;
-  /** Fewer once the bus has said that its limits never admit as many together. */
-  #eventsAFrame = EVENTS_A_FRAME;
+  /** Shrinks when a frame exceeds the whole capacity of a rate limit. */
+  #eventsPerFrame = MAX_EVENTS_PER_FRAME;
 
-  constructor(connection: Connection, window: Window, makeId: () => string, maxFrameBytes: number, timeoutMs: number) {
+  constructor(
+    connection: Connection,
+    window: SendWindow,
+    nextId: () => string,
+    maxFrameBytes: number,
+    timeoutMs: number,
+  ) {
     this.#connection = connection;
     this.#window = window;
-    this.#makeId = makeId;
+    this.#nextId = nextId;
     this.#maxFrameBytes = maxFrameBytes;
     this.#timeoutMs = timeoutMs;
   }
 
   async publish(topic: string, payload: unknown, options: PublishOptions): Promise<Published> {
-    const opts = wireOptions({ ...options, id: options.id ?? this.#makeId() });
+    const opts = wireOptions({ ...options, id: options.id ?? this.#nextId() });
     const head = JSON.stringify({ op: "PUBLISH", topic, opts });
     const body = `${head.slice(0, -1)},"payload":${encodePayload(payload)}}`;
     const { id, seq, duplicate = false } = await this.#send(topic, body, options);
-    if (id === undefined || seq === undefined) throw new BadAnswerError("the answer to PUBLISH has no id and seq");
+    if (id === undefined || seq === undefined) throw new BadAnswerError("the answer to PUBLISH lacks id or seq");
     return { id, seq, duplicate };
   }
 
@@ -56,25 +59,25 @@ export class Publisher {
     events: Iterable<EventToPublish>,
     options: PublishCallOptions,
   ): Promise<Published[]> {
-    const makeId = this.#makeId;
+    const nextId = this.#nextId;
     const encoded = (function* () {
-      for (const event of events) yield encodeEvent(event, makeId);
+      for (const event of events) yield encodeEvent(event, nextId);
     })();
     const deadline = new Deadline(options, `publishing a batch to ${topic}`);
     const call = { retry: options.retry ?? true, signal: deadline.signal };
     const published: Published[] = [];
-    const underWay: Promise<Published[]>[] = [];
+    const inFlight: Promise<Published[]>[] = [];
     try {
-      for (const chunk of chunks(encoded, () => this.#eventsAFrame, this.#maxFrameBytes)) {
-        underWay.push(this.#publishChunk(topic, chunk, call));
-        if (underWay.length === FRAMES_OF_A_BATCH) published.push(...(await (underWay[0] as Promise<Published[]>)));
-        if (underWay.length === FRAMES_OF_A_BATCH) underWay.shift();
+      for (const chunk of chunks(encoded, () => this.#eventsPerFrame, this.#maxFrameBytes)) {
+        inFlight.push(this.#publishChunk(topic, chunk, call));
+        if (inFlight.length === FRAMES_PER_BATCH) published.push(...(await (inFlight[0] as Promise<Published[]>)));
+        if (inFlight.length === FRAMES_PER_BATCH) inFlight.shift();
       }
-      for (const results of await Promise.all(underWay)) published.push(...results);
+      for (const results of await Promise.all(inFlight)) published.push(...results);
       return published;
     } finally {
-      // After an error the others are still waited for: who is told about it may rely on nothing coming behind.
-      await Promise.allSettled(underWay);
+      // After an error, wait for the other frames: nothing is stored after the caller sees the error.
+      await Promise.allSettled(inFlight);
       deadline.release();
     }
   }
@@ -83,12 +86,12 @@ export class Publisher {
     const body = `{"op":"PUBLISH","topic":${JSON.stringify(topic)},"events":[${events.join(",")}]}`;
     try {
       const { results } = await this.#send(topic, body, call);
-      if (results?.length !== events.length) throw new BadAnswerError("the answer to PUBLISH has not one result each");
+      if (results?.length !== events.length) throw new BadAnswerError("the answer to PUBLISH lacks results");
       return results.map(({ id, seq, duplicate = false }) => ({ id, seq, duplicate }));
     } catch (error) {
-      if (!isTooMuchTogether(error) || events.length === 1) throw error;
+      if (!exceedsRateCapacity(error) || events.length === 1) throw error;
       const half = Math.ceil(events.length / 2);
-      this.#eventsAFrame = Math.min(this.#eventsAFrame, half);
+      this.#eventsPerFrame = Math.min(this.#eventsPerFrame, half);
       const first = await this.#publishChunk(topic, events.slice(0, half), call);
       return first.concat(await this.#publishChunk(topic, events.slice(half), call));
     }
@@ -96,9 +99,9 @@ export class Publisher {
 
   async #send(topic: string, body: string, options: PublishCallOptions): Promise<OkFrame> {
     requireFits(body, this.#maxFrameBytes);
-    const { timeoutMs = this.#timeoutMs, signal: calledOff } = options;
-    const deadline = new Deadline({ timeoutMs, signal: calledOff }, `publishing to ${topic}`);
-    const request = { lane: `publish ${topic}`, survives: true, retries: options.retry ?? true };
+    const { timeoutMs = this.#timeoutMs, signal: callerSignal } = options;
+    const deadline = new Deadline({ timeoutMs, signal: callerSignal }, `publishing to ${topic}`);
+    const request = { lane: `publish ${topic}`, resend: true, retry: options.retry ?? true };
     const { signal } = deadline;
     try {
       return await this.#window.run(body.length, signal, () => this.#connection.ask(body, request, signal));

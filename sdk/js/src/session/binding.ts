@@ -1,14 +1,13 @@
-/** A subscription as the session keeps it through connections. */
+/** A subscription that the session renews on every connection. */
 export class Binding {
-  /** Whether deliveries are to rest. */
   paused = false;
-  /** What this connection knows of it. */
-  state: "absent" | "asked" | "bound" = "absent";
-  /** Whether any connection had it: then its group exists. */
+  /** The state on the present connection. */
+  state: "unbound" | "requested" | "bound" = "unbound";
+  /** Whether an earlier connection was subscribed; then the group exists. */
   wasBound = false;
-  /** When to ask again, after a refusal that passes. */
-  asksAgainAt: number | undefined;
-  /** How often in a row it was refused. */
+  /** When to subscribe again after a temporary refusal. */
+  retryAt: number | undefined;
+  /** Consecutive temporary refusals. */
   refusals = 0;
 
   constructor(
@@ -17,13 +16,12 @@ export class Binding {
     readonly options: Readonly<Record<string, unknown>>,
   ) {}
 
-  /** A name for it that no other has. */
   get key(): string {
     return bindingKey(this.topic, this.group);
   }
 }
 
-/** The name of a subscription. Neither topic nor group contains a space. */
+/** Returns a key that is unique per topic and group: neither contains a space. */
 export function bindingKey(topic: string, group: string): string {
   return `${topic} ${group}`;
 }

@@ -1,6 +1,6 @@
 import type { BusEvent, EventOptions } from "../event.js";
 
-/** The answer `OK`. Which members are there depends on what was asked. */
+/** The answer `OK`. The operation determines which members are present. */
 export interface OkFrame {
   op: "OK";
   corr?: string;
@@ -21,7 +21,7 @@ export interface ErrFrame {
   retry_after_ms?: number;
 }
 
-/** An event on lease. */
+/** A delivery. */
 export interface EventFrame {
   op: "EVENT";
   topic: string;
@@ -30,23 +30,21 @@ export interface EventFrame {
   ctx: { attempt: number; ack_deadline_ms: number };
 }
 
-/** What the server sends. */
 export type ServerFrame = OkFrame | ErrFrame | EventFrame;
 
-/** What the client sends: an operation and its members. */
 export interface ClientFrame {
   op: string;
   [member: string]: unknown;
 }
 
-/** `opts` of an event as the wire has them. Absent members stay absent. */
+/** Converts event options to `opts` on the wire. Absent members stay absent. */
 export function wireOptions(options: EventOptions): Record<string, unknown> {
   const { id, ts, key, headers, tags, causedBy, sid } = options;
   return { id, ts, key, headers, tags, caused_by: causedBy, sid };
 }
 
-/** Reads a frame of the server; `undefined` if it is none. Kinds of frames that are not known are none. */
-export function readServerFrame(text: string): ServerFrame | undefined {
+/** Parses a frame of the server. Returns `undefined` for anything else, including frame types of newer servers. */
+export function parseServerFrame(text: string): ServerFrame | undefined {
   let frame: unknown;
   try {
     frame = JSON.parse(text);
@@ -57,12 +55,12 @@ export function readServerFrame(text: string): ServerFrame | undefined {
   return frame.op === "OK" || frame.op === "ERR" || frame.op === "EVENT" ? (frame as ServerFrame) : undefined;
 }
 
-/** The text of a frame, but for `corr`, which {@link withCorr} adds. */
+/** Encodes a frame without `corr`, which {@link withCorr} adds. */
 export function encodeFrame(frame: ClientFrame): string {
   return JSON.stringify(frame);
 }
 
-/** Adds the text that the answer repeats. A frame is never empty: it has an `op`. */
+/** Adds the correlation id that the answer repeats to an encoded frame. The frame is not empty: it has an `op`. */
 export function withCorr(body: string, corr: string): string {
   return `{"corr":${JSON.stringify(corr)},${body.slice(1)}`;
 }

@@ -1,85 +1,85 @@
 import type { Request } from "./request.js";
 
 /**
- * Requests of one topic, in their order. When one is refused for a while (`rate_limited`, `storage_unavailable`), the
- * lane waits and then begins with a single request, so that a full window is not refused again and again: each answer
- * lets one more fly.
+ * An ordered queue of requests, such as the publishes to one topic. After a temporary refusal (`rate_limited`,
+ * `storage_unavailable`) the lane waits and then sends a single request, so that the server does not refuse a full window
+ * over and over; every answer allows one more request in flight.
  */
 export class Lane {
-  readonly #waiting: Request[] = [];
-  #flying = 0;
-  #mayFly = Number.POSITIVE_INFINITY;
-  #closedUntil = 0;
+  readonly #queue: Request[] = [];
+  #inFlight = 0;
+  #maxInFlight = Number.POSITIVE_INFINITY;
+  #blockedUntil = 0;
   #refusals = 0;
 
-  /** How often in a row requests of this lane were refused. */
+  /** Consecutive temporary refusals. */
   get refusals(): number {
     return this.#refusals;
   }
 
-  /** When the next request may go, if one waits for time alone. */
-  get opensAt(): number | undefined {
-    return this.#waiting.length > 0 && this.#flying < this.#mayFly ? this.#closedUntil : undefined;
+  /** When the next request may be sent, if only time holds it back. */
+  get sendsAt(): number | undefined {
+    return this.#queue.length > 0 && this.#inFlight < this.#maxInFlight ? this.#blockedUntil : undefined;
   }
 
-  /** Nothing of it is owed to anybody. */
+  /** True if no request is queued or in flight. */
   get isEmpty(): boolean {
-    return this.#waiting.length === 0 && this.#flying === 0;
+    return this.#queue.length === 0 && this.#inFlight === 0;
   }
 
-  /** Nothing of it is owed to anybody, and no patience is to be remembered. */
+  /** Returns `true` if the lane is empty and not blocked, so that it can be deleted. */
   isIdle(now: number): boolean {
-    return this.isEmpty && now >= this.#closedUntil;
+    return this.isEmpty && now >= this.#blockedUntil;
   }
 
-  /** Puts a request where its number says: those that come back go before those that never went. */
-  put(request: Request): void {
-    let place = this.#waiting.length;
-    while (place > 0 && (this.#waiting[place - 1] as Request).number > request.number) place -= 1;
-    this.#waiting.splice(place, 0, request);
+  /** Queues a request by its number: requests to be sent again go before those that were never sent. */
+  enqueue(request: Request): void {
+    let index = this.#queue.length;
+    while (index > 0 && (this.#queue[index - 1] as Request).number > request.number) index -= 1;
+    this.#queue.splice(index, 0, request);
   }
 
-  /** Takes the next request that may be sent now. */
-  take(now: number): Request | undefined {
-    if (now < this.#closedUntil || this.#flying >= this.#mayFly) return undefined;
-    const request = this.#waiting.shift();
-    if (request) this.#flying += 1;
+  /** Takes the next request that may be sent now, which then counts as in flight. */
+  dequeue(now: number): Request | undefined {
+    if (now < this.#blockedUntil || this.#inFlight >= this.#maxInFlight) return undefined;
+    const request = this.#queue.shift();
+    if (request) this.#inFlight += 1;
     return request;
   }
 
-  /** A request of this lane was done, or refused for good. */
+  /** Records that a request succeeded or was refused permanently. */
   answered(): void {
-    this.#flying -= 1;
+    this.#inFlight -= 1;
     this.#refusals = 0;
-    this.#mayFly += 1;
+    this.#maxInFlight += 1;
   }
 
-  /** A request of this lane was refused for now and goes again from `until` on. */
+  /** Records a temporary refusal. The request is sent again no earlier than `until`. */
   refused(request: Request, until: number): void {
-    this.#flying -= 1;
+    this.#inFlight -= 1;
     this.#refusals += 1;
-    this.#mayFly = 1;
-    this.#closedUntil = Math.max(this.#closedUntil, until);
-    if (!request.abandoned) this.put(request);
+    this.#maxInFlight = 1;
+    this.#blockedUntil = Math.max(this.#blockedUntil, until);
+    if (!request.abandoned) this.enqueue(request);
   }
 
-  /** Forgets a request that waits. */
+  /** Removes a queued request. */
   remove(request: Request): void {
-    const place = this.#waiting.indexOf(request);
-    if (place >= 0) this.#waiting.splice(place, 1);
+    const index = this.#queue.indexOf(request);
+    if (index >= 0) this.#queue.splice(index, 1);
   }
 
-  /** The connection is gone: nothing flies. Gives those that do not survive that. */
-  grounded(): Request[] {
-    this.#flying = 0;
-    const lost = this.#waiting.filter((request) => !request.survives);
+  /** Records that the connection was lost. Removes and returns the queued requests that must not be sent again. */
+  disconnected(): Request[] {
+    this.#inFlight = 0;
+    const lost = this.#queue.filter((request) => !request.resend);
     for (const request of lost) this.remove(request);
     return lost;
   }
 
-  /** Takes all that waits. */
+  /** Removes and returns all queued requests. */
   clear(): Request[] {
-    this.#flying = 0;
-    return this.#waiting.splice(0);
+    this.#inFlight = 0;
+    return this.#queue.splice(0);
   }
 }

@@ -1,22 +1,22 @@
 import { withCorr } from "./frames.js";
 
-/** What a request is about, for the session that carries it. */
+/** How the session sends a request. */
 export interface RequestOptions {
-  /** Requests of one lane keep their order and wait together when the bus asks for patience. */
+  /** Requests in the same lane are sent in order and wait together after a temporary refusal. */
   lane: string;
-  /** Sent again, unchanged, on the next connection if it had no answer. Only for what may safely be done twice. */
-  survives: boolean;
-  /** Tried again when the bus refuses it in a way that passes. */
-  retries: boolean;
+  /** Sends the request again on the next connection if it was not answered. For idempotent requests only. */
+  resend: boolean;
+  /** Sends the request again after a temporary refusal. */
+  retry: boolean;
 }
 
-/** One frame and what is owed to whoever sent it. */
+/** A frame that a caller sent and whose answer the caller awaits. */
 export class Request {
   readonly text: string;
   readonly lane: string;
-  readonly survives: boolean;
-  readonly retries: boolean;
-  /** Nobody waits for the answer any more. */
+  readonly resend: boolean;
+  readonly retry: boolean;
+  /** The caller no longer awaits the answer. */
   abandoned = false;
 
   constructor(
@@ -26,11 +26,11 @@ export class Request {
   ) {
     this.text = withCorr(body, this.corr);
     this.lane = options.lane;
-    this.survives = options.survives;
-    this.retries = options.retries;
+    this.resend = options.resend;
+    this.retry = options.retry;
   }
 
-  /** What its answer repeats. */
+  /** The correlation id, which the answer repeats. */
   get corr(): string {
     return String(this.number);
   }

@@ -19,8 +19,8 @@ function withToken(kind: TokenKind): Session {
   return new Session(new Backoff({ minMs: 100, maxMs: 1000 }, () => 1), kind);
 }
 
-/** What happened since the last look. */
-function look(): Effect[] {
+/** Takes the effects since the last call. */
+function drain(): Effect[] {
   effects = session.drain();
   return effects;
 }
@@ -32,10 +32,10 @@ const kinds = (list = effects) => list.map(({ kind }) => kind);
 function connected(token?: string): void {
   session.start(0);
   session.opened(token, 0);
-  look();
+  drain();
 }
 
-const publishing = { lane: "publish t", survives: true, retries: true };
+const publishing = { lane: "publish t", resend: true, retry: true };
 const publish = (payload: unknown, now = 0, options = publishing): Request =>
   session.submit(encodeFrame({ op: "PUBLISH", topic: "t", payload }), options, now);
 const ok = (request: Request, now = 0) => session.received(JSON.stringify({ op: "OK", corr: request.corr }), now);
@@ -43,85 +43,85 @@ const err = (corr: string, code: string, now = 0, retry_after_ms?: number) =>
   session.received(JSON.stringify({ op: "ERR", corr, code, msg: `it is ${code}`, retry_after_ms }), now);
 
 describe("connecting", () => {
-  test("without a token it is used at once", () => {
+  test("is connected at once without a token", () => {
     session.start(0);
-    expect(look()).toEqual([{ kind: "state", state: "connecting" }, { kind: "open" }]);
+    expect(drain()).toEqual([{ kind: "state", state: "connecting" }, { kind: "open" }]);
     session.opened(undefined, 0);
-    expect(look()).toEqual([{ kind: "state", state: "connected" }]);
+    expect(drain()).toEqual([{ kind: "state", state: "connected" }]);
   });
 
-  test("with a token nothing is sent before that is accepted", () => {
+  test("sends nothing before the server has accepted the token", () => {
     const early = publish(1);
     session.start(0);
     session.opened("secret", 0);
-    expect(sent(look())).toMatchObject([{ op: "AUTH", token: "secret" }]);
+    expect(sent(drain())).toMatchObject([{ op: "AUTH", token: "secret" }]);
     expect(session.state).toBe("connecting");
     session.received(JSON.stringify({ op: "OK", corr: sent()[0]?.corr }), 0);
-    expect(sent(look())).toMatchObject([{ op: "PUBLISH", corr: early.corr }]);
+    expect(sent(drain())).toMatchObject([{ op: "PUBLISH", corr: early.corr }]);
     expect(session.state).toBe("connected");
   });
 
-  test("a token that is refused ends it", () => {
+  test("ends if the token is refused", () => {
     const early = publish(1);
     session.start(0);
     session.opened("secret", 0);
-    err(String(sent(look())[0]?.corr), "bad_token");
-    expect(look()).toMatchObject([
+    err(String(sent(drain())[0]?.corr), "bad_token");
+    expect(drain()).toMatchObject([
       { kind: "hang-up" },
       { kind: "failed", request: early, error: { code: "bad_token" } },
-      { kind: "state", state: "closed", because: { code: "bad_token" } },
+      { kind: "state", state: "closed", error: { code: "bad_token" } },
     ]);
     expect(session.endedBy).toMatchObject({ code: "bad_token" });
   });
 
-  test("attempts are made with longer and longer rests, and with short ones again after a success", () => {
+  test("backs off further with every lost connection, and starts over after an answer", () => {
     connected();
-    const wakes: (number | undefined)[] = [];
+    const delays: (number | undefined)[] = [];
     for (let round = 0; round < 5; round += 1) {
       session.closed(1006, "", 0);
-      wakes.push(session.wakesAt());
-      session.tick(session.wakesAt() as number);
+      delays.push(session.nextTickAt());
+      session.tick(session.nextTickAt() as number);
       session.opened(undefined, 0);
     }
-    expect(wakes).toEqual([100, 200, 400, 800, 1000]);
+    expect(delays).toEqual([100, 200, 400, 800, 1000]);
     ok(publish(1));
     session.closed(1006, "", 0);
-    expect(session.wakesAt()).toBe(100);
+    expect(session.nextTickAt()).toBe(100);
   });
 
-  test("it does not connect before its time", () => {
+  test("does not reconnect before the back-off is over", () => {
     connected();
     session.closed(1001, "", 0);
-    look();
+    drain();
     session.tick(99);
-    expect(look()).toEqual([]);
+    expect(drain()).toEqual([]);
     session.tick(100);
-    expect(kinds(look())).toEqual(["state", "open"]);
+    expect(kinds(drain())).toEqual(["state", "open"]);
   });
 
-  test.each([1001, 1005, 1006, 1009, 4008, 4009])("after %i it connects again", (code) => {
+  test.each([1001, 1005, 1006, 1009, 4008, 4009])("reconnects after close code %i", (code) => {
     connected();
     session.closed(code, "", 0);
     expect(session.state).toBe("disconnected");
   });
 
-  test.each([1000, 1002, 1003, 1007, 1008, 1011, 3000, 4000, 4999])("%i ends it", (code) => {
+  test.each([1000, 1002, 1003, 1007, 1008, 1011, 3000, 4000, 4999])("ends after close code %i", (code) => {
     connected();
     const request = publish(1);
     session.closed(code, "because", 0);
-    look();
+    drain();
     expect(session.state).toBe("closed");
     expect(effects).toContainEqual(expect.objectContaining({ kind: "failed", request }));
     expect(session.endedBy).toMatchObject({ code: "ended", closeCode: code });
   });
 
-  test("4401 ends it where there is no token to show", () => {
+  test("ends after 4401 if it has no token", () => {
     connected();
     session.closed(4401, "not authenticated in time", 0);
     expect(session.endedBy).toMatchObject({ code: "unauthorized" });
   });
 
-  test("4401 does not where there is one", () => {
+  test("reconnects after 4401 if it has a token", () => {
     session = withToken("fixed");
     session.start(0);
     session.opened("secret", 0);
@@ -130,167 +130,167 @@ describe("connecting", () => {
   });
 });
 
-test("a connection that does not open in time is given up", () => {
+test("gives up a connection that does not open in time", () => {
   session.start(0);
-  look();
-  expect(session.wakesAt()).toBe(20_000);
+  drain();
+  expect(session.nextTickAt()).toBe(20_000);
   session.tick(20_000);
-  expect(kinds(look())).toEqual(["hang-up", "state"]);
+  expect(kinds(drain())).toEqual(["hang-up", "state"]);
   expect(session.state).toBe("disconnected");
 });
 
-describe("a token that expires", () => {
-  test("is renewed with a new connection where that is possible, and nothing is lost", () => {
+describe("an expired token", () => {
+  test("is renewed on a new connection, and no request is lost", () => {
     session = withToken("renewed");
     connected();
     const [request, behind] = [publish(1), publish(2)];
-    look();
+    drain();
     err(request.corr, "unauthorized");
-    expect(kinds(look())).toEqual(["hang-up", "state"]);
+    expect(kinds(drain())).toEqual(["hang-up", "state"]);
     session.tick(100);
     session.opened("another", 100);
-    look();
+    drain();
     session.received(JSON.stringify({ op: "OK" }), 100);
-    expect(sent(look()).map(({ corr }) => corr)).toEqual([request.corr, behind.corr]);
+    expect(sent(drain()).map(({ corr }) => corr)).toEqual([request.corr, behind.corr]);
   });
 
-  test("is an error otherwise", () => {
+  test("is an error if it cannot be renewed", () => {
     session = withToken("fixed");
     connected();
     const request = publish(1);
-    look();
+    drain();
     err(request.corr, "unauthorized");
-    expect(look()).toMatchObject([{ kind: "failed", request, error: { code: "unauthorized" } }]);
+    expect(drain()).toMatchObject([{ kind: "failed", request, error: { code: "unauthorized" } }]);
   });
 });
 
 describe("requests", () => {
-  test("answers belong to requests in their order", () => {
+  test("answers arrive in the order of the requests", () => {
     connected();
     const [first, second] = [publish(1), publish(2)];
-    expect(sent(look())).toMatchObject([{ payload: 1 }, { payload: 2 }]);
+    expect(sent(drain())).toMatchObject([{ payload: 1 }, { payload: 2 }]);
     ok(first);
     err(second.corr, "forbidden");
-    expect(look()).toMatchObject([
+    expect(drain()).toMatchObject([
       { kind: "answered", request: first },
       { kind: "failed", request: second, error: { code: "forbidden" } },
     ]);
   });
 
-  test("an error without corr is that of the oldest frame", () => {
+  test("an error without corr belongs to the oldest frame", () => {
     connected();
     const [first] = [publish(1), publish(2)];
-    look();
+    drain();
     session.received(JSON.stringify({ op: "ERR", code: "payload_too_large", msg: "too large" }), 0);
-    expect(look()).toMatchObject([{ kind: "failed", request: first }]);
+    expect(drain()).toMatchObject([{ kind: "failed", request: first }]);
   });
 
-  test("an answer that nobody asked for ends it", () => {
+  test("an answer that belongs to no request ends the session", () => {
     connected();
     publish(1);
     session.received(JSON.stringify({ op: "OK", corr: "another" }), 0);
-    expect(kinds(look())).toContain("hang-up");
+    expect(kinds(drain())).toContain("hang-up");
     expect(session.endedBy).toMatchObject({ code: "bad_answer" });
     expect(effects.filter(({ kind }) => kind === "failed")).toHaveLength(1);
   });
 
-  test("what survives is sent again, unchanged and in its order, before what is new", () => {
+  test("resends unanswered requests unchanged and in order, before new ones", () => {
     connected();
     const requests = [1, 2, 3].map((n) => publish(n));
-    const before = sent(look());
+    const before = sent(drain());
     ok(requests[0] as Request);
     session.closed(1006, "", 0);
     publish(4);
     session.tick(100);
     session.opened(undefined, 100);
-    const after = sent(look());
+    const after = sent(drain());
     expect(after.slice(0, 2)).toEqual(before.slice(1));
     expect(after.map(({ payload }) => payload)).toEqual([2, 3, 4]);
   });
 
-  test("what does not survive fails with the connection, and at once without one", () => {
+  test("fails requests that must not be resent when the connection is lost, and while there is none", () => {
     connected();
-    const request = publish(1, 0, { ...publishing, survives: false });
+    const request = publish(1, 0, { ...publishing, resend: false });
     session.closed(1006, "", 0);
-    expect(look()).toContainEqual(
+    expect(drain()).toContainEqual(
       expect.objectContaining({ kind: "failed", request, error: expect.objectContaining({ code: "disconnected" }) }),
     );
-    const late = publish(2, 0, { ...publishing, survives: false });
-    expect(look()).toMatchObject([{ kind: "failed", request: late, error: { code: "disconnected" } }]);
+    const late = publish(2, 0, { ...publishing, resend: false });
+    expect(drain()).toMatchObject([{ kind: "failed", request: late, error: { code: "disconnected" } }]);
   });
 
-  test.each(ERROR_CODES)("%s is told, or tried again", (code) => {
+  test.each(ERROR_CODES)("reports or retries %s", (code) => {
     connected();
     const request = publish(1);
-    look();
+    drain();
     err(request.corr, code, 0, code === "rate_limited" ? 50 : undefined);
-    look();
-    const passes = ["rate_limited", "storage_unavailable", "shutting_down"].includes(code);
-    if (passes) {
+    drain();
+    const isTemporary = ["rate_limited", "storage_unavailable", "shutting_down"].includes(code);
+    if (isTemporary) {
       expect(effects).toEqual([]);
-      session.tick(session.wakesAt() as number);
-      expect(sent(look())).toMatchObject([{ payload: 1, corr: request.corr }]);
+      session.tick(session.nextTickAt() as number);
+      expect(sent(drain())).toMatchObject([{ payload: 1, corr: request.corr }]);
     } else {
       expect(effects).toMatchObject([{ kind: "failed", request, error: { code, isRetryable: false } }]);
     }
   });
 
-  test("who does not want another attempt is told, with the time to wait", () => {
+  test("reports a temporary refusal, with its delay, to a caller that does not want retries", () => {
     connected();
-    const request = publish(1, 0, { ...publishing, retries: false });
-    look();
+    const request = publish(1, 0, { ...publishing, retry: false });
+    drain();
     err(request.corr, "rate_limited", 0, 70);
-    expect(look()).toMatchObject([{ kind: "failed", error: { retryAfterMs: 70, isRetryable: true } }]);
+    expect(drain()).toMatchObject([{ kind: "failed", error: { retryAfterMs: 70, isRetryable: true } }]);
   });
 
-  test("a limit that no time helps against is told", () => {
+  test("reports a rate limit without a delay, because waiting does not help", () => {
     connected();
     const request = publish(1);
     err(request.corr, "rate_limited");
-    look();
+    drain();
     expect(effects).toContainEqual(expect.objectContaining({ kind: "failed", request }));
   });
 
-  test("after a refusal that passes a lane begins with one frame, and others are not held up", () => {
+  test("after a temporary refusal a lane restarts with one frame, and does not block others", () => {
     connected();
     const [a, b, c] = [publish("a"), publish("b"), publish("c")] as [Request, Request, Request];
-    look();
+    drain();
     err(a.corr, "rate_limited", 0, 40);
     err(b.corr, "rate_limited", 0, 60);
     err(c.corr, "rate_limited", 0, 50);
-    expect(look()).toEqual([]);
+    expect(drain()).toEqual([]);
     publish("other", 10, { ...publishing, lane: "publish other" });
-    expect(sent(look())).toMatchObject([{ payload: "other" }]);
+    expect(sent(drain())).toMatchObject([{ payload: "other" }]);
     session.tick(59);
-    expect(look()).toEqual([]);
+    expect(drain()).toEqual([]);
     session.tick(60);
-    expect(sent(look())).toMatchObject([{ payload: "a" }]);
+    expect(sent(drain())).toMatchObject([{ payload: "a" }]);
     session.received(JSON.stringify({ op: "OK" }), 60);
     ok(a, 60);
-    expect(sent(look())).toMatchObject([{ payload: "b" }, { payload: "c" }]);
+    expect(sent(drain())).toMatchObject([{ payload: "b" }, { payload: "c" }]);
   });
 
-  test("what is abandoned before it is sent never is; afterwards its answer is passed over", () => {
+  test("never sends an abandoned request, and ignores its answer if it was sent", () => {
     const early = publish(1);
     session.abandon(early);
     connected();
     expect(sent()).toEqual([]);
     const late = publish(2);
     const behind = publish(3);
-    look();
+    drain();
     session.abandon(late);
     ok(late);
     ok(behind);
-    expect(look()).toMatchObject([{ kind: "answered", request: behind }]);
+    expect(drain()).toMatchObject([{ kind: "answered", request: behind }]);
   });
 
-  test("a server that does not answer is given up", () => {
+  test("gives up a server that does not answer", () => {
     connected();
     publish(1, 1000);
-    look();
-    expect(session.wakesAt()).toBe(31_000);
+    drain();
+    expect(session.nextTickAt()).toBe(31_000);
     session.tick(31_000);
-    expect(kinds(look())).toEqual(["hang-up", "state"]);
+    expect(kinds(drain())).toEqual(["hang-up", "state"]);
     expect(session.state).toBe("disconnected");
   });
 });
@@ -299,105 +299,105 @@ describe("subscriptions", () => {
   const binding = () => new Binding("t", "g", { from: "earliest" });
   const event = { seq: 1, id: "a", ts: 0, topic: "t", payload: 1 };
   const delivery = { op: "EVENT", topic: "t", group: "g", event, ctx: { attempt: 1, ack_deadline_ms: 5 } };
-  const okOfLast = () => session.received(JSON.stringify({ op: "OK", corr: sent().at(-1)?.corr }), 0);
+  const acceptLast = () => session.received(JSON.stringify({ op: "OK", corr: sent().at(-1)?.corr }), 0);
 
   function bound(): Binding {
-    const made = binding();
+    const subscription = binding();
     connected();
-    session.bind(made, 0);
-    look();
-    okOfLast();
-    look();
-    return made;
+    session.bind(subscription, 0);
+    drain();
+    acceptLast();
+    drain();
+    return subscription;
   }
 
-  test("events come behind the OK of SUBSCRIBE", () => {
-    const made = bound();
-    expect(effects).toEqual([{ kind: "bound", binding: made }]);
+  test("deliver events after the OK to SUBSCRIBE", () => {
+    const subscription = bound();
+    expect(effects).toEqual([{ kind: "bound", binding: subscription }]);
     session.received(JSON.stringify(delivery), 0);
-    expect(look()).toMatchObject([{ kind: "delivered", binding: made, frame: delivery }]);
+    expect(drain()).toMatchObject([{ kind: "delivered", binding: subscription, frame: delivery }]);
   });
 
-  test("they are asked for again on each connection, behind what was owed before", () => {
-    const made = bound();
+  test("are renewed on each connection, after the unanswered requests", () => {
+    const subscription = bound();
     publish(1);
     session.closed(1006, "", 0);
-    expect(look()).toContainEqual({ kind: "unbound", binding: made });
+    expect(drain()).toContainEqual({ kind: "unbound", binding: subscription });
     session.tick(100);
     session.opened(undefined, 100);
-    expect(sent(look())).toMatchObject([{ op: "PUBLISH" }, { op: "SUBSCRIBE", topic: "t", group: "g" }]);
+    expect(sent(drain())).toMatchObject([{ op: "PUBLISH" }, { op: "SUBSCRIBE", topic: "t", group: "g" }]);
   });
 
-  test("one that rests is asked for when it goes on", () => {
-    const made = bound();
-    session.pause(made, 0);
-    expect(sent(look())).toMatchObject([{ op: "PAUSE" }]);
+  test("are renewed on resume if they were paused", () => {
+    const subscription = bound();
+    session.pause(subscription, 0);
+    expect(sent(drain())).toMatchObject([{ op: "PAUSE" }]);
     session.closed(1006, "", 0);
     session.tick(100);
     session.opened(undefined, 100);
-    expect(sent(look())).toEqual([]);
-    session.resume(made, 100);
-    expect(sent(look())).toMatchObject([{ op: "SUBSCRIBE" }]);
+    expect(sent(drain())).toEqual([]);
+    session.resume(subscription, 100);
+    expect(sent(drain())).toMatchObject([{ op: "SUBSCRIBE" }]);
   });
 
-  test("one that was paused before it was there is paused when it is", () => {
-    const made = binding();
-    session.bind(made, 0);
-    session.pause(made, 0);
+  test("are paused once bound if they were paused before", () => {
+    const subscription = binding();
+    session.bind(subscription, 0);
+    session.pause(subscription, 0);
     connected();
     expect(sent()).toMatchObject([{ op: "SUBSCRIBE" }]);
-    okOfLast();
-    expect(sent(look())).toMatchObject([{ op: "PAUSE" }]);
+    acceptLast();
+    expect(sent(drain())).toMatchObject([{ op: "PAUSE" }]);
   });
 
-  test("a refusal that passes is tried again, any other ends it", () => {
-    const made = binding();
+  test("are retried after a temporary refusal, and end after any other", () => {
+    const subscription = binding();
     connected();
-    session.bind(made, 0);
-    err(String(sent(look())[0]?.corr), "storage_unavailable");
-    expect(look()).toEqual([]);
-    session.tick(session.wakesAt() as number);
-    err(String(sent(look())[0]?.corr), "forbidden");
-    expect(look()).toMatchObject([{ kind: "refused", binding: made, error: { code: "forbidden" } }]);
-    expect(session.isBound("t", "g")).toBe(false);
+    session.bind(subscription, 0);
+    err(String(sent(drain())[0]?.corr), "storage_unavailable");
+    expect(drain()).toEqual([]);
+    session.tick(session.nextTickAt() as number);
+    err(String(sent(drain())[0]?.corr), "forbidden");
+    expect(drain()).toMatchObject([{ kind: "refused", binding: subscription, error: { code: "forbidden" } }]);
+    expect(session.hasBinding("t", "g")).toBe(false);
   });
 
-  test("a silent server is asked for a word, and given up if there is none", () => {
+  test("probe a silent server, and give it up if it does not answer", () => {
     bound();
-    expect(session.wakesAt()).toBe(30_000);
+    expect(session.nextTickAt()).toBe(30_000);
     session.tick(30_000);
-    expect(sent(look())).toMatchObject([{ op: "RESUME", topic: "t", group: "g" }]);
+    expect(sent(drain())).toMatchObject([{ op: "RESUME", topic: "t", group: "g" }]);
     session.tick(60_000);
-    expect(kinds(look())).toContain("hang-up");
+    expect(kinds(drain())).toContain("hang-up");
   });
 
-  test("ended, nothing of it comes any more", () => {
-    const made = bound();
-    session.unbind(made, 0);
-    expect(sent(look())).toMatchObject([{ op: "UNSUBSCRIBE" }]);
+  test("deliver nothing after unbinding", () => {
+    const subscription = bound();
+    session.unbind(subscription, 0);
+    expect(sent(drain())).toMatchObject([{ op: "UNSUBSCRIBE" }]);
     session.received(JSON.stringify(delivery), 0);
-    expect(look()).toEqual([]);
+    expect(drain()).toEqual([]);
   });
 });
 
-test("closing fails what is owed, and what comes afterwards", () => {
+test("closing fails unanswered and later requests", () => {
   connected();
-  const owed = publish(1);
-  look();
+  const unanswered = publish(1);
+  drain();
   session.close();
-  expect(look()).toMatchObject([
+  expect(drain()).toMatchObject([
     { kind: "hang-up", code: 1000 },
-    { kind: "failed", request: owed, error: { code: "closed" } },
+    { kind: "failed", request: unanswered, error: { code: "closed" } },
     { kind: "state", state: "closed" },
   ]);
   const late = publish(2);
-  expect(look()).toMatchObject([{ kind: "failed", request: late, error: { code: "closed" } }]);
-  expect(session.wakesAt()).toBeUndefined();
+  expect(drain()).toMatchObject([{ kind: "failed", request: late, error: { code: "closed" } }]);
+  expect(session.nextTickAt()).toBeUndefined();
 });
 
-test("texts that are no frames, and frames of kinds to come, are passed over", () => {
+test("ignores texts that are not frames, and frames of unknown types", () => {
   connected();
   for (const text of ["", "[]", "null", "{", '{"op":"NEWS"}', '{"no":"op"}']) session.received(text, 0);
-  expect(look()).toEqual([]);
+  expect(drain()).toEqual([]);
   expect(session.state).toBe("connected");
 });

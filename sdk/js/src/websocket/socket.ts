@@ -1,20 +1,17 @@
-/** A WebSocket as the client needs it: text only. */
+/** The part of a WebSocket that the client uses: text messages only. */
 export interface Socket {
-  /** Sends a text. */
   send(text: string): void;
-  /** Closes the connection; the listener is told when it is closed. */
+  /** Starts the closing handshake; the listener's `closed` is called when the connection is closed. */
   close(code: number, reason: string): void;
 }
 
-/** Who is told what happens to a socket. After `closed` nothing more comes. */
+/** Receives the events of a socket. No event follows `closed`. */
 export interface SocketListener {
-  /** It is open. */
   opened(): void;
-  /** A text came. */
   received(text: string): void;
-  /** It is closed, or could not be opened (1006; `reason` says why, where that can be known). */
+  /** The socket closed, or could not be opened: then `code` is 1006 and `reason` says why if the platform tells. */
   closed(code: number, reason: string): void;
 }
 
-/** Opens a socket. Failures are told to the listener. */
+/** Opens a socket. Failures are reported to the listener. */
 export type OpenSocket = (url: string, listener: SocketListener) => Socket;

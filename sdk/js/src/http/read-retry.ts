@@ -1,11 +1,11 @@
 import type { Backoff } from "../backoff.js";
 import { isRetryable, PrombusError } from "../errors.js";
 
-/** How often in a row reading may fail without getting any further. */
-const FAILURES = 8;
+/** The number of consecutive failures without progress after which a read fails. */
+const MAX_FAILURES = 8;
 
-/** Decides whether reading goes on after a failure, and waits before that. */
-export class Persistence {
+/** Decides whether a read is retried after a failure, and waits before the next attempt. */
+export class ReadRetry {
   readonly #backoff: Backoff;
   readonly #signal: AbortSignal | undefined;
   #failures = 0;
@@ -15,20 +15,20 @@ export class Persistence {
     this.#signal = signal;
   }
 
-  /** Something came. */
+  /** Records that the read made progress. */
   progress(): void {
     this.#failures = 0;
   }
 
-  /** Waits before the next attempt, or throws the error if another one would not help. */
+  /** Waits before the next attempt. Throws the error if retrying does not help. */
   async afterFailure(error: unknown): Promise<void> {
     this.#failures += 1;
-    if (!isRetryable(error) || this.#failures > FAILURES) throw error;
-    const asked = error instanceof PrombusError ? error.retryAfterMs : undefined;
-    await sleep(asked ?? this.#backoff.delayMs(this.#failures), this.#signal);
+    if (!isRetryable(error) || this.#failures > MAX_FAILURES) throw error;
+    const retryAfterMs = error instanceof PrombusError ? error.retryAfterMs : undefined;
+    await sleep(retryAfterMs ?? this.#backoff.delayMs(this.#failures), this.#signal);
   }
 
-  /** Waits after an end that was no failure. */
+  /** Waits before the next attempt after the server ended a stream. */
   async afterEnd(): Promise<void> {
     await sleep(this.#backoff.delayMs(1), this.#signal);
   }

@@ -1,22 +1,22 @@
 import { QueueFullError } from "../errors.js";
 
-/** How much may be under way. */
+/** The limits of a {@link SendWindow}. */
 export interface WindowLimits {
-  /** Frames that may be unanswered at a time. */
+  /** The largest number of unanswered frames. */
   frames: number;
-  /** Characters of frames that may be unanswered at a time. A single frame may be larger. */
+  /** The largest total size of unanswered frames, in characters. A single frame may be larger. */
   characters: number;
-  /** Callers that may wait for room; one more is refused with `queue_full`. */
+  /** The number of callers that may wait for room; one more fails with `queue_full`. */
   waiting: number;
 }
 
 interface Waiter {
   readonly size: number;
-  readonly begin: () => void;
+  readonly start: () => void;
 }
 
-/** Room for what is under way. Who finds none waits, in order; how many may wait is limited, too. */
-export class Window {
+/** Limits the unanswered frames. Callers that find no room wait in order, up to a limit. */
+export class SendWindow {
   readonly #limits: WindowLimits;
   readonly #waiters: Waiter[] = [];
   readonly #onEmpty: (() => void)[] = [];
@@ -27,51 +27,51 @@ export class Window {
     this.#limits = limits;
   }
 
-  /** Frames that are under way. */
+  /** The number of unanswered frames. */
   get frames(): number {
     return this.#frames;
   }
 
-  /** Callers that wait for room. */
+  /** The number of callers that wait for room. */
   get waiting(): number {
     return this.#waiters.length;
   }
 
   /**
-   * Begins `work`, which takes the room of a frame of `size` characters until it settles; at once if there is room, so
-   * that work begins in the order of the calls.
+   * Starts `work`, which occupies the room of a frame of `size` characters until it settles. Starts it synchronously if
+   * there is room, so that work starts in the order of the calls.
    */
   run<T>(size: number, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     if (signal?.aborted) return Promise.reject(signal.reason);
-    const begin = () => {
+    const start = () => {
       this.#frames += 1;
       this.#characters += size;
       return work().finally(() => this.#leave(size));
     };
-    if (this.#waiters.length === 0 && this.#hasRoom(size)) return begin();
+    if (this.#waiters.length === 0 && this.#hasRoom(size)) return start();
     if (this.#waiters.length >= this.#limits.waiting) {
-      const message = `${this.#limits.waiting} frames wait to be sent already: await what you publish`;
+      const message = `${this.#limits.waiting} publishes are already waiting: await your publishes`;
       return Promise.reject(new QueueFullError(message));
     }
     return new Promise((resolve, reject) => {
-      const giveUp = () => {
+      const cancel = () => {
         this.#waiters.splice(this.#waiters.indexOf(waiter), 1);
         this.#admit();
         reject(signal?.reason);
       };
       const waiter: Waiter = {
         size,
-        begin: () => {
-          signal?.removeEventListener("abort", giveUp);
-          begin().then(resolve, reject);
+        start: () => {
+          signal?.removeEventListener("abort", cancel);
+          start().then(resolve, reject);
         },
       };
       this.#waiters.push(waiter);
-      signal?.addEventListener("abort", giveUp, { once: true });
+      signal?.addEventListener("abort", cancel, { once: true });
     });
   }
 
-  /** Resolves when nothing is under way and nobody waits, or when so much time has passed. */
+  /** Resolves when no frame is unanswered and no caller waits, or after `timeoutMs`. */
   empty(timeoutMs: number): Promise<void> {
     if (this.#frames === 0) return Promise.resolve();
     return new Promise((resolve) => {
@@ -92,13 +92,13 @@ export class Window {
     this.#frames -= 1;
     this.#characters -= size;
     this.#admit();
-    if (this.#frames === 0) for (const tell of this.#onEmpty.splice(0)) tell();
+    if (this.#frames === 0) for (const callback of this.#onEmpty.splice(0)) callback();
   }
 
   #admit(): void {
     for (let next = this.#waiters[0]; next !== undefined && this.#hasRoom(next.size); next = this.#waiters[0]) {
       this.#waiters.shift();
-      next.begin();
+      next.start();
     }
   }
 }

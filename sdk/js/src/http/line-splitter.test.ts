@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { LineSplitter } from "./lines.js";
-import { EventData } from "./server-sent-events.js";
+import { LineSplitter } from "./line-splitter.js";
+import { ServerSentEventParser } from "./server-sent-events.js";
 
-test("lines are the same however the text is cut into pieces", () => {
+test("yields the same lines however the text is split into chunks", () => {
   const text = "one\r\ntwo\n\nthree\nnot ended";
   for (let size = 1; size <= text.length; size += 1) {
     const splitter = new LineSplitter(100);
@@ -13,14 +13,14 @@ test("lines are the same however the text is cut into pieces", () => {
   }
 });
 
-test("a line without an end is not kept for ever", () => {
+test("rejects a line above the limit", () => {
   const splitter = new LineSplitter(10);
   splitter.split("0123456789");
   expect(() => splitter.split("0")).toThrow("too long");
 });
 
-test("data of server-sent events is put together, the rest passed over", () => {
-  const data = new EventData();
+test("joins the data of server-sent events and ignores other fields", () => {
+  const parser = new ServerSentEventParser();
   const lines = ["retry: 1000", "", ": a comment", "id: 1", "data: one", "data:two", "", "event: x", "", "data:", ""];
-  expect(lines.map((line) => data.line(line)).filter((text) => text !== undefined)).toEqual(["one\ntwo", ""]);
+  expect(lines.map((line) => parser.parseLine(line)).filter((text) => text !== undefined)).toEqual(["one\ntwo", ""]);
 });

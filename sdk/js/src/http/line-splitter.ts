@@ -1,4 +1,4 @@
-/** Divides pieces of text into lines without their ends (`\n` or `\r\n`). A last line without an end is not given. */
+/** Splits a stream of text into lines, without their ends (`\n` or `\r\n`). Omits a last line that has no end. */
 export class LineSplitter {
   readonly #maxCharacters: number;
   #rest = "";
@@ -7,21 +7,21 @@ export class LineSplitter {
     this.#maxCharacters = maxCharacters;
   }
 
-  /** Whether a line has begun that did not end. */
+  /** True if the text so far ends in the middle of a line. */
   get isMidLine(): boolean {
     return this.#rest.length > 0;
   }
 
-  /** Takes a piece and gives the lines that ended in it. */
-  split(piece: string): string[] {
-    const lines = piece.split("\n");
+  /** Adds a chunk of text and returns the lines that it completes. */
+  split(chunk: string): string[] {
+    const lines = chunk.split("\n");
     const last = lines.pop() as string;
     if (lines.length === 0) this.#rest += last;
     else {
       lines[0] = this.#rest + lines[0];
       this.#rest = last;
     }
-    if (this.#rest.length > this.#maxCharacters) throw new RangeError("a line is too long to be an event");
+    if (this.#rest.length > this.#maxCharacters) throw new RangeError("the line is too long to be an event");
     return lines.map((line) => (line.endsWith("\r") ? line.slice(0, -1) : line));
   }
 }

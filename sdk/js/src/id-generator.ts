@@ -1,13 +1,13 @@
 /** Fills an array with random bytes. */
 export type FillRandom = (bytes: Uint8Array<ArrayBuffer>) => void;
 
-const COUNTER_END = 1 << 12;
+const COUNTER_LIMIT = 1 << 12;
 
 /**
- * Makes UUIDs of version 7 that rise, whatever the clock does: 48 bits of time, then a counter of 12 bits that begins
- * anew with each millisecond, then chance. The bus finds such ids without looking them up.
+ * Generates version 7 UUIDs that increase whatever the clock does: 48 bits of time, a 12-bit counter that restarts every
+ * millisecond, then random bits. The bus can tell that such an id is new without looking it up.
  */
-export class IdSource {
+export class IdGenerator {
   readonly #now: () => number;
   readonly #fillRandom: FillRandom;
   #lastMs = 0;
@@ -18,7 +18,7 @@ export class IdSource {
     this.#fillRandom = fillRandom;
   }
 
-  /** The next id; as text it is larger than all before it. */
+  /** Returns the next id, which sorts after all earlier ones. */
   next(): string {
     const bytes = new Uint8Array(16);
     this.#fillRandom(bytes);
@@ -26,9 +26,9 @@ export class IdSource {
     const now = this.#now();
     if (now > this.#lastMs) {
       this.#lastMs = now;
-      // Half of the counter is left for more ids of this millisecond.
-      this.#counter = view.getUint16(6) & (COUNTER_END / 2 - 1);
-    } else if (++this.#counter === COUNTER_END) {
+      // The random start leaves half of the counter for further ids of this millisecond.
+      this.#counter = view.getUint16(6) & (COUNTER_LIMIT / 2 - 1);
+    } else if (++this.#counter === COUNTER_LIMIT) {
       this.#lastMs += 1;
       this.#counter = 0;
     }

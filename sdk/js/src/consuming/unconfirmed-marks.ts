@@ -1,8 +1,8 @@
 /**
- * Ids whose handlers finished here while it is not sure yet that their marks are stored. Beyond `capacity` the oldest
- * are forgotten, and might then be handled again.
+ * Ids of events whose handlers finished in this process, but whose marks may not be stored yet. Beyond `capacity` the
+ * oldest ids are forgotten, and their events may be handled again.
  */
-export class Finished {
+export class UnconfirmedMarks {
   readonly #capacity: number;
   readonly #ids = new Set<string>();
 
@@ -10,12 +10,10 @@ export class Finished {
     this.#capacity = capacity;
   }
 
-  /** How many it remembers. */
   get size(): number {
     return this.#ids.size;
   }
 
-  /** Remembers an id. */
   add(id: string): void {
     this.#ids.delete(id);
     this.#ids.add(id);
@@ -26,12 +24,11 @@ export class Finished {
     }
   }
 
-  /** Whether it remembers an id. */
   has(id: string): boolean {
     return this.#ids.has(id);
   }
 
-  /** The mark is stored. */
+  /** Forgets an id because its mark is stored. */
   delete(id: string): void {
     this.#ids.delete(id);
   }
