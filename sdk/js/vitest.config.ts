@@ -1,7 +1,7 @@
 import { playwright } from "@vitest/browser-playwright";
 import { defineConfig } from "vitest/config";
 
-/** Debian's; a browser is never downloaded. */
+/** The Chromium of Debian; no browser is downloaded. */
 const executablePath = process.env.PROMBUS_CHROMIUM ?? "/usr/bin/chromium";
 
 const chromiumFlags = [
@@ -14,32 +14,32 @@ const chromiumFlags = [
   "--disable-sync",
 ];
 
-/** Anything that takes longer hangs. */
-const patience = { testTimeout: 60_000, hookTimeout: 60_000 };
+/** A test that takes longer hangs. */
+const timeouts = { testTimeout: 60_000, hookTimeout: 60_000 };
 const control = ["test/control/start.ts"];
 
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: "unit", include: ["src/**/*.test.ts"], environment: "node", ...patience } },
+      { test: { name: "unit", include: ["src/**/*.test.ts"], environment: "node", ...timeouts } },
       {
         test: {
           name: "node",
           include: ["test/suite/**/*.test.ts", "test/node/**/*.test.ts"],
           environment: "node",
           globalSetup: control,
-          ...patience,
+          ...timeouts,
         },
       },
       {
-        // The WebSocket that Node has from 22 on, which 20 has behind a flag.
+        // Tests with the WebSocket that Node has since 22, and Node 20 behind a flag.
         test: {
           name: "node-built-in",
           include: ["test/suite/reconnecting.test.ts"],
           environment: "node",
           execArgv: ["--experimental-websocket"],
           globalSetup: control,
-          ...patience,
+          ...timeouts,
         },
       },
       {
@@ -47,7 +47,7 @@ export default defineConfig({
           name: "chromium",
           include: ["test/suite/**/*.test.ts"],
           globalSetup: control,
-          ...patience,
+          ...timeouts,
           browser: {
             enabled: true,
             headless: true,

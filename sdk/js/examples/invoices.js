@@ -1,20 +1,21 @@
-// Makes an invoice of each order, exactly once: the invoice is published, and the order marked and acknowledged, in one
-// commit. Kill it at any moment and start it again; start several.
+// Creates an invoice for each order, exactly once: publishing the invoice, marking the order and acknowledging it are one
+// commit. Kill it at any moment and start it again, or start several.
 //
 //   node examples/invoices.js
 //
-// The bus is at PROMBUS_URL, or http://127.0.0.1:8083. Ctrl-c ends it.
+// Connects to PROMBUS_URL, by default http://127.0.0.1:8083. Ctrl-C stops it.
 import { connect } from "prombus";
 
 const bus = await connect(process.env.PROMBUS_URL ?? "http://127.0.0.1:8083");
 
 /** @type {import("prombus").Transformer<{ items: { price: number, count: number }[] }>} */
-const invoice = ({ id, key, payload }) => {
-  if (payload.items.length === 0) throw new Error("an order without items"); // it comes again, and is then a dead letter
+const createInvoice = ({ id, key, payload }) => {
+  // The order is redelivered, and becomes a dead letter after its last attempt.
+  if (payload.items.length === 0) throw new Error("an order without items");
   const total = payload.items.reduce((sum, { price, count }) => sum + price * count, 0);
   return [{ topic: "invoices.created", payload: { order: id, total }, causedBy: [id], ...(key && { key }) }];
 };
-await bus.transformExactlyOnce("orders.created", "invoices", invoice, {
+await bus.transformExactlyOnce("orders.created", "invoices", createInvoice, {
   from: "earliest",
   concurrency: 4,
   onError: (error, event) => console.error(`order ${event.id}: ${error}`),

@@ -1,29 +1,29 @@
-// Shows who is alive, from the heartbeats that examples/heartbeat.js publishes, and who stopped being so.
+// Reports which programs are up, based on the heartbeats that examples/heartbeat.js publishes.
 //
-//   node examples/monitor.js [PATIENCE_MS]
+//   node examples/monitor.js [TIMEOUT_MS]
 //
-// The bus is at PROMBUS_URL, or http://127.0.0.1:8083. Ctrl-c ends it.
+// Connects to PROMBUS_URL, by default http://127.0.0.1:8083. Ctrl-C stops it.
 import { connect } from "prombus";
 
-const patienceMs = Number(process.argv[2] ?? 3000);
+const timeoutMs = Number(process.argv[2] ?? 3000);
 const bus = await connect(process.env.PROMBUS_URL ?? "http://127.0.0.1:8083");
-/** @type {Map<string, number>} When each was heard last. */
-const heard = new Map();
+/** @type {Map<string, number>} The time of each program's last heartbeat. */
+const lastSeen = new Map();
 
-/** @type {import("prombus").Handler<{ beats: number }>} */
-const listen = ({ key = "somebody", payload }) => {
-  if (!heard.has(key)) console.log(`${key} is there, with beat ${payload.beats}`);
-  heard.set(key, Date.now());
+/** @type {import("prombus").Handler<{ count: number }>} */
+const recordHeartbeat = ({ key = "unknown", payload }) => {
+  if (!lastSeen.has(key)) console.log(`${key} is up, heartbeat ${payload.count}`);
+  lastSeen.set(key, Date.now());
 };
-await bus.subscribe("heartbeat.received", "monitor", listen);
+await bus.subscribe("heartbeat.received", "monitor", recordHeartbeat);
 
 const timer = setInterval(() => {
-  for (const [key, at] of heard) {
-    if (Date.now() - at <= patienceMs) continue;
-    heard.delete(key);
-    console.log(`${key} is gone`);
+  for (const [key, at] of lastSeen) {
+    if (Date.now() - at <= timeoutMs) continue;
+    lastSeen.delete(key);
+    console.log(`${key} is down`);
   }
-}, patienceMs / 4);
+}, timeoutMs / 4);
 
 process.once("SIGINT", async () => {
   clearInterval(timer);

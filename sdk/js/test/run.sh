@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Checks, builds and tests the TypeScript client against the built binary, in Node and in headless Chromium.
+# Lints, builds and tests the TypeScript client against a built binary, in Node and in headless Chromium.
 #
-#   sdk/js/test/run.sh target/debug/prombus [ARGUMENTS OF VITEST…]
+#   sdk/js/test/run.sh target/debug/prombus [VITEST ARGUMENTS…]
 #
-# Needs openssl. Packages are installed at the versions of package-lock.json when those have changed.
+# Needs openssl. Installs the packages of package-lock.json if it has changed since the last run.
 set -euo pipefail
 
-binary=$(realpath "${1:?"usage: sdk/js/test/run.sh BINARY [ARGUMENTS OF VITEST…]"}")
+binary=$(realpath "${1:?"usage: sdk/js/test/run.sh BINARY [VITEST ARGUMENTS…]"}")
 shift
 cd "$(dirname "$0")/.."
 

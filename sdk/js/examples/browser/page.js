@@ -1,24 +1,23 @@
-// A page that publishes and shows events as they come. Served from anywhere; see the README of this package.
+// A page that publishes events and shows them as they arrive. The README of the package says how to serve it.
 import { connect } from "prombus";
 
-/** More would make the page slow. */
-const SHOWN = 200;
+/** The number of events to show; more would slow the page down. */
+const MAX_SHOWN = 200;
 
 const find = (selector) => document.querySelector(selector);
-const connecting = find("#bus");
-const publishing = find("#publish");
+const connectForm = find("#bus");
+const publishForm = find("#publish");
 const [state, events, template] = [find("#state"), find("#events"), find("template")];
 const publishButton = find("#publish button");
 const result = find("output");
 let bus;
 
-/** What stands in a field of a form. */
 const field = (form, name) => new FormData(form).get(name);
 
-function showState(now, because) {
-  state.dataset.state = now;
-  state.textContent = because ? `${now}: ${because.message}` : now;
-  publishButton.disabled = now === "closed";
+function showState(current, error) {
+  state.dataset.state = current;
+  state.textContent = error ? `${current}: ${error.message}` : current;
+  publishButton.disabled = current === "closed";
 }
 
 function showEvent({ seq, ts, payload }) {
@@ -27,29 +26,29 @@ function showEvent({ seq, ts, payload }) {
   item.querySelector("time").textContent = new Date(ts).toLocaleTimeString();
   item.querySelector("code").textContent = JSON.stringify(payload);
   events.prepend(item);
-  while (events.children.length > SHOWN) events.lastElementChild.remove();
+  while (events.children.length > MAX_SHOWN) events.lastElementChild.remove();
 }
 
-connecting.addEventListener("submit", async (submit) => {
+connectForm.addEventListener("submit", async (submit) => {
   submit.preventDefault();
   await bus?.close();
   events.replaceChildren();
-  const token = field(connecting, "token");
+  const token = field(connectForm, "token");
   try {
-    bus = await connect(field(connecting, "url"), { onState: showState, ...(token && { token }) });
-    await bus.subscribe(field(connecting, "topic"), field(connecting, "group"), showEvent, { from: "earliest" });
+    bus = await connect(field(connectForm, "url"), { onState: showState, ...(token && { token }) });
+    await bus.subscribe(field(connectForm, "topic"), field(connectForm, "group"), showEvent, { from: "earliest" });
   } catch (error) {
     showState("closed", error);
   }
 });
 
-publishing.addEventListener("submit", async (submit) => {
+publishForm.addEventListener("submit", async (submit) => {
   submit.preventDefault();
   try {
-    const payload = JSON.parse(field(publishing, "payload"));
-    const { seq } = await bus.publish(field(connecting, "topic"), payload, { timeoutMs: 10_000 });
+    const payload = JSON.parse(field(publishForm, "payload"));
+    const { seq } = await bus.publish(field(connectForm, "topic"), payload, { timeoutMs: 10_000 });
     result.textContent = `stored as event ${seq}`;
   } catch (error) {
-    result.textContent = `not published: ${error.message}`;
+    result.textContent = `cannot publish: ${error.message}`;
   }
 });

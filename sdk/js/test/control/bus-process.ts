@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-/** A bus of the tests' own, from the built binary. Its addresses stay the same when it is started again. */
+/** A bus process of the built binary. Its addresses stay the same across restarts. */
 export class BusProcess {
   ws = "ws://127.0.0.1:0/";
   http = "http://127.0.0.1:0";
@@ -26,34 +26,34 @@ export class BusProcess {
 
   async run(): Promise<void> {
     const binary = process.env.PROMBUS_BINARY;
-    if (!binary) throw new Error("PROMBUS_BINARY has to name the built binary; `make sdk` does so");
+    if (!binary) throw new Error("set PROMBUS_BINARY to the path of the built binary, as `make sdk` does");
     const settings = ["log.level=error", ...this.#settings];
-    const places = ["--data", this.#folder, "--ws", new URL(this.ws).host, "--http", new URL(this.http).host];
-    const child = spawn(binary, ["serve", ...places, ...settings.flatMap((setting) => ["--set", setting])], {
+    const addresses = ["--data", this.#folder, "--ws", new URL(this.ws).host, "--http", new URL(this.http).host];
+    const child = spawn(binary, ["serve", ...addresses, ...settings.flatMap((setting) => ["--set", setting])], {
       stdio: ["ignore", "pipe", "inherit"],
     });
     this.#process = child;
     const lines = createInterface({ input: child.stdout });
     for await (const line of lines) {
-      const [, what, where] = line.match(/^(WebSocket gateway|HTTP): (\S+)$/) ?? [];
-      if (what === "HTTP") this.http = where as string;
-      if (what === "WebSocket gateway") this.ws = where as string;
+      const [, name, address] = line.match(/^(WebSocket gateway|HTTP): (\S+)$/) ?? [];
+      if (name === "HTTP") this.http = address as string;
+      if (name === "WebSocket gateway") this.ws = address as string;
       if (line.startsWith("ready")) {
         child.stdout.resume();
         return;
       }
     }
-    throw new Error("the bus ended before it was ready");
+    throw new Error("the bus exited before it was ready");
   }
 
-  /** SIGKILL by default: it has no chance to do anything about it. */
+  /** Ends the process, by default with SIGKILL, so that it cannot clean up. */
   async end(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
     const child = this.#process;
     if (child === undefined) return;
     this.#process = undefined;
-    const ended = once(child, "exit");
+    const exited = once(child, "exit");
     child.kill(signal);
-    await ended;
+    await exited;
   }
 
   async remove(): Promise<void> {

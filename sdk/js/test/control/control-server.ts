@@ -4,13 +4,16 @@ import type { AddressInfo } from "node:net";
 import { BusProcess } from "./bus-process.js";
 import { TcpProxy } from "./tcp-proxy.js";
 
-/** Does for tests in a browser what they cannot do themselves; tests in Node ask it the same way. */
+/** Starts, kills and proxies buses for tests that run in a browser. Tests in Node use it too. */
 export class ControlServer {
-  readonly #things = new Map<string, BusProcess | TcpProxy>();
+  readonly #resources = new Map<string, BusProcess | TcpProxy>();
   readonly #server: Server = createServer(async (request, response) => {
     response.setHeader("Access-Control-Allow-Origin", "*");
     try {
-      const { call, args } = JSON.parse(await bodyOf(request)) as { call: keyof ControlServer["calls"]; args: never[] };
+      const { call, args } = JSON.parse(await readBody(request)) as {
+        call: keyof ControlServer["calls"];
+        args: never[];
+      };
       const answer = await (this.calls[call] as (...args: never[]) => unknown)(...args);
       response.end(JSON.stringify(answer ?? null));
     } catch (error) {
@@ -18,16 +21,16 @@ export class ControlServer {
       response.end(String(error));
     }
   });
-  #names = 0;
+  #lastName = 0;
   #shared: Promise<{ name: string; ws: string; http: string }> | undefined;
 
-  /** What can be asked for. */
+  /** The calls that tests can make. */
   readonly calls = {
     startBus: async (settings: string[]) => {
       const bus = await BusProcess.start(settings);
-      return { name: this.#keep(bus), ws: bus.ws, http: bus.http };
+      return { name: this.#register(bus), ws: bus.ws, http: bus.http };
     },
-    /** The same one for all who ask. */
+    /** Starts a bus on the first call and returns the same one afterwards. */
     sharedBus: (settings: string[]) => {
       this.#shared ??= this.calls.startBus(settings);
       return this.#shared;
@@ -37,7 +40,7 @@ export class ControlServer {
     runBus: (name: string) => this.#bus(name).run(),
     startProxy: async (target: string) => {
       const proxy = await TcpProxy.start(target);
-      return { name: this.#keep(proxy), url: proxy.url };
+      return { name: this.#register(proxy), url: proxy.url };
     },
     cut: (name: string) => this.#proxy(name).cut(),
     loseAnswers: (name: string, count: number) => this.#proxy(name).loseAnswers(count),
@@ -48,8 +51,8 @@ export class ControlServer {
       return { connections, lost };
     },
     remove: async (name: string) => {
-      await this.#things.get(name)?.remove();
-      this.#things.delete(name);
+      await this.#resources.get(name)?.remove();
+      this.#resources.delete(name);
     },
   };
 
@@ -60,33 +63,33 @@ export class ControlServer {
   }
 
   async stop(): Promise<void> {
-    await Promise.all([...this.#things.values()].map((thing) => thing.remove()));
+    await Promise.all([...this.#resources.values()].map((resource) => resource.remove()));
     this.#server.closeAllConnections();
     this.#server.close();
   }
 
-  #keep(thing: BusProcess | TcpProxy): string {
-    this.#names += 1;
-    const name = String(this.#names);
-    this.#things.set(name, thing);
+  #register(resource: BusProcess | TcpProxy): string {
+    this.#lastName += 1;
+    const name = String(this.#lastName);
+    this.#resources.set(name, resource);
     return name;
   }
 
   #bus(name: string): BusProcess {
-    const bus = this.#things.get(name);
+    const bus = this.#resources.get(name);
     if (bus instanceof BusProcess) return bus;
-    throw new Error(`no bus is called ${name}`);
+    throw new Error(`there is no bus ${name}`);
   }
 
   #proxy(name: string): TcpProxy {
-    const proxy = this.#things.get(name);
+    const proxy = this.#resources.get(name);
     if (proxy instanceof TcpProxy) return proxy;
-    throw new Error(`no proxy is called ${name}`);
+    throw new Error(`there is no proxy ${name}`);
   }
 }
 
-async function bodyOf(request: IncomingMessage): Promise<string> {
+async function readBody(request: IncomingMessage): Promise<string> {
   let body = "";
-  for await (const piece of request.setEncoding("utf8")) body += piece;
+  for await (const chunk of request.setEncoding("utf8")) body += chunk;
   return body;
 }

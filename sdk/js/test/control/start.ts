@@ -3,7 +3,7 @@ import { ControlServer } from "./control-server.js";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Where the control server is. */
+    /** The address of the control server. */
     control: string;
   }
 }

@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket, connect as tcpConnect } from "node:net";
 
-/** A TCP connection in between that does as it is told. */
+/** A TCP proxy that loses answers and connections on demand. */
 export class TcpProxy {
-  /** Connections that it made. */
+  /** The number of connections to the target. */
   connections = 0;
-  /** Answers that it lost. */
+  /** The number of lost answers. */
   lost = 0;
   readonly #target: URL;
   readonly #server: Server;
@@ -37,17 +37,17 @@ export class TcpProxy {
     for (const cut of this.#open) cut();
   }
 
-  /** The next `count` times that the server says something behind its handshake, that is lost with the connection. */
+  /** Drops the next `count` chunks that the server sends after its handshake, and cuts their connections. */
   loseAnswers(count: number): void {
     this.#answersToLose = count;
   }
 
-  /** The next connections are cut when the server has sent so many bytes, one limit each. */
+  /** Cuts each of the next connections after the server has sent the given number of bytes. */
   limitBytes(limits: number[]): void {
     this.#byteLimits = limits;
   }
 
-  /** Whether new connections are cut at once. */
+  /** Cuts new connections at once, or accepts them again. */
   refuse(refusing: boolean): void {
     this.#refusing = refusing;
   }
@@ -64,8 +64,8 @@ export class TcpProxy {
       return;
     }
     this.connections += 1;
-    let left = this.#byteLimits.shift() ?? Number.POSITIVE_INFINITY;
-    let shookHands = false;
+    let bytesLeft = this.#byteLimits.shift() ?? Number.POSITIVE_INFINITY;
+    let handshakeDone = false;
     const server = tcpConnect(Number(this.#target.port), this.#target.hostname);
     const cut = () => {
       client.destroy();
@@ -79,17 +79,17 @@ export class TcpProxy {
       socket.on("close", cut);
     }
     client.pipe(server);
-    server.on("data", (piece) => {
-      if (shookHands && this.#answersToLose > 0) {
+    server.on("data", (chunk) => {
+      if (handshakeDone && this.#answersToLose > 0) {
         this.#answersToLose -= 1;
         this.lost += 1;
         cut();
         return;
       }
-      shookHands ||= piece.includes("\r\n\r\n");
-      client.write(piece.subarray(0, left));
-      left -= piece.length;
-      if (left <= 0) client.end(cut);
+      handshakeDone ||= chunk.includes("\r\n\r\n");
+      client.write(chunk.subarray(0, bytesLeft));
+      bytesLeft -= chunk.length;
+      if (bytesLeft <= 0) client.end(cut);
     });
   }
 }

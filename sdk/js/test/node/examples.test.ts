@@ -1,28 +1,30 @@
 import { expect, test } from "vitest";
 import { all, client, ownBus, until } from "../suite/bus.js";
-import { run } from "./running.js";
+import { run } from "./run-node.js";
 
-test("heartbeat publishes, monitor sees who is there and who is gone", async () => {
+test("monitor reports when heartbeats appear and when they stop", async () => {
   const { http: PROMBUS_URL } = await ownBus();
   const monitor = run(["examples/monitor.js", "400"], { PROMBUS_URL });
   const bus = await client(PROMBUS_URL);
-  // It listens from now on: when it does is seen by what it says about a beat of ours.
-  const early = setInterval(() => void bus.publish("heartbeat.received", { beats: 0 }, { key: "early" }), 50);
-  await monitor.says("early is there");
+  // The monitor has subscribed once it reports this heartbeat.
+  const early = setInterval(() => void bus.publish("heartbeat.received", { count: 0 }, { key: "early" }), 50);
+  await monitor.prints("early is up");
   clearInterval(early);
   const heartbeat = run(["examples/heartbeat.js", "node-1", "50"], { PROMBUS_URL });
-  await heartbeat.says("node-1: beat 3 is event");
-  await monitor.says("node-1 is there, with beat");
+  await heartbeat.prints("node-1: stored heartbeat 3 as event");
+  await monitor.prints("node-1 is up, heartbeat");
   expect(await heartbeat.end("SIGINT")).toBe(0);
-  await monitor.says("node-1 is gone");
+  await monitor.prints("node-1 is down");
   expect(await monitor.end("SIGINT")).toBe(0);
-  const beats = (await all(bus.replay<{ beats: number }>("heartbeat.received"))).filter(({ key }) => key === "node-1");
-  const numbers = beats.map(({ payload }) => payload.beats);
+  const heartbeats = (await all(bus.replay<{ count: number }>("heartbeat.received"))).filter(
+    ({ key }) => key === "node-1",
+  );
+  const numbers = heartbeats.map(({ payload }) => payload.count);
   expect(numbers.length).toBeGreaterThanOrEqual(3);
   expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b));
 });
 
-test("each order has one invoice, also when the worker is killed again and again", async () => {
+test("each order gets one invoice although the worker is killed repeatedly", async () => {
   const { http: PROMBUS_URL } = await ownBus("limits.enabled=false");
   const bus = await client(PROMBUS_URL);
   const orders = Array.from({ length: 300 }, (_, n) => ({
@@ -39,7 +41,7 @@ test("each order has one invoice, also when the worker is killed again and again
   })();
   for (let kills = 0; kills < 3; kills += 1) {
     const worker = run(["examples/invoices.js"], { PROMBUS_URL });
-    await worker.says("waiting for orders");
+    await worker.prints("waiting for orders");
     await until(async () => (await invoices().catch(() => [])).length > kills * 40);
     await worker.end("SIGKILL");
   }
@@ -54,11 +56,11 @@ test("each order has one invoice, also when the worker is killed again and again
   expect(made.every(({ caused_by, payload }) => caused_by?.[0] === payload.order)).toBe(true);
 });
 
-test("an order without items is a dead letter in the end", async () => {
+test("an order without items becomes a dead letter", async () => {
   const { http: PROMBUS_URL } = await ownBus();
   const bus = await client(PROMBUS_URL);
   await bus.publish("orders.created", { items: [] }, { id: "empty" });
   const worker = run(["examples/invoices.js"], { PROMBUS_URL });
   await until(async () => (await all(bus.replay("dlq.orders.created")).catch(() => [])).length === 1);
-  expect(worker.said.err).toContain("order empty: Error: an order without items");
+  expect(worker.output.err).toContain("order empty: Error: an order without items");
 });

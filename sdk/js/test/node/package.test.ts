@@ -2,22 +2,23 @@ import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { build } from "vite";
 import { expect, test } from "vitest";
 import { shared } from "../suite/bus.js";
-import { packageFolder, run } from "./running.js";
+import { packageFolder, run } from "./run-node.js";
 
 const file = (path: string) => readFile(join(packageFolder, path), "utf8");
 
-test("the first program of the README has at most ten lines, and runs", async () => {
+test("the first program of the README has at most ten lines and runs", async () => {
   const program = /```js\n(.*?)```/s.exec(await file("README.md"))?.[1] ?? "";
   expect(program.trim().split("\n").length).toBeLessThanOrEqual(10);
   expect(program).toContain('"http://127.0.0.1:8083"');
-  const here = program.replace("http://127.0.0.1:8083", shared().http);
-  const running = run(["--input-type=module", "--eval", here]);
-  await running.says("order { order: 1 }");
+  const local = program.replace("http://127.0.0.1:8083", shared().http);
+  const running = run(["--input-type=module", "--eval", local]);
+  await running.prints("order { order: 1 }");
 });
 
-test("the package holds what is built, and nothing else", async () => {
+test("the package contains the build and nothing else", async () => {
   const { stdout } = await promisify(execFile)("npm", ["pack", "--dry-run", "--json"], { cwd: packageFolder });
   const [{ files }] = JSON.parse(stdout) as [{ files: { path: string }[] }];
   const paths = files.map(({ path }) => path);
@@ -29,20 +30,34 @@ test("the package holds what is built, and nothing else", async () => {
   expect(paths.filter((path) => path.includes(".test."))).toEqual([]);
 });
 
-test("the package has no dependencies, the version of the workspace, and its licence", async () => {
+test("the package depends on ws alone, and has the version and licence of the workspace", async () => {
   const { dependencies, version, license } = JSON.parse(await file("package.json")) as Record<string, unknown>;
   const workspace = await file("../../Cargo.toml");
-  expect(dependencies).toBeUndefined();
+  expect(Object.keys(dependencies as object)).toEqual(["ws"]);
   expect(version).toBe(/^version = "(.*)"$/m.exec(workspace)?.[1]);
   expect(license).toBe("Apache-2.0");
   expect(await file("LICENSE")).toBe(await file("../../LICENSE"));
+});
+
+test("a bundle for browsers contains nothing of ws or Node", async () => {
+  const result = await build({
+    root: packageFolder,
+    configFile: false,
+    logLevel: "error",
+    build: { write: false, lib: { entry: "dist/index.js", formats: ["es"] } },
+  });
+  const chunks = [result].flat().flatMap((bundle) => ("output" in bundle ? bundle.output : []));
+  const code = chunks.map((chunk) => (chunk.type === "chunk" ? chunk.code : "")).join("\n");
+  expect(code).toContain("PUBLISH");
+  expect(code).not.toMatch(/Sec-WebSocket|permessage-deflate|node:|require\(/i);
+  expect(code.length).toBeLessThan(60_000);
 });
 
 test("the lock file names no registry", async () => {
   expect(await file("package-lock.json")).not.toMatch(/"resolved"|https?:\/\/[^"]*registry/);
 });
 
-test("everything that is exported is documented", async () => {
+test("every export is documented", async () => {
   const index = await file("dist/index.d.ts");
   const missing: string[] = [];
   let items = 0;
@@ -57,17 +72,17 @@ test("everything that is exported is documented", async () => {
   expect(items).toBeGreaterThan(40);
 });
 
-/** What has no comment before it: the declaration of `name`, and its members but for what overrides a documented one. */
+/** Returns the undocumented lines of the declaration of `name`: itself and its members, without overrides. */
 function undocumented(lines: string[], name: string): string[] {
-  const begin = lines.findIndex((line) =>
+  const start = lines.findIndex((line) =>
     new RegExp(`^export .*\\b(class|interface|type|function|const) ${name}\\b`).test(line),
   );
-  if (begin < 0) return ["not found"];
-  const end = lines[begin]?.endsWith("{") ? lines.indexOf("}", begin) : begin;
-  const members = lines.slice(begin + 1, end).map((line, n) => ({ line, n: begin + 1 + n }));
+  if (start < 0) return ["not found"];
+  const end = lines[start]?.endsWith("{") ? lines.indexOf("}", start) : start;
+  const members = lines.slice(start + 1, end).map((line, n) => ({ line, n: start + 1 + n }));
   const overriding = /^ {4}(readonly |get )*(name|code|isRetryable|retryAfterMs)\b/;
-  return [{ line: lines[begin] as string, n: begin }, ...members]
-    .filter(({ line, n }) => n === begin || (/^ {4}[a-zA-Z[]/.test(line) && !overriding.test(line)))
+  return [{ line: lines[start] as string, n: start }, ...members]
+    .filter(({ line, n }) => n === start || (/^ {4}[a-zA-Z[]/.test(line) && !overriding.test(line)))
     .filter(({ n }) => !lines[n - 1]?.trim().endsWith("*/"))
     .map(({ line }) => line);
 }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { ownBus } from "../suite/bus.js";
-import { run } from "./running.js";
+import { run } from "./run-node.js";
 
 const PROGRAM = `
   import { connect } from "prombus";
@@ -18,8 +18,8 @@ const PROGRAM = `
   console.log("done");
 `;
 
-/** A certificate for 127.0.0.1 that signs itself. */
-async function certificate() {
+/** Creates a self-signed certificate for 127.0.0.1. */
+async function selfSignedCertificate() {
   const folder = await mkdtemp(join(tmpdir(), "prombus-sdk-tls-"));
   onTestFinished(() => rm(folder, { recursive: true }));
   const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];
@@ -29,13 +29,13 @@ async function certificate() {
   return { key, cert };
 }
 
-test("wss and https are used where the certificate is trusted, and refused where it is not", async () => {
-  const { key, cert } = await certificate();
+test("uses wss and https with a trusted certificate, and rejects an untrusted one", async () => {
+  const { key, cert } = await selfSignedCertificate();
   const own = await ownBus(`server.tls.key_file=${key}`, `server.tls.cert_file=${cert}`);
   const PROMBUS_URL = own.http.replace("http:", "https:");
   const trusting = run(["--input-type=module", "--eval", PROGRAM], { PROMBUS_URL, NODE_EXTRA_CA_CERTS: cert });
-  await trusting.says("got hello\nread hello\ndone\n");
+  await trusting.prints("got hello\nread hello\ndone\n");
   const wary = run(["--input-type=module", "--eval", PROGRAM], { PROMBUS_URL });
-  expect(await wary.ended).not.toBe(0);
-  expect(wary.said.err).toContain("certificate");
+  expect(await wary.exited).not.toBe(0);
+  expect(wary.output.err).toContain("certificate");
 });

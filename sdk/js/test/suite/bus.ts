@@ -4,7 +4,7 @@ import type { ControlServer } from "../control/control-server.js";
 
 type Calls = ControlServer["calls"];
 
-/** Asks the control server. */
+/** Calls the control server. */
 export async function control<Call extends keyof Calls>(
   call: Call,
   ...args: Parameters<Calls[Call]>
@@ -14,43 +14,43 @@ export async function control<Call extends keyof Calls>(
   return (await response.json()) as Awaited<ReturnType<Calls[Call]>>;
 }
 
-/** Pages of another origin are refused unless the bus is told of them. */
-const allowed = "location" in globalThis ? [`auth.allowed_origins=["${location.origin}"]`] : [];
+/** The bus refuses pages of other origins unless it is configured to allow them. */
+const allowOrigin = "location" in globalThis ? [`auth.allowed_origins=["${location.origin}"]`] : [];
 
-/** The bus that all tests share; its rate limits are off. */
-const sharedBus = await control("sharedBus", [...allowed, "limits.enabled=false"]);
+/** The bus that all tests share, without rate limits. */
+const sharedBus = await control("sharedBus", [...allowOrigin, "limits.enabled=false"]);
 export const shared = () => sharedBus;
 
-/** A bus of this test's own. */
+/** Starts a bus for this test. */
 export async function ownBus(...settings: string[]) {
-  const bus = await control("startBus", [...allowed, ...settings]);
+  const bus = await control("startBus", [...allowOrigin, ...settings]);
   onTestFinished(() => control("remove", bus.name));
   return bus;
 }
 
-/** A proxy before `target`, of this test's own. */
+/** Starts a proxy to `target` for this test. */
 export async function ownProxy(target: string) {
   const proxy = await control("startProxy", target);
   onTestFinished(() => control("remove", proxy.name));
   return proxy;
 }
 
-/** A client of this test's own, of the shared bus unless said otherwise; it comes back quickly. */
+/** Connects a client for this test, by default to the shared bus. It reconnects quickly. */
 export async function client(url: string = shared().http, options: ConnectOptions = {}): Promise<Client> {
-  const made = await connect(url, { reconnect: { minMs: 1, maxMs: 50 }, ...options });
-  onTestFinished(() => made.close({ timeoutMs: 1000 }));
-  return made;
+  const client = await connect(url, { reconnect: { minMs: 1, maxMs: 50 }, ...options });
+  onTestFinished(() => client.close({ timeoutMs: 1000 }));
+  return client;
 }
 
-/** A name that no other test uses. */
+/** Returns a name that no other test uses. */
 export const fresh = (word: string) => `${word}.${crypto.randomUUID().slice(0, 8)}`;
 
-/** Resolves when `condition` holds. Tests that wait in vain fail by their timeout. */
+/** Waits for `condition`. A test that waits in vain fails by its timeout. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
-/** A promise and what settles it. */
+/** A promise and the function that resolves it. */
 export function gate(): { opened: Promise<void>; open: () => void } {
   let open = () => {};
   const opened = new Promise<void>((resolve) => {
@@ -59,7 +59,7 @@ export function gate(): { opened: Promise<void>; open: () => void } {
   return { opened, open };
 }
 
-/** All that an iterator gives. */
+/** Collects the events of an iterator. */
 export async function all<T>(events: AsyncIterable<T>): Promise<T[]> {
   const list: T[] = [];
   for await (const event of events) list.push(event);

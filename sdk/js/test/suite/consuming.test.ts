@@ -2,30 +2,30 @@ import { expect, test } from "vitest";
 import { type BusEvent, NackError, RefusedError } from "../../src/index.js";
 import { client, fresh, gate, shared, until } from "./bus.js";
 
-interface Group {
+interface GroupStatus {
   group: string;
   members: number;
   in_flight: number;
   lag_events: number;
 }
 
-async function groupOf(topic: string, name = "g"): Promise<Group | undefined> {
+async function groupStatus(topic: string, name = "g"): Promise<GroupStatus | undefined> {
   const answer = await fetch(`${shared().http}/groups?topic=${topic}`);
-  const { groups } = (await answer.json()) as { groups: Group[] };
+  const { groups } = (await answer.json()) as { groups: GroupStatus[] };
   return groups.find(({ group }) => group === name);
 }
 
-const isDone = (topic: string) => async () => (await groupOf(topic))?.lag_events === 0;
+const isCaughtUp = (topic: string) => async () => (await groupStatus(topic))?.lag_events === 0;
 
-test("events come in order, one at a time, and are acknowledged", async () => {
+test("handles and acknowledges events in order, one at a time", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const got: number[] = [];
   let running = 0;
-  let most = 0;
+  let mostRunning = 0;
   await bus.subscribe<number>(topic, "g", async ({ payload }) => {
     running += 1;
-    most = Math.max(most, running);
+    mostRunning = Math.max(mostRunning, running);
     await Promise.resolve();
     running -= 1;
     got.push(payload);
@@ -34,45 +34,45 @@ test("events come in order, one at a time, and are acknowledged", async () => {
     topic,
     Array.from({ length: 500 }, (_, n) => ({ payload: n })),
   );
-  await until(isDone(topic));
+  await until(isCaughtUp(topic));
   expect(got).toEqual(Array.from({ length: 500 }, (_, n) => n));
-  expect(most).toBe(1);
+  expect(mostRunning).toBe(1);
 });
 
-test("a group begins where it is told to, and goes on where it stopped", async () => {
+test("a new group starts where it asks to, and an existing one where it stopped", async () => {
   const bus = await client();
   const topic = fresh("orders");
   await bus.publishBatch(
     topic,
     [1, 2, 3, 4].map((n) => ({ payload: n, id: `e${n}`, ts: n * 10 })),
   );
-  const begins = { earliest: [1, 2, 3, 4, 5], latest: [5], byTime: [3, 4, 5], behind: [2, 3, 4, 5] };
-  const got: Record<string, number[]> = { earliest: [], latest: [], byTime: [], behind: [] };
+  const expected = { earliest: [1, 2, 3, 4, 5], latest: [5], byTime: [3, 4, 5], afterId: [2, 3, 4, 5] };
+  const got: Record<string, number[]> = { earliest: [], latest: [], byTime: [], afterId: [] };
   const collect = (name: string) => (event: BusEvent<number>) => void got[name]?.push(event.payload);
   await bus.subscribe(topic, "latest", collect("latest"));
   await bus.subscribe(topic, "by-time", collect("byTime"), { from: { ts: 25 } });
-  await bus.subscribe(topic, "behind", collect("behind"), { from: { afterId: "e1" } });
+  await bus.subscribe(topic, "after-id", collect("afterId"), { from: { afterId: "e1" } });
   const earliest = await bus.subscribe(topic, "earliest", collect("earliest"), { from: "earliest" });
-  await until(async () => (await groupOf(topic, "earliest"))?.lag_events === 0);
+  await until(async () => (await groupStatus(topic, "earliest"))?.lag_events === 0);
   await earliest.stop();
   await bus.publish(topic, 5);
   await bus.subscribe(topic, "earliest", collect("earliest"), { from: "earliest" });
-  await until(() => Object.entries(begins).every(([name, list]) => got[name]?.length === list.length));
-  expect(got).toEqual(begins);
+  await until(() => Object.entries(expected).every(([name, list]) => got[name]?.length === list.length));
+  expect(got).toEqual(expected);
 });
 
-test("as many handlers run at a time as asked for, and no more", async () => {
+test("runs as many handlers at once as configured", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const { opened, open } = gate();
   let running = 0;
-  let most = 0;
+  let mostRunning = 0;
   await bus.subscribe(
     topic,
     "g",
     async () => {
       running += 1;
-      most = Math.max(most, running);
+      mostRunning = Math.max(mostRunning, running);
       await opened;
       running -= 1;
     },
@@ -83,13 +83,13 @@ test("as many handlers run at a time as asked for, and no more", async () => {
     Array.from({ length: 40 }, (_, n) => ({ payload: n })),
   );
   await until(() => running === 7);
-  expect((await groupOf(topic))?.in_flight).toBeLessThanOrEqual(16);
+  expect((await groupStatus(topic))?.in_flight).toBeLessThanOrEqual(16);
   open();
-  await until(isDone(topic));
-  expect(most).toBe(7);
+  await until(isCaughtUp(topic));
+  expect(mostRunning).toBe(7);
 });
 
-test("what a handler throws is the reason, and the event comes again", async () => {
+test("an event whose handler throws is redelivered", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const attempts: number[] = [];
@@ -106,12 +106,12 @@ test("what a handler throws is the reason, and the event comes again", async () 
     { onError: (error) => void errors.push(error) },
   );
   await bus.publish(topic, 1);
-  await until(isDone(topic));
+  await until(isCaughtUp(topic));
   expect(attempts).toEqual([1, 2, 3]);
   expect(errors.map(String)).toEqual(["Error: not today", "NackError: not now"]);
 });
 
-test("after the last attempt it is a dead letter, with the reason", async () => {
+test("an event becomes a dead letter after its last attempt, with the reason", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const letters: BusEvent[] = [];
@@ -136,7 +136,7 @@ test("after the last attempt it is a dead letter, with the reason", async () => 
   expect(letters[0]?.caused_by).toEqual([id]);
 });
 
-test("a lease is extended while a handler runs, and for what waits behind it", async () => {
+test("extends the leases of the running handler and of the events waiting behind it", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const attempts: number[] = [];
@@ -147,7 +147,7 @@ test("a lease is extended while a handler runs, and for what waits behind it", a
     async (_, delivery) => {
       attempts.push(delivery.attempt);
       const first = delivery.deadline;
-      // It moves when the bus has extended the lease, and not before.
+      // The deadline moves only after the bus has extended the lease.
       if (attempts.length === 1) await until(() => delivery.deadline > first + 1000);
       deadlines.push(delivery.deadline - first);
       expect(delivery.signal.aborted).toBe(false);
@@ -155,12 +155,12 @@ test("a lease is extended while a handler runs, and for what waits behind it", a
     { ackTimeoutMs: 3000 },
   );
   await bus.publishBatch(topic, [{ payload: 1 }, { payload: 2 }]);
-  await until(isDone(topic));
+  await until(isCaughtUp(topic));
   expect(attempts).toEqual([1, 1]);
   expect(deadlines[0]).toBeGreaterThan(1000);
 });
 
-test("paused, no handler begins; resumed, all is handled", async () => {
+test("starts no handler while paused, and handles all events after resuming", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const got: unknown[] = [];
@@ -169,13 +169,13 @@ test("paused, no handler begins; resumed, all is handled", async () => {
   await bus.publish(topic, 1);
   await bus.publish(topic, 2);
   expect(got).toEqual([]);
-  expect((await groupOf(topic))?.in_flight).toBe(0);
+  expect((await groupStatus(topic))?.in_flight).toBe(0);
   await subscription.resume();
-  await until(isDone(topic));
+  await until(isCaughtUp(topic));
   expect(got).toEqual([1, 2]);
 });
 
-test("stopping lets running handlers finish and begins no others", async () => {
+test("stopping lets running handlers finish and starts no others", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const { opened, open } = gate();
@@ -185,16 +185,16 @@ test("stopping lets running handlers finish and begins no others", async () => {
     finished.push(payload);
   });
   await bus.publishBatch(topic, [{ payload: 1 }, { payload: 2 }, { payload: 3 }]);
-  await until(async () => (await groupOf(topic))?.in_flight === 3);
+  await until(async () => (await groupStatus(topic))?.in_flight === 3);
   const stopped = subscription.stop();
   open();
   await stopped;
   expect(await subscription.ended).toBeUndefined();
   expect(finished).toEqual([1]);
-  expect(await groupOf(topic)).toMatchObject({ members: 0, in_flight: 0, lag_events: 2 });
+  expect(await groupStatus(topic)).toMatchObject({ members: 0, in_flight: 0, lag_events: 2 });
 });
 
-test("a handler that does not finish in time is told to stop", async () => {
+test("stopping aborts a handler that does not finish in time", async () => {
   const bus = await client();
   const topic = fresh("orders");
   let aborted = false;
@@ -207,10 +207,10 @@ test("a handler that does not finish in time is told to stop", async () => {
     });
   });
   await bus.publish(topic, 1);
-  await until(async () => (await groupOf(topic))?.in_flight === 1);
+  await until(async () => (await groupStatus(topic))?.in_flight === 1);
   await subscription.stop({ timeoutMs: 10 });
   expect(aborted).toBe(true);
-  expect((await groupOf(topic))?.lag_events).toBe(1);
+  expect((await groupStatus(topic))?.lag_events).toBe(1);
 });
 
 test("members of a group share its events", async () => {
@@ -224,12 +224,12 @@ test("members of a group share its events", async () => {
     topic,
     Array.from({ length: 50 }, (_, n) => ({ payload: n })),
   );
-  await until(isDone(topic));
+  await until(isCaughtUp(topic));
   expect([...got[0], ...got[1]].sort((a, b) => Number(a) - Number(b))).toEqual(Array.from({ length: 50 }, (_, n) => n));
   expect(got[0].length * got[1].length).toBeGreaterThan(0);
 });
 
-test("subscribing twice, or wrongly, is refused", async () => {
+test("rejects a second subscription and invalid ones", async () => {
   const bus = await client();
   const topic = fresh("orders");
   await bus.subscribe(topic, "g", () => undefined);
@@ -257,13 +257,13 @@ test("subscribing twice, or wrongly, is refused", async () => {
   await bus.subscribe(topic, "h", () => undefined);
 });
 
-test("what is disposed of is closed", async () => {
+test("disposing stops a subscription and closes a client", async () => {
   const topic = fresh("orders");
   const bus = await client();
   await bus.publish(topic, 1);
   const subscription = await bus.subscribe(topic, "g", () => undefined);
   await subscription[Symbol.asyncDispose]();
-  expect((await groupOf(topic))?.members).toBe(0);
+  expect((await groupStatus(topic))?.members).toBe(0);
   await bus[Symbol.asyncDispose]();
   expect(bus.state).toBe("closed");
 });

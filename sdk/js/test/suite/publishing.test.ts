@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { QueueFullError, RefusedError, TimeoutError } from "../../src/index.js";
 import { all, client, control, fresh, ownProxy, shared, until } from "./bus.js";
 
-test("an event is stored as it was published", async () => {
+test("stores an event as it was published", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const options = {
@@ -35,14 +35,14 @@ test("an event is stored as it was published", async () => {
   ]);
 });
 
-test("the same id is stored once", async () => {
+test("stores an id once", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const first = await bus.publish(topic, 1, { id: "a" });
   expect(await bus.publish(topic, 2, { id: "a" })).toEqual({ ...first, duplicate: true });
 });
 
-test("ids that the client makes rise with the order of publishing", async () => {
+test("generates increasing ids in the order of publishing", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const published = await Promise.all(Array.from({ length: 300 }, (_, n) => bus.publish(topic, n)));
@@ -51,7 +51,7 @@ test("ids that the client makes rise with the order of publishing", async () => 
   expect(ids).toEqual([...ids].sort());
 });
 
-test("payloads are any JSON, null included, and nothing else", async () => {
+test("accepts any JSON payload, including null, and nothing else", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const payloads = [null, false, 0, "", [], {}, "text", [1, [2]], { a: { b: null } }];
@@ -60,7 +60,7 @@ test("payloads are any JSON, null included, and nothing else", async () => {
   await expect(bus.publish(topic, undefined)).rejects.toMatchObject({ code: "bad_json" });
 });
 
-test("a batch keeps its order over many frames", async () => {
+test("a batch keeps its order across frames", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const events = Array.from({ length: 5500 }, (_, n) => ({ payload: n, key: `k${n % 7}` }));
@@ -71,7 +71,7 @@ test("a batch keeps its order over many frames", async () => {
   expect(stored.map(({ id }) => id)).toEqual(published.map(({ id }) => id));
 });
 
-test("a batch of large events goes in frames below the limit", async () => {
+test("splits a batch of large events into frames below the limit", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const large = "ž".repeat(150_000);
@@ -82,12 +82,12 @@ test("a batch of large events goes in frames below the limit", async () => {
   expect(published).toHaveLength(12);
 });
 
-test("a batch of none is stored as none", async () => {
+test("accepts an empty batch", async () => {
   const bus = await client();
   expect(await bus.publishBatch(fresh("orders"), [])).toEqual([]);
 });
 
-test("what is larger than a frame is refused before it is sent", async () => {
+test("rejects an event that is larger than a frame before sending it", async () => {
   const bus = await client();
   const large = "x".repeat(1024 * 1024);
   await expect(bus.publish(fresh("orders"), large)).rejects.toMatchObject({ code: "payload_too_large" });
@@ -95,18 +95,18 @@ test("what is larger than a frame is refused before it is sent", async () => {
   expect(bus.state).toBe("connected");
 });
 
-test("a frame that only the bus finds too large is refused, and what was behind it is stored", async () => {
+test("a frame that only the bus finds too large fails, and those after it are stored", async () => {
   const bus = await client(shared().http, { maxFrameBytes: 16 * 1024 * 1024 });
   const topic = fresh("orders");
   const before = bus.publish(topic, "before");
   const large = bus.publish(topic, "x".repeat(1024 * 1024));
-  const behind = bus.publish(topic, "behind");
+  const after = bus.publish(topic, "after");
   await expect(large).rejects.toMatchObject({ code: "payload_too_large" });
-  await Promise.all([before, behind]);
-  expect((await all(bus.replay(topic))).map(({ payload }) => payload)).toEqual(["before", "behind"]);
+  await Promise.all([before, after]);
+  expect((await all(bus.replay(topic))).map(({ payload }) => payload)).toEqual(["before", "after"]);
 });
 
-test("no more frames are unanswered than the window admits, and callers wait", async () => {
+test("sends no more unanswered frames than the window admits, and lets callers wait", async () => {
   const proxy = await ownProxy(shared().http);
   const bus = await client(proxy.url, { window: 5, maxWaiting: 20 });
   const topic = fresh("orders");
@@ -121,7 +121,7 @@ test("no more frames are unanswered than the window admits, and callers wait", a
   expect(bus.inFlight).toBe(0);
 });
 
-test("a publish ends by its timeout or its signal, also while it waits for room", async () => {
+test("a publish ends with its timeout or signal, also while it waits for room", async () => {
   const proxy = await ownProxy(shared().http);
   const bus = await client(proxy.url, { window: 1 });
   const topic = fresh("orders");
@@ -129,19 +129,19 @@ test("a publish ends by its timeout or its signal, also while it waits for room"
   await control("cut", proxy.name);
   await until(() => bus.state !== "connected");
   const abort = new AbortController();
-  const [late, called, waiting] = [
+  const [late, cancelled, waiting] = [
     bus.publish(topic, 1, { timeoutMs: 100 }),
     bus.publish(topic, 2, { signal: abort.signal }),
     bus.publish(topic, 3),
   ];
   abort.abort(new Error("never mind"));
-  await expect(called).rejects.toThrow("never mind");
+  await expect(cancelled).rejects.toThrow("never mind");
   await expect(late).rejects.toBeInstanceOf(TimeoutError);
   await control("refuse", proxy.name, false);
   expect((await waiting).seq).toBe(1);
 });
 
-test("what the bus refuses for good is not tried again", async () => {
+test("does not retry permanent refusals", async () => {
   const bus = await client();
   await expect(bus.publish("Not A Topic", 1)).rejects.toMatchObject({
     name: "RefusedError",
@@ -151,7 +151,7 @@ test("what the bus refuses for good is not tried again", async () => {
   await expect(bus.publish("orders", 1, { ts: -1 })).rejects.toMatchObject({ code: "bad_frame" });
 });
 
-test("closing waits for what has no answer yet", async () => {
+test("closing waits for unanswered publishes", async () => {
   const bus = await client();
   const topic = fresh("orders");
   const published = Array.from({ length: 100 }, (_, n) => bus.publish(topic, n));

@@ -4,8 +4,8 @@ import { all, client, control, fresh, ownProxy, shared, until } from "./bus.js";
 
 const countTo = (n: number) => Array.from({ length: n }, (_, index) => index);
 
-/** A topic whose events do not compress well. */
-async function filled(events: number) {
+/** Fills a topic with events that do not compress well. */
+async function filledTopic(events: number) {
   const bus = await client();
   const topic = fresh("orders");
   await bus.publishBatch(
@@ -17,24 +17,24 @@ async function filled(events: number) {
 
 const numbers = (events: { payload: { n: number } }[]) => events.map(({ payload }) => payload.n);
 
-test("replay goes through all pages, from where it is told to", async () => {
-  const { bus, topic } = await filled(25);
+test("replays all pages from the given start", async () => {
+  const { bus, topic } = await filledTopic(25);
   const replay = (options: object) => all(bus.replay<{ n: number }>(topic, options));
   expect(numbers(await replay({ pageSize: 10 }))).toEqual(countTo(25));
   expect(numbers(await replay({ afterId: "e19" }))).toEqual([20, 21, 22, 23, 24]);
   expect(numbers(await replay({ ts: 1023, pageSize: 1 }))).toEqual([23, 24]);
 });
 
-test("export gives all between two times, or behind an event", async () => {
-  const { bus, topic } = await filled(25);
+test("exports the events between two times or after an event", async () => {
+  const { bus, topic } = await filledTopic(25);
   const exported = (options: object) => all(bus.export<{ n: number }>(topic, options));
   expect(numbers(await exported({}))).toEqual(countTo(25));
   expect(numbers(await exported({ fromTs: 1003, toTs: 1005 }))).toEqual([3, 4, 5]);
   expect(numbers(await exported({ afterId: "e22" }))).toEqual([23, 24]);
 });
 
-test("who breaks off gets no more, and can go on later", async () => {
-  const { bus, topic } = await filled(3000);
+test("a reader can break off and continue later", async () => {
+  const { bus, topic } = await filledTopic(3000);
   for (const read of [bus.replay.bind(bus), bus.export.bind(bus)]) {
     const first: string[] = [];
     for await (const { id } of read(topic, {})) {
@@ -46,8 +46,8 @@ test("who breaks off gets no more, and can go on later", async () => {
   }
 });
 
-test("an export whose connection breaks goes on behind its last event: nothing is lost or doubled", async () => {
-  const { topic } = await filled(5000);
+test("an export continues after its last event when the connection is lost", async () => {
+  const { topic } = await filledTopic(5000);
   const proxy = await ownProxy(shared().http);
   const bus = await connect(shared().ws, { httpUrl: proxy.url, reconnect: { minMs: 1, maxMs: 5 } });
   await control("limitBytes", proxy.name, [0, 50_000, 1, 60_001, 33_333]);
@@ -56,8 +56,8 @@ test("an export whose connection breaks goes on behind its last event: nothing i
   await bus.close();
 });
 
-test("a page of a replay that is lost is asked for again", async () => {
-  const { topic } = await filled(2000);
+test("a replay requests a lost page again", async () => {
+  const { topic } = await filledTopic(2000);
   const proxy = await ownProxy(shared().http);
   const bus = await connect(shared().ws, { httpUrl: proxy.url, reconnect: { minMs: 1, maxMs: 5 } });
   await control("limitBytes", proxy.name, [5000, 1, 30_000]);
@@ -65,8 +65,8 @@ test("a page of a replay that is lost is asked for again", async () => {
   await bus.close();
 });
 
-test("reading is called off by its signal", async () => {
-  const { bus, topic } = await filled(100);
+test("reading ends with its signal", async () => {
+  const { bus, topic } = await filledTopic(100);
   for (const read of [bus.replay.bind(bus), bus.export.bind(bus), bus.stream.bind(bus)]) {
     const abort = new AbortController();
     abort.abort(new Error("never mind"));
@@ -74,7 +74,7 @@ test("reading is called off by its signal", async () => {
   }
 });
 
-test("a bus that cannot be reached is an error in the end", async () => {
+test("reading fails if the bus stays unreachable", async () => {
   const proxy = await ownProxy(shared().http);
   await control("refuse", proxy.name, true);
   const bus = await connect(shared().ws, { httpUrl: proxy.url, reconnect: { minMs: 1, maxMs: 2 } });
@@ -82,8 +82,8 @@ test("a bus that cannot be reached is an error in the end", async () => {
   await bus.close();
 });
 
-test("a stream shows what is there and what comes, through lost connections", async () => {
-  const { bus, topic } = await filled(50);
+test("a stream yields stored and new events across lost connections", async () => {
+  const { bus, topic } = await filledTopic(50);
   const proxy = await ownProxy(shared().http);
   const reader = await connect(shared().ws, { httpUrl: proxy.url, reconnect: { minMs: 1, maxMs: 5 } });
   const abort = new AbortController();
@@ -101,8 +101,8 @@ test("a stream shows what is there and what comes, through lost connections", as
   await reader.close();
 });
 
-test("a stream from now on shows what is published from then on, and ends with its loop", async () => {
-  const { bus, topic } = await filled(5);
+test("a stream starts with new events by default, and ends with its loop", async () => {
+  const { bus, topic } = await filledTopic(5);
   const got: unknown[] = [];
   const publishing = setInterval(() => void bus.publish(topic, "new"), 20);
   for await (const { payload } of bus.stream(topic)) {
@@ -113,7 +113,7 @@ test("a stream from now on shows what is published from then on, and ends with i
   expect(got).toEqual(["new", "new", "new"]);
 });
 
-test("without an address for HTTP reading says what is missing", async () => {
+test("reading without an HTTP address says what is missing", async () => {
   const bus = await client(shared().ws);
   expect(() => bus.replay("orders")).toThrow("httpUrl");
 });

@@ -4,7 +4,7 @@ import { all, client, control, fresh, ownBus, until } from "./bus.js";
 
 const tokens = (...list: { token: string; scopes: string[] }[]) => `auth.tokens=${JSON.stringify(list)}`;
 
-test("limits are waited for, and with a window of one frame that keeps the order", async () => {
+test("waits for rate limits, and keeps the order with a window of one frame", async () => {
   const own = await ownBus("limits.connection.capacity=20", "limits.connection.refill_per_sec=200");
   const numbers = Array.from({ length: 100 }, (_, n) => n);
   const publishAll = async (window: number) => {
@@ -17,7 +17,7 @@ test("limits are waited for, and with a window of one frame that keeps the order
   expect((await publishAll(1000)).sort((a, b) => a - b)).toEqual(numbers);
 });
 
-test("who does not want to wait is told when to try again", async () => {
+test("reports when to retry to a caller that does not want to wait", async () => {
   const own = await ownBus("limits.topic.capacity=1", "limits.topic.refill_per_sec=1");
   const bus = await client(own.http);
   const topic = fresh("orders");
@@ -34,7 +34,7 @@ test("who does not want to wait is told when to try again", async () => {
   expect(late).toMatchObject({ code: "timeout" });
 });
 
-test("a batch that the limits never admit together goes in smaller frames", async () => {
+test("splits a batch that exceeds the capacity of a rate limit into smaller frames", async () => {
   const own = await ownBus("limits.connection.capacity=60", "limits.connection.refill_per_sec=1000");
   const bus = await client(own.http);
   const topic = fresh("orders");
@@ -45,7 +45,7 @@ test("a batch that the limits never admit together goes in smaller frames", asyn
   expect(stored.sort((a, b) => a - b)).toEqual(events.map(({ payload }) => payload));
 });
 
-test("a token says who may do what", async () => {
+test("a token determines what a client may do", async () => {
   const own = await ownBus(
     tokens(
       { token: "writer-token", scopes: ["publish:orders.*"] },
@@ -76,14 +76,14 @@ test("a token says who may do what", async () => {
     from: "earliest",
   });
   await until(() => got.length === 1);
-  // The newest token counts.
+  // The latest token determines the scopes.
   await reader.authenticate("writer-token");
   await reader.publish(topic, 2);
   await refused(reader.authenticate("guessed-token"), "bad_token");
   await subscription.stop();
 });
 
-test("without a token that is needed nothing is allowed, and the client ends when it is closed for that", async () => {
+test("without a required token nothing is allowed, and the client ends when the server closes it", async () => {
   const own = await ownBus(tokens({ token: "some-token", scopes: ["publish:**"] }), "gateway.auth_timeout_ms=300");
   const bus = await client(own.http);
   await expect(bus.publish("orders", 1)).rejects.toMatchObject({ code: "unauthorized" });
@@ -93,7 +93,7 @@ test("without a token that is needed nothing is allowed, and the client ends whe
   await expect(bus.publish("orders", 1)).rejects.toMatchObject({ code: "unauthorized" });
 });
 
-/** A signed token that is good for two seconds: expiry is 5 s late, as clocks may differ. */
+/** A signed token that is valid for two seconds: the bus allows 5 s of clock skew. */
 async function shortLivedToken(secret: string): Promise<string> {
   const bytes = (text: string) => new TextEncoder().encode(text);
   const base64url = (data: Uint8Array) =>
@@ -106,7 +106,7 @@ async function shortLivedToken(secret: string): Promise<string> {
   return [...parts, base64url(new Uint8Array(signature))].join(".");
 }
 
-test("a token that expires is renewed where a function gives it, and nothing is lost", async () => {
+test("renews an expired token with its function, and loses nothing", async () => {
   const secret = "a secret of the tests, with more than 32 bytes";
   const own = await ownBus(`auth.jwt.secret=${JSON.stringify(secret)}`);
   let asked = 0;
@@ -128,7 +128,7 @@ test("a token that expires is renewed where a function gives it, and nothing is 
   expect([...got]).toEqual(Array.from({ length: published }, (_, n) => n));
 });
 
-test("a subscription that a new token does not allow any more ends by itself after the next connection", async () => {
+test("a subscription that a new token no longer allows ends on the next connection", async () => {
   const own = await ownBus(
     tokens({ token: "reader-token", scopes: ["subscribe:**"] }, { token: "writer-token", scopes: ["publish:**"] }),
   );
@@ -142,7 +142,7 @@ test("a subscription that a new token does not allow any more ends by itself aft
   expect((await bus.publish("orders", 1)).seq).toBe(1);
 });
 
-test("errors of HTTP are the same errors", async () => {
+test("HTTP refusals are the same errors", async () => {
   const bus = await client();
   const refused = (topic: string, options: object, code: string) =>
     expect(all(bus.replay(topic, options))).rejects.toMatchObject({ name: "RefusedError", code, isRetryable: false });
