@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Where the server's time goes when it is published to, and when it delivers: two flame graphs in docs/benchmarks.
-# Some ten minutes the first time, for it builds the server with frame pointers, beside the usual build. Needs perf.
+# Draws two flame graphs of the server in docs/benchmarks: one while it stores publishes, one while it delivers. The first
+# run takes about ten minutes, because it builds the server with frame pointers in a folder of its own. Needs perf.
 #
 #   scripts/flamegraph.sh
 #
-# With FLAME_TARGET=folder, the build is kept there. The server listens on loopback, has a temporary folder (TMPDIR),
-# and is ended by its process id.
+# FLAME_TARGET sets the build folder. The server listens on loopback and stores its data in a temporary folder (TMPDIR).
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -43,12 +42,12 @@ graph() { # name, title, bench and options
     kill "$server"
     wait "$server" || true
     server=
-    # A graph of what is at least half a per cent: the rest makes it ten times as large.
+    # Frames below half a per cent would make the file ten times as large.
     perf script -i "$work/perf.data" --no-inline 2>/dev/null |
         "$tools/bin/inferno-collapse-perf" 2>/dev/null |
         "$tools/bin/inferno-flamegraph" --title "$title" --minwidth 0.5 --hash >"docs/benchmarks/$name.svg"
     echo "docs/benchmarks/$name.svg: $(head -c 300 "$work/report")"
 }
 
-graph flame-publish "publish, one event a frame, fsynced" publish --n 3500000
+graph flame-publish "publish, one event per frame, fsynced" publish --n 3500000
 graph flame-deliver "publish, deliver, acknowledge each, fsynced" subscribe --n 2000000

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Fuzzes one target for some seconds: scripts/fuzz.sh TARGET [SECONDS]
+# Fuzzes one target for a number of seconds: scripts/fuzz.sh TARGET [SECONDS]
 #
-# Without a sanitizer, so that the stable toolchain will do: safe Rust has little for one to find,
-# and panics and wrong answers are found without it.
+# Runs without a sanitizer, which needs the nightly toolchain: it would find little in safe Rust, and
+# panics and wrong results show without it.
 set -eu
 
 version=0.13.2
-target=${1:?"usage: scripts/fuzz.sh TARGET [SECONDS]; targets are in fuzz/fuzz_targets"}
+target=${1:?"usage: scripts/fuzz.sh TARGET [SECONDS]; the targets are in fuzz/fuzz_targets"}
 seconds=${2:-60}
 
 cd "$(dirname "$0")/.."

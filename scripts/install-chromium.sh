@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs Debian's Chromium, in which the tests of sdk/js run, where there is none. Needs root for that.
+# Installs Debian's Chromium, which the tests of sdk/js need, unless it is installed. Needs root to install.
 set -eu
 
 if [ -x "${PROMBUS_CHROMIUM:-/usr/bin/chromium}" ]; then exit 0; fi

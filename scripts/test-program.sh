@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds all tests, if they are not built yet, and prints where one of the programs is.
+# Builds all tests and prints the path of one test program.
 #
 #   scripts/test-program.sh server suite     the tests of crates/server/tests/suite
 #
-# With cargo test -p, dependencies would be built once more: the features that only other crates of the workspace ask for
-# would be missing, and MongoDB's driver alone takes minutes.
+# `cargo test -p` would rebuild dependencies, because features that only other crates of the workspace enable would be
+# missing; MongoDB's driver alone takes minutes.
 set -euo pipefail
 
 crate=$1 target=$2

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Drives the built binary with clients that others wrote: npm's ws, and Python's websockets.
+# Tests a built binary with third-party WebSocket clients: npm's ws and Python's websockets.
 #
 #   tests/foreign/run.sh target/debug/prombus
 #
-# Both are installed under target/foreign, at the versions of the lock files, when those have changed.
+# Installs both under target/foreign, at the versions of their lock files, if those have changed.
 set -euo pipefail
 
 binary=$(realpath "${1:?"usage: tests/foreign/run.sh BINARY"}")
@@ -12,7 +12,7 @@ cache=$here/../../target/foreign
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd)
 
-# Says whether $2 is no longer what was installed into $1.
+# Succeeds if the lock file $2 differs from the one that was installed into $1.
 changed() { ! cmp --silent "$1/installed-from" "$2"; }
 
 node=$cache/node
@@ -22,7 +22,7 @@ if changed "$node" "$here/node/package-lock.json"; then
     (cd "$node" && npm ci --silent --no-audit --no-fund)
     cp "$here/node/package-lock.json" "$node/installed-from"
 fi
-# Node looks for packages above the files that import them, so they are run from beside the packages.
+# Node resolves packages relative to the importing file, so the tests run from the folder with the packages.
 rm -f "$node"/*.mjs
 cp "$here"/node/*.mjs "$node"
 
@@ -36,15 +36,15 @@ fi
 
 data=$(mktemp -d)
 "$binary" serve --data "$data" --ws 127.0.0.1:0 --http 127.0.0.1:0 --set limits.enabled=false \
-    >"$data/said" 2>"$data/log" &
+    >"$data/stdout" 2>"$data/log" &
 server=$!
 trap 'kill "$server" 2>/dev/null || true; wait "$server" || true; rm -rf "$data"' EXIT
 
-until grep -q '^ready' "$data/said"; do
+until grep -q '^ready' "$data/stdout"; do
     kill -0 "$server" || { cat "$data/log" >&2; exit 1; }
     sleep 0.1
 done
-PROMBUS_URL=$(sed -n 's/^WebSocket gateway: //p' "$data/said")
+PROMBUS_URL=$(sed -n 's/^WebSocket gateway: //p' "$data/stdout")
 export PROMBUS_URL PROMBUS_BINARY=$binary
 
 status=0

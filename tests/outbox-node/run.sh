@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Runs docs/examples/outbox.mjs, as a service would, on a MongoDB replica set.
+# Runs docs/examples/outbox.mjs against a MongoDB replica set.
 #
 #   tests/outbox-node/run.sh mongodb://127.0.0.1:27017/shop?replicaSet=rs0
 #
-# The driver is installed under target/outbox-node, at the version of the lock file, when that has changed.
+# Installs the MongoDB driver under target/outbox-node, unless the lock file is unchanged since the last run.
 set -euo pipefail
 
 export MONGO_URL=${1:?"usage: tests/outbox-node/run.sh MONGODB_URL"}
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-place=$root/target/outbox-node
-mkdir -p "$place"
+cache=$root/target/outbox-node
+mkdir -p "$cache"
 
-if ! cmp --silent "$place/installed-from" "$here/package-lock.json"; then
-    cp "$here"/package*.json "$place"
-    (cd "$place" && npm ci --silent --no-audit --no-fund)
-    cp "$here/package-lock.json" "$place/installed-from"
+if ! cmp --silent "$cache/installed-from" "$here/package-lock.json"; then
+    cp "$here"/package*.json "$cache"
+    (cd "$cache" && npm ci --silent --no-audit --no-fund)
+    cp "$here/package-lock.json" "$cache/installed-from"
 fi
-# Node looks for packages above the files that import them, so it is run from beside the packages.
-cp "$root/docs/examples/outbox.mjs" "$place"
-exec node "$place/outbox.mjs"
+# Node resolves packages relative to the importing file, so the example runs from the folder with the packages.
+cp "$root/docs/examples/outbox.mjs" "$cache"
+exec node "$cache/outbox.mjs"

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { withBus, within } from "./bus.mjs";
 import { Server } from "./server.mjs";
 
-test("tokens say who may do what", async () => {
+test("a token determines what a connection may do", async () => {
   const tokens = JSON.stringify([
     { token: "writer-token", scopes: ["publish:orders.*"] },
     { token: "reader-token", scopes: ["subscribe:orders.**"] },
@@ -24,16 +24,16 @@ test("tokens say who may do what", async () => {
       await bus.refused(subscribe, "forbidden");
       await bus.refused({ ...publish, topic: "orders.eu.created" }, "forbidden");
       await bus.refused({ ...publish, topic: "other" }, "forbidden");
-      // The newest token counts.
+      // The latest token determines the scopes.
       await bus.ok({ op: "AUTH", token: "reader-token" });
       await bus.refused(publish, "forbidden");
       await bus.ok({ ...subscribe, opts: { from: "earliest" } });
       const { event } = await bus.event();
       const ack = { op: "ACK", topic: "orders.created", group: "g", id: event.id };
-      const stolen = [{ topic: "orders.created", payload: 2 }];
-      await bus.refused({ ...ack, publish: stolen }, "forbidden");
+      const forbidden = [{ topic: "orders.created", payload: 2 }];
+      await bus.refused({ ...ack, publish: forbidden }, "forbidden");
       await bus.ok(ack);
-      const { code, reason } = await within(silent.closed, "the close of who says nothing");
+      const { code, reason } = await within(silent.closed, "closing the silent connection");
       assert.deepEqual([code, reason], [4401, "not authenticated in time"]);
     })();
   } finally {

@@ -1,29 +1,30 @@
-// A connection to the server by npm's `ws`, with as little of our own as the tests can do with.
+// A thin wrapper around a connection of npm's `ws`.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import WebSocket from "ws";
 
-/** How long anything may take before a test fails rather than hangs. */
-const PATIENCE_MS = 20_000;
+/** After this time a test fails instead of hanging. */
+const TIMEOUT_MS = 20_000;
 
-/** The server that all tests share; its rate limits are off. */
+/** The address of the server that all tests share, without rate limits. */
 export const url = process.env.PROMBUS_URL;
 
-/** A name that no other test uses. */
+/** Returns a name that no other test uses. */
 export const fresh = (word) => `${word}.${randomUUID().slice(0, 8)}`;
 
-export const within = (promise, what, ms = PATIENCE_MS) => {
+/** Rejects if `promise` does not settle in time. */
+export const within = (promise, what, ms = TIMEOUT_MS) => {
   let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`${what}: not within ${ms} ms`)), ms);
-    // Who no longer waits is not kept from ending; a test that does has a connection open.
+  const timeout = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what}: timed out after ${ms} ms`)), ms);
+    // An open connection keeps a waiting test alive; the timer must not keep the process alive after it.
     timer.unref();
   });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
 };
 
-/** A queue whose readers wait. */
+/** A queue whose readers wait for the next item. */
 class Queue {
   #items = [];
   #readers = [];
@@ -71,10 +72,10 @@ export class Bus {
     this.socket.send(typeof frame === "string" ? frame : JSON.stringify(frame));
   }
 
-  /** The answer to `frame`: answers come in the order of the frames. */
+  /** Sends a frame and returns its answer; the server answers in order. */
   ask(frame) {
     this.send(frame);
-    return this.answers.next(`the answer to ${JSON.stringify(frame).slice(0, 100)}`);
+    return this.answers.next(`an answer to ${JSON.stringify(frame).slice(0, 100)}`);
   }
 
   async ok(frame) {
@@ -113,11 +114,11 @@ export class Bus {
   }
 }
 
-/** A test with connections that are closed whatever comes of it. */
+/** Runs a test with connections that are closed at its end. */
 export const withBus = (test) => async () => {
   const open = [];
-  const connect = async (...how) => {
-    const bus = await Bus.connect(...how);
+  const connect = async (...args) => {
+    const bus = await Bus.connect(...args);
     open.push(bus);
     return bus;
   };

@@ -8,7 +8,7 @@ const payloads = async (bus, count) => {
   return found;
 };
 
-test("a new group begins where it asks to", withBus(async (bus) => {
+test("a new group starts where it asks to", withBus(async (bus) => {
   const topic = fresh("from");
   for (const n of [1, 2, 3]) await bus.publish(topic, n, { id: `n-${n}`, ts: n * 1000 });
   await bus.subscribe(topic, "all", { from: "earliest" });
@@ -28,7 +28,7 @@ test("a new group begins where it asks to", withBus(async (bus) => {
   assert.deepEqual(groups.sort(), ["after", "all", "new", "time"]);
 }));
 
-test("a group goes on from its cursor, whatever `from` says", withBus(async (bus, connect) => {
+test("an existing group continues from its cursor, whatever `from` says", withBus(async (bus, connect) => {
   const topic = fresh("cursor");
   for (const n of [1, 2, 3]) await bus.publish(topic, n);
   const first = await connect();
@@ -43,7 +43,7 @@ test("a group goes on from its cursor, whatever `from` says", withBus(async (bus
   assert.equal((await bus.event()).event.payload, 3);
 }));
 
-test("NACK brings an event again, after its delay", withBus(async (bus) => {
+test("NACK redelivers an event after its delay", withBus(async (bus) => {
   const topic = fresh("nack");
   await bus.subscribe(topic, "g");
   const { id } = await bus.publish(topic, "x");
@@ -59,7 +59,7 @@ test("NACK brings an event again, after its delay", withBus(async (bus) => {
   assert.equal((await bus.ok({ op: "NACK", topic, group: "g", id })).stale, true);
 }));
 
-test("a lease ends at its deadline, and MODACK moves that", withBus(async (bus) => {
+test("a lease ends at its deadline, which MODACK moves", withBus(async (bus) => {
   const topic = fresh("modack");
   await bus.subscribe(topic, "g", { ackTimeoutMs: 500 });
   const { id } = await bus.publish(topic, "x");
@@ -73,19 +73,19 @@ test("a lease ends at its deadline, and MODACK moves that", withBus(async (bus) 
   await bus.refused({ op: "MODACK", topic, group: "g", id, extend_ms: 1500 }, "lease_lost");
 }));
 
-test("PAUSE delivers nothing, RESUME goes on", withBus(async (bus) => {
+test("PAUSE stops deliveries and RESUME continues them", withBus(async (bus) => {
   const topic = fresh("pause");
-  const which = { topic, group: "g" };
+  const membership = { topic, group: "g" };
   await bus.subscribe(topic, "g");
-  await bus.ok({ op: "PAUSE", ...which });
+  await bus.ok({ op: "PAUSE", ...membership });
   await bus.publish(topic, 1);
   await new Promise((resolve) => setTimeout(resolve, 300));
   assert.equal(bus.events.length, 0);
-  await bus.ok({ op: "RESUME", ...which });
+  await bus.ok({ op: "RESUME", ...membership });
   assert.equal((await bus.event()).event.payload, 1);
 }));
 
-test("UNSUBSCRIBE gives back what is out", withBus(async (bus, connect) => {
+test("UNSUBSCRIBE releases unacknowledged events to other members", withBus(async (bus, connect) => {
   const topic = fresh("unsubscribe");
   await bus.subscribe(topic, "g");
   await bus.publish(topic, 1);
@@ -97,7 +97,7 @@ test("UNSUBSCRIBE gives back what is out", withBus(async (bus, connect) => {
   assert.equal((await other.event()).ctx.attempt, 2);
 }));
 
-test("ACK publishes in the same commit, or not at all", withBus(async (bus) => {
+test("ACK publishes in the same commit or not at all", withBus(async (bus) => {
   const [topic, next] = [fresh("step"), fresh("step")];
   await bus.subscribe(topic, "g");
   const { id } = await bus.publish(topic, 1);
@@ -111,14 +111,14 @@ test("ACK publishes in the same commit, or not at all", withBus(async (bus) => {
   assert.equal((await bus.publish(next, "c")).seq, 3);
 }));
 
-test("after the last attempt it is a dead letter", withBus(async (bus) => {
+test("an event becomes a dead letter after its last attempt", withBus(async (bus) => {
   const topic = fresh("dead");
   await bus.subscribe(`dlq.${topic}`, "g", { from: "earliest" });
   await bus.subscribe(topic, "g", { maxAttempts: 2 });
   const { id } = await bus.publish(topic, { n: 1 }, { key: "k" });
   for (const attempt of [1, 2]) {
-    const lent = await bus.event();
-    assert.deepEqual([lent.event.id, lent.ctx.attempt], [id, attempt]);
+    const delivery = await bus.event();
+    assert.deepEqual([delivery.event.id, delivery.ctx.attempt], [id, attempt]);
     await bus.ok({ op: "NACK", topic, group: "g", id, reason: "it is broken", delay_ms: 0 });
   }
   const letter = await bus.event();
@@ -129,7 +129,7 @@ test("after the last attempt it is a dead letter", withBus(async (bus) => {
   assert.deepEqual([err, attempts, typeof ts], ["it is broken", 2, "number"]);
 }));
 
-test("two consumers share 1,000 events, none lost, none double", withBus(async (bus, connect) => {
+test("two consumers share 1,000 events without loss or duplicates", withBus(async (bus, connect) => {
   const topic = fresh("share");
   const consumers = [await connect(), await connect()];
   for (const consumer of consumers) {
@@ -143,11 +143,11 @@ test("two consumers share 1,000 events, none lost, none double", withBus(async (
   const all = new Promise((resolve) => (done = resolve));
   const consume = async (consumer, index) => {
     for (;;) {
-      const lent = await Promise.race([consumer.event(), all]);
-      if (!lent) return;
-      seen.push(lent.event.payload);
+      const delivery = await Promise.race([consumer.event(), all]);
+      if (!delivery) return;
+      seen.push(delivery.event.payload);
       shares[index] += 1;
-      await consumer.ack(topic, "g", lent.event.id);
+      await consumer.ack(topic, "g", delivery.event.id);
       if (seen.length >= 1000) done();
     }
   };

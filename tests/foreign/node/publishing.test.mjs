@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fresh, withBus } from "./bus.mjs";
 
-test("one event has an id and a place", withBus(async (bus) => {
+test("a published event gets an id and a sequence number", withBus(async (bus) => {
   const topic = fresh("one");
   const first = await bus.publish(topic, { n: 1 });
   assert.match(first.id, /^[0-9a-f]{8}-[0-9a-f]{4}-7/);
@@ -11,7 +11,7 @@ test("one event has an id and a place", withBus(async (bus) => {
   assert.equal((await bus.publish(topic, null)).seq, 2);
 }));
 
-test("a batch has its places in order, all or none", withBus(async (bus) => {
+test("a batch is stored in order, completely or not at all", withBus(async (bus) => {
   const topic = fresh("batch");
   const events = Array.from({ length: 1000 }, (_, n) => ({ payload: n, opts: { id: `b-${n}` } }));
   const { results } = await bus.ok({ op: "PUBLISH", topic, events });
@@ -26,7 +26,7 @@ test("a batch has its places in order, all or none", withBus(async (bus) => {
   assert.equal((await bus.publish(topic, "next")).seq, 1001);
 }));
 
-test("the same id is stored once", withBus(async (bus, connect) => {
+test("an id is stored once", withBus(async (bus, connect) => {
   const topic = fresh("twice");
   await bus.publish(topic, "other");
   const first = await bus.publish(topic, "a", { id: "order-1" });
@@ -38,7 +38,7 @@ test("the same id is stored once", withBus(async (bus, connect) => {
   assert.deepEqual(results.map(({ seq, duplicate }) => [seq, duplicate]), [[2, true], [3, undefined]]);
 }));
 
-test("everything an event has comes out as it went in", withBus(async (bus) => {
+test("an event is delivered as it was published", withBus(async (bus) => {
   const topic = fresh("whole");
   await bus.subscribe(topic, "g");
   const payload = { text: "Grüße, 世界 🚀 \u2028 \" \\ \n", deep: [[[{}]]], big: 12345678.5, no: null };
@@ -47,17 +47,17 @@ test("everything an event has comes out as it went in", withBus(async (bus) => {
     tags: ["x", "ÿ"], caused_by: ["évén-0"], sid: "s-1",
   };
   await bus.publish(topic, payload, opts);
-  const { event, ctx, topic: at, group } = await bus.event();
+  const { event, ctx, topic: deliveredTopic, group } = await bus.event();
   assert.deepEqual(event, { seq: 1, topic, payload, ...opts });
-  assert.deepEqual([at, group, ctx.attempt], [topic, "g", 1]);
+  assert.deepEqual([deliveredTopic, group, ctx.attempt], [topic, "g", 1]);
   assert.ok(ctx.ack_deadline_ms > 0 && ctx.ack_deadline_ms <= 30_000);
 }));
 
-test("500 frames at once are answered in their order", withBus(async (bus) => {
+test("500 frames sent at once are answered in order", withBus(async (bus) => {
   const topic = fresh("pipeline");
   const corrs = Array.from({ length: 500 }, (_, n) => `c-${n}`);
   for (const [n, corr] of corrs.entries()) {
-    // Those that are refused at once do not overtake those that wait for the disk.
+    // Immediate refusals must not overtake answers that wait for the disk.
     if (n % 5 === 4) bus.send({ op: "NONSENSE", corr });
     else if (n % 5 === 3) bus.send({ op: "PAUSE", topic, group: "g", corr });
     else bus.send({ op: "PUBLISH", topic, payload: n, corr });
@@ -65,6 +65,6 @@ test("500 frames at once are answered in their order", withBus(async (bus) => {
   const answers = [];
   for (const _ of corrs) answers.push(await bus.answers.next("an answer"));
   assert.deepEqual(answers.map(({ corr }) => corr), corrs);
-  const places = answers.filter(({ op }) => op === "OK").map(({ seq }) => seq);
-  assert.deepEqual(places, Array.from({ length: 300 }, (_, n) => n + 1));
+  const seqs = answers.filter(({ op }) => op === "OK").map(({ seq }) => seq);
+  assert.deepEqual(seqs, Array.from({ length: 300 }, (_, n) => n + 1));
 }));

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { fresh, withBus } from "./bus.mjs";
 import { Server } from "./server.mjs";
 
-test("each refusal has its code, and the connection lives on", withBus(async (bus) => {
+test("each refusal has its code and leaves the connection open", withBus(async (bus) => {
   const topic = fresh("refusals");
   const group = "g";
   const corr = "mark";
@@ -37,7 +37,7 @@ test("each refusal has its code, and the connection lives on", withBus(async (bu
   assert.deepEqual([(await bus.ok(ignored)).corr], [corr]);
 }));
 
-test("a rate limit says when to come again, and is right", async () => {
+test("a rate limit says when to retry, and the retry succeeds", async () => {
   const server = await Server.start(
     "limits.connection.capacity=5", "limits.connection.refill_per_sec=1",
     'topics={"narrow" = {limit = {capacity = 2, refill_per_sec = 1}}}',
@@ -45,7 +45,7 @@ test("a rate limit says when to come again, and is right", async () => {
   try {
     await withBus(async (_, connect) => {
       const bus = await connect(server.url);
-      // All at once, so that nothing flows in between.
+      // Sent at once, so that the bucket does not refill in between.
       for (const n of [1, 2, 3, 4, 5, 6]) {
         bus.send({ op: "PUBLISH", topic: "wide", payload: n, corr: `${n}` });
       }
@@ -63,7 +63,7 @@ test("a rate limit says when to come again, and is right", async () => {
       assert.deepEqual([refusal.code, refusal.msg], ["rate_limited", "topic publish rate exceeded"]);
       const many = Array.from({ length: 6 }, () => ({ payload: 0 }));
       refusal = await other.refused({ op: "PUBLISH", topic: "wide", events: many }, "rate_limited");
-      assert.equal("retry_after_ms" in refusal, false, "no wait would help");
+      assert.equal("retry_after_ms" in refusal, false, "waiting would not help");
     })();
   } finally {
     await server.remove();

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Bus, within } from "./bus.mjs";
 import { Server } from "./server.mjs";
 
-test("after a SIGKILL a group goes on from its cursor, and attempts count on", async () => {
+test("after SIGKILL a group continues from its cursor and its attempt counts", async () => {
   const server = await Server.start("limits.enabled=false");
   try {
     const topic = "restart";
@@ -12,12 +12,12 @@ test("after a SIGKILL a group goes on from its cursor, and attempts count on", a
     await bus.ok({ op: "PUBLISH", topic, events });
     await bus.subscribe(topic, "g", { from: "earliest" });
     for (const _ of events) await bus.event();
-    // All but every fourth is acknowledged; those others are out when the server is killed.
+    // Every fourth event is unacknowledged when the server is killed.
     const acked = events.filter((_, n) => n % 4 !== 1).map(({ opts }) => opts.id);
     await bus.ok({ op: "ACK", topic, group: "g", ids: acked });
     bus.socket.on("error", () => {});
     await server.kill();
-    assert.equal((await within(bus.closed, "the end")).code, 1006);
+    assert.equal((await within(bus.closed, "closing")).code, 1006);
 
     await server.run();
     bus = await Bus.connect(server.url);

@@ -1,4 +1,4 @@
-// A server of a test's own, from the built binary.
+// A server process of the built binary.
 
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -22,23 +22,23 @@ export class Server {
     this.process = spawn(process.env.PROMBUS_BINARY, [...args, ...this.settings], {
       stdio: ["ignore", "pipe", "inherit"],
     });
-    this.ended = new Promise((resolve) => this.process.on("exit", resolve));
+    this.exited = new Promise((resolve) => this.process.on("exit", resolve));
     const ready = (async () => {
       for await (const line of createInterface({ input: this.process.stdout })) {
         const address = line.match(/^WebSocket gateway: (\S+)$/);
         if (address) this.url = address[1];
         if (line.startsWith("ready")) return;
       }
-      throw new Error("the server ended before it was ready");
+      throw new Error("the server exited before it was ready");
     })();
     await within(ready, "starting a server");
     this.process.stdout.resume();
   }
 
-  /** Ends it without a chance to do anything about it. */
+  /** Ends the server with SIGKILL, so that it cannot clean up. */
   async kill() {
     this.process.kill("SIGKILL");
-    await within(this.ended, "a killed server");
+    await within(this.exited, "killing a server");
   }
 
   async remove() {

@@ -1,4 +1,4 @@
-"""A connection to the server by Python's websockets, with as little of our own as the tests can do with."""
+"""A thin wrapper around a connection of Python's websockets."""
 
 import asyncio
 import json
@@ -7,15 +7,15 @@ import uuid
 
 import websockets
 
-# How long anything may take before a test fails rather than hangs.
-PATIENCE = 20
+# After this many seconds a test fails instead of hanging.
+TIMEOUT = 20
 
-# The server that all tests share; its rate limits are off.
+# The address of the server that all tests share, without rate limits.
 URL = os.environ.get("PROMBUS_URL")
 
 
 def fresh(word):
-    """A name that no other test uses."""
+    """Returns a name that no other test uses."""
     return f"{word}.{uuid.uuid4().hex[:8]}"
 
 
@@ -46,7 +46,7 @@ class Bus:
     async def _read(self):
         try:
             async for text in self.socket:
-                assert isinstance(text, str), "only text frames come"
+                assert isinstance(text, str), "the server sends text frames only"
                 frame = json.loads(text)
                 queue = self.events if frame["op"] == "EVENT" else self.answers
                 queue.put_nowait(frame)
@@ -57,10 +57,10 @@ class Bus:
         await self.socket.send(frame if isinstance(frame, str) else json.dumps(frame))
 
     async def answer(self):
-        return await asyncio.wait_for(self.answers.get(), PATIENCE)
+        return await asyncio.wait_for(self.answers.get(), TIMEOUT)
 
     async def ask(self, op, **members):
-        """The OK to a frame; an ERR is raised. Answers come in the order of the frames."""
+        """Sends a frame and returns its OK; raises Refused for an ERR. The server answers in order."""
         await self.send({"op": op, **members})
         answer = await self.answer()
         if answer["op"] != "OK":
@@ -68,7 +68,7 @@ class Bus:
         return answer
 
     async def event(self):
-        return await asyncio.wait_for(self.events.get(), PATIENCE)
+        return await asyncio.wait_for(self.events.get(), TIMEOUT)
 
     async def publish(self, topic, payload, **opts):
         return await self.ask("PUBLISH", topic=topic, payload=payload, opts=opts)

@@ -1,11 +1,11 @@
-"""A server of a test's own, from the built binary."""
+"""A server process of the built binary."""
 
 import asyncio
 import os
 import shutil
 import tempfile
 
-from bus import PATIENCE
+from bus import TIMEOUT
 
 
 class Server:
@@ -22,12 +22,12 @@ class Server:
         shutil.rmtree(self.folder)
 
     async def run(self):
-        places = ["--data", self.folder, "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        addresses = ["--data", self.folder, "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"]
         self.process = await asyncio.create_subprocess_exec(
-            os.environ["PROMBUS_BINARY"], "serve", *places, *self.settings,
+            os.environ["PROMBUS_BINARY"], "serve", *addresses, *self.settings,
             stdout=asyncio.subprocess.PIPE,
         )
-        await asyncio.wait_for(self._ready(), PATIENCE)
+        await asyncio.wait_for(self._ready(), TIMEOUT)
 
     async def _ready(self):
         while line := (await self.process.stdout.readline()).decode():
@@ -35,10 +35,10 @@ class Server:
                 self.url = line.split(": ", 1)[1].strip()
             if line.startswith("ready"):
                 return
-        raise AssertionError("the server ended before it was ready")
+        raise AssertionError("the server exited before it was ready")
 
     async def kill(self):
-        """Ends it without a chance to do anything about it."""
+        """Ends the server with SIGKILL, so that it cannot clean up."""
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()

@@ -4,7 +4,7 @@ from bus import Bus, Refused, fresh
 
 
 class Publishing(unittest.IsolatedAsyncioTestCase):
-    async def test_one_event_a_batch_and_the_same_id_again(self):
+    async def test_publishes_an_event_and_a_batch_and_stores_an_id_once(self):
         topic = fresh("publish")
         async with await Bus.connect() as bus:
             self.assertEqual((await bus.publish(topic, {"n": 1}, id="a"))["seq"], 1)
@@ -15,7 +15,7 @@ class Publishing(unittest.IsolatedAsyncioTestCase):
             again = await bus.publish(topic, {"n": 2}, id="a")
             self.assertEqual(again, {"op": "OK", "id": "a", "seq": 1, "duplicate": True})
 
-    async def test_a_batch_with_one_bad_event_stores_nothing(self):
+    async def test_a_batch_with_an_invalid_event_stores_nothing(self):
         topic = fresh("whole")
         async with await Bus.connect() as bus:
             events = [{"payload": 1}, {"payload": 2, "opts": {"ts": -1}}]
@@ -26,7 +26,7 @@ class Publishing(unittest.IsolatedAsyncioTestCase):
             self.assertIn("events[1]", answer["msg"])
             self.assertEqual((await bus.publish(topic, 1))["seq"], 1)
 
-    async def test_text_and_numbers_come_out_as_they_went_in(self):
+    async def test_text_and_numbers_are_delivered_unchanged(self):
         topic = fresh("unicode")
         payload = {"Grüße": "世界 🚀 \x7f \u2028", "n": 2**53 + 1, "list": [True, None, 1.5, ""]}
         async with await Bus.connect() as bus:
@@ -36,7 +36,7 @@ class Publishing(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(event["payload"], payload)
             self.assertEqual((event["key"], event["headers"]), ("ключ", {"k": "v", "é": "ü"}))
 
-    async def test_500_frames_at_once_are_answered_in_their_order(self):
+    async def test_500_frames_sent_at_once_are_answered_in_order(self):
         topic = fresh("pipeline")
         async with await Bus.connect() as bus:
             for n in range(500):
@@ -44,7 +44,7 @@ class Publishing(unittest.IsolatedAsyncioTestCase):
                 await bus.send({"op": op, "topic": topic, "payload": n, "corr": f"c{n}"})
             answers = [await bus.answer() for _ in range(500)]
             self.assertEqual([a["corr"] for a in answers], [f"c{n}" for n in range(500)])
-            places = [a["seq"] for a in answers if a["op"] == "OK"]
-            self.assertEqual(places, list(range(1, len(places) + 1)))
+            seqs = [a["seq"] for a in answers if a["op"] == "OK"]
+            self.assertEqual(seqs, list(range(1, len(seqs) + 1)))
             codes = {a["code"] for a in answers if a["op"] == "ERR"}
             self.assertEqual(codes, {"unknown_op"})

@@ -12,9 +12,9 @@ class Refusals(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(refused.exception.answer["code"], code)
         return refused.exception.answer
 
-    async def test_each_has_its_code_and_the_connection_lives_on(self):
+    async def test_each_refusal_has_its_code_and_leaves_the_connection_open(self):
         topic = fresh("refusals")
-        which = {"topic": topic, "group": "g"}
+        membership = {"topic": topic, "group": "g"}
         async with await Bus.connect() as bus:
             for text in ("{", "nonsense", '{"op":"AUTH"} {}', "{'op':'AUTH'}"):
                 await bus.send(text)
@@ -23,23 +23,23 @@ class Refusals(unittest.IsolatedAsyncioTestCase):
             for code, op, members in (
                 ("bad_frame", "PUBLISH", {"topic": topic}),
                 ("bad_frame", "PUBLISH", {"topic": topic, "payload": 1, "opts": []}),
-                ("bad_frame", "ACK", which),
+                ("bad_frame", "ACK", membership),
                 ("unknown_op", "DELETE", {}),
                 ("bad_topic", "PUBLISH", {"topic": "", "payload": 1}),
                 ("bad_topic", "SUBSCRIBE", {"topic": "a/b", "group": "g"}),
                 ("bad_group", "SUBSCRIBE", {"topic": topic, "group": "a b"}),
-                ("not_subscribed", "UNSUBSCRIBE", which),
-                ("not_subscribed", "ACK", {**which, "id": "x", "publish": []}),
+                ("not_subscribed", "UNSUBSCRIBE", membership),
+                ("not_subscribed", "ACK", {**membership, "id": "x", "publish": []}),
                 ("unknown_id", "SUBSCRIBE",
-                 {**which, "opts": {"from": "afterId", "afterId": "nobody"}}),
+                 {**membership, "opts": {"from": "afterId", "afterId": "nobody"}}),
             ):
                 answer = await self.refused(bus, code, op, **members, corr="ü")
                 self.assertEqual(answer["corr"], "ü")
             await bus.subscribe(topic, "g")
-            await self.refused(bus, "already_subscribed", "SUBSCRIBE", **which)
+            await self.refused(bus, "already_subscribed", "SUBSCRIBE", **membership)
             self.assertEqual((await bus.publish(topic, 1))["seq"], 1)
 
-    async def test_who_waits_as_long_as_told_is_let_in(self):
+    async def test_retrying_after_the_given_time_succeeds(self):
         limits = ("limits.connection.capacity=50", "limits.connection.refill_per_sec=50")
         async with Server(*limits) as server, await Bus.connect(server.url) as bus:
             waiting, refusals = list(range(80)), 0
@@ -52,13 +52,13 @@ class Refusals(unittest.IsolatedAsyncioTestCase):
                 for answer in refused:
                     self.assertEqual(answer["code"], "rate_limited")
                     self.assertEqual(answer["msg"], "conn publish rate exceeded")
-                self.assertLess(len(refused), len(waiting), "who waited is let in")
+                self.assertLess(len(refused), len(waiting), "some retries succeed")
                 waiting = [int(a["corr"]) for a in refused]
                 refusals += len(refused)
                 await asyncio.sleep(max((a["retry_after_ms"] for a in refused), default=0) / 1000)
             self.assertGreater(refusals, 0)
 
-    async def test_tokens_say_who_may_do_what(self):
+    async def test_a_token_determines_what_a_connection_may_do(self):
         tokens = 'auth.tokens=[{token = "tökén", scopes = ["publish:a.**", "subscribe:b"]}]'
         async with Server(tokens) as server, await Bus.connect(server.url) as bus:
             await self.refused(bus, "unauthorized", "PUBLISH", topic="a", payload=1)
@@ -70,6 +70,6 @@ class Refusals(unittest.IsolatedAsyncioTestCase):
             await self.refused(bus, "forbidden", "PUBLISH", topic="b", payload=1)
             await self.refused(bus, "forbidden", "SUBSCRIBE", topic="a", group="g")
             await bus.subscribe("b", "g")
-            # A bad token changes nothing.
+            # A refused token leaves the scopes unchanged.
             await self.refused(bus, "bad_token", "AUTH", token="")
             self.assertEqual((await bus.publish("a.b.c", 1))["seq"], 2)

@@ -2,12 +2,12 @@ import asyncio
 import signal
 import unittest
 
-from bus import PATIENCE, Bus
+from bus import TIMEOUT, Bus
 from server import Server
 
 
 class Restart(unittest.IsolatedAsyncioTestCase):
-    async def test_killed_while_publishing_what_was_answered_is_there(self):
+    async def test_sigkill_while_publishing_loses_no_answered_event(self):
         async with Server("limits.enabled=false") as server:
             bus = await Bus.connect(server.url)
 
@@ -16,7 +16,7 @@ class Restart(unittest.IsolatedAsyncioTestCase):
                 while True:
                     await bus.send({"op": "PUBLISH", "topic": "t", "payload": n, "opts": {"id": f"k-{n}"}})
                     n += 1
-                    # Sending alone need not let others run.
+                    # send() need not yield to other tasks.
                     await asyncio.sleep(0)
 
             await bus.subscribe("t", "g", **{"from": "earliest"}, maxInFlight=50)
@@ -26,21 +26,21 @@ class Restart(unittest.IsolatedAsyncioTestCase):
             answered = [await bus.answer() for _ in range(100)]
             await server.kill()
             publishing.cancel()
-            await asyncio.wait_for(bus.reading, PATIENCE)
+            await asyncio.wait_for(bus.reading, TIMEOUT)
             while not bus.answers.empty():
                 answered.append(bus.answers.get_nowait())
 
             await server.run()
             async with await Bus.connect(server.url) as bus:
-                for place in answered[:: max(1, len(answered) // 50)]:
-                    again = await bus.publish("t", None, id=place["id"])
-                    self.assertEqual(again, {**place, "duplicate": True})
+                for answer in answered[:: max(1, len(answered) // 50)]:
+                    again = await bus.publish("t", None, id=answer["id"])
+                    self.assertEqual(again, {**answer, "duplicate": True})
                 await bus.subscribe("t", "g")
-                lent = [await bus.event() for _ in range(50)]
-                self.assertEqual([e["event"]["seq"] for e in lent], list(range(1, 51)))
-                self.assertEqual([e["ctx"]["attempt"] for e in lent[:20]], [2] * 20)
+                deliveries = [await bus.event() for _ in range(50)]
+                self.assertEqual([e["event"]["seq"] for e in deliveries], list(range(1, 51)))
+                self.assertEqual([e["ctx"]["attempt"] for e in deliveries[:20]], [2] * 20)
 
-    async def test_asked_to_stop_it_says_goodbye_and_goes_on_later(self):
+    async def test_sigterm_closes_connections_and_a_restart_continues(self):
         async with Server() as server:
             bus = await Bus.connect(server.url)
             await bus.subscribe("t", "g")
@@ -49,13 +49,13 @@ class Restart(unittest.IsolatedAsyncioTestCase):
                 await bus.event()
             await bus.ask("ACK", topic="t", group="g", ids=[ids[0], ids[2]])
             server.process.send_signal(signal.SIGTERM)
-            await asyncio.wait_for(bus.reading, PATIENCE)
+            await asyncio.wait_for(bus.reading, TIMEOUT)
             self.assertEqual(bus.socket.close_code, 1001)
-            self.assertEqual(await asyncio.wait_for(server.process.wait(), PATIENCE), 0)
+            self.assertEqual(await asyncio.wait_for(server.process.wait(), TIMEOUT), 0)
             await server.run()
             async with await Bus.connect(server.url) as bus:
                 await bus.subscribe("t", "g")
-                lent = await bus.event()
-                self.assertEqual((lent["event"]["id"], lent["ctx"]["attempt"]), (ids[1], 2))
+                delivery = await bus.event()
+                self.assertEqual((delivery["event"]["id"], delivery["ctx"]["attempt"]), (ids[1], 2))
                 self.assertEqual((await bus.publish("t", "new"))["seq"], 4)
                 self.assertEqual((await bus.event())["event"]["payload"], "new")

@@ -4,12 +4,12 @@ import unittest
 
 import websockets
 
-from bus import PATIENCE, URL, Bus, fresh
+from bus import TIMEOUT, URL, Bus, fresh
 from server import Server
 
 
 class WebSocket(unittest.IsolatedAsyncioTestCase):
-    async def test_a_message_in_fragments_is_one_frame(self):
+    async def test_a_fragmented_message_is_one_frame(self):
         topic = fresh("fragments")
         text = json.dumps({"op": "PUBLISH", "topic": topic, "payload": "🧩" * 50}, ensure_ascii=False)
         async with await Bus.connect() as bus:
@@ -18,12 +18,12 @@ class WebSocket(unittest.IsolatedAsyncioTestCase):
 
     async def test_a_ping_is_answered(self):
         async with await Bus.connect() as bus:
-            await asyncio.wait_for(await bus.socket.ping("here?"), PATIENCE)
+            await asyncio.wait_for(await bus.socket.ping("here?"), TIMEOUT)
 
-    async def test_its_own_pings_are_sent_and_their_pongs_expected(self):
+    async def test_a_client_that_answers_pings_stays_connected(self):
         settings = ("gateway.ping_interval_ms=100", "gateway.pong_timeout_ms=1000")
         async with Server(*settings) as server, await Bus.connect(server.url) as bus:
-            # The library answers by itself, so the connection outlives many of them.
+            # The library answers pings on its own, so the connection outlives many of them.
             await asyncio.sleep(1.5)
             self.assertEqual((await bus.publish("alive", 1))["seq"], 1)
 
@@ -33,7 +33,7 @@ class WebSocket(unittest.IsolatedAsyncioTestCase):
             self.assertNotIn("Sec-WebSocket-Extensions", bus.socket.response.headers)
             await bus.publish(fresh("plain"), "x" * 5000)
 
-    async def test_a_binary_frame_is_refused_and_the_connection_lives_on(self):
+    async def test_a_binary_frame_is_refused_and_leaves_the_connection_open(self):
         async with await Bus.connect() as bus:
             await bus.socket.send(b"{}")
             answer = await bus.answer()
@@ -45,19 +45,19 @@ class WebSocket(unittest.IsolatedAsyncioTestCase):
             async with await Bus.connect(server.url) as bus:
                 await bus.publish("large", "x" * 1800)
                 await bus.send({"op": "PUBLISH", "topic": "large", "payload": "x" * 2000})
-                await asyncio.wait_for(bus.reading, PATIENCE)
+                await asyncio.wait_for(bus.reading, TIMEOUT)
                 self.assertEqual(bus.socket.close_code, 1009)
                 self.assertEqual(bus.socket.close_reason, "frame exceeds the size limit")
-            # Also when it comes in pieces that are small each.
+            # The limit also applies to a message of many small fragments.
             async with await Bus.connect(server.url) as bus:
                 await bus.socket.send("x" * 100 for _ in range(30))
-                await asyncio.wait_for(bus.reading, PATIENCE)
+                await asyncio.wait_for(bus.reading, TIMEOUT)
                 self.assertEqual(bus.socket.close_code, 1009)
 
-    async def test_who_stays_without_a_token_is_closed_with_4401(self):
+    async def test_a_connection_without_a_token_is_closed_with_4401(self):
         settings = ('auth.tokens=[{token = "t", scopes = ["admin"]}]', "gateway.auth_timeout_ms=300")
         async with Server(*settings) as server, await Bus.connect(server.url) as bus:
-            await asyncio.wait_for(bus.reading, PATIENCE)
+            await asyncio.wait_for(bus.reading, TIMEOUT)
             self.assertEqual(bus.socket.close_code, 4401)
 
     async def test_other_paths_are_not_the_gateway(self):
