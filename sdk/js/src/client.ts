@@ -186,8 +186,8 @@ export class Client implements DedupeStore {
    * handler returns, in one commit if the bus keeps the marks. A handler that throws leaves no mark, and its event is
    * redelivered.
    *
-   * A handler runs again only if nobody can know that it finished: the process ended, or stalled for longer than the
-   * lease, before the mark was stored.
+   * A handler runs again only if the process ended, or stalled for longer than the lease, after the handler started and
+   * before its mark was stored.
    */
   subscribeExactlyOnce<T = unknown>(
     topic: string,

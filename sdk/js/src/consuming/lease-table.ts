@@ -98,7 +98,7 @@ export class LeaseTable {
     return undefined;
   }
 
-  /** The handler finished or was skipped; the bus is being told. */
+  /** Records that the handler finished or was skipped and that the ACK or NACK is being sent. */
   startSettling(lease: Lease): void {
     if (lease.phase === "running") this.#running -= 1;
     lease.phase = "settling";

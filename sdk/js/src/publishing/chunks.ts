@@ -2,6 +2,10 @@ import type { EventToPublish } from "../event.js";
 import { wireOptions } from "../session/frames.js";
 import { encodePayload, requireFits } from "./frame-size.js";
 
+/** Room for `op`, `corr` and the longest topic name. */
+const FRAME_OVERHEAD = 512;
+const COUNT_EXACTLY_ABOVE = 256;
+
 /** Encodes an event of a batch. */
 export function encodeEvent(event: EventToPublish, nextId: () => string): string {
   const options = wireOptions({ ...event, id: event.id ?? nextId() });
@@ -33,7 +37,3 @@ export function* chunks(
   }
   if (chunk.length > 0) yield chunk;
 }
-
-/** Room for `op`, `corr` and the longest topic name. */
-const FRAME_OVERHEAD = 512;
-const COUNT_EXACTLY_ABOVE = 256;

@@ -19,7 +19,7 @@ export interface PublishOptions extends EventOptions, PublishCallOptions {}
 /** The largest number of events that the bus accepts in one frame. */
 const MAX_EVENTS_PER_FRAME = 1000;
 /** The number of frames of one batch that are in flight at once. */
-const FRAMES_PER_BATCH = 8;
+const MAX_FRAMES_IN_FLIGHT = 8;
 
 /** Publishes events within a window. Assigns their ids, so that the bus stores an event once however often it is sent. */
 export class Publisher {
@@ -70,8 +70,9 @@ export class Publisher {
     try {
       for (const chunk of chunks(encoded, () => this.#eventsPerFrame, this.#maxFrameBytes)) {
         inFlight.push(this.#publishChunk(topic, chunk, call));
-        if (inFlight.length === FRAMES_PER_BATCH) published.push(...(await (inFlight[0] as Promise<Published[]>)));
-        if (inFlight.length === FRAMES_PER_BATCH) inFlight.shift();
+        if (inFlight.length < MAX_FRAMES_IN_FLIGHT) continue;
+        published.push(...(await (inFlight[0] as Promise<Published[]>)));
+        inFlight.shift();
       }
       for (const results of await Promise.all(inFlight)) published.push(...results);
       return published;

@@ -143,7 +143,7 @@ describe("an expired token", () => {
   test("is renewed on a new connection, and no request is lost", () => {
     session = withToken("renewed");
     connected();
-    const [request, behind] = [publish(1), publish(2)];
+    const [request, later] = [publish(1), publish(2)];
     drain();
     err(request.corr, "unauthorized");
     expect(kinds(drain())).toEqual(["hang-up", "state"]);
@@ -151,7 +151,7 @@ describe("an expired token", () => {
     session.opened("another", 100);
     drain();
     session.received(JSON.stringify({ op: "OK" }), 100);
-    expect(sent(drain()).map(({ corr }) => corr)).toEqual([request.corr, behind.corr]);
+    expect(sent(drain()).map(({ corr }) => corr)).toEqual([request.corr, later.corr]);
   });
 
   test("is an error if it cannot be renewed", () => {
@@ -276,12 +276,12 @@ describe("requests", () => {
     connected();
     expect(sent()).toEqual([]);
     const late = publish(2);
-    const behind = publish(3);
+    const later = publish(3);
     drain();
     session.abandon(late);
     ok(late);
-    ok(behind);
-    expect(drain()).toMatchObject([{ kind: "answered", request: behind }]);
+    ok(later);
+    expect(drain()).toMatchObject([{ kind: "answered", request: later }]);
   });
 
   test("gives up a server that does not answer", () => {
