@@ -21,6 +21,8 @@ mod fetched;
 mod ownership;
 mod partition;
 mod pending;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

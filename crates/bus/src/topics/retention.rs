@@ -46,10 +46,10 @@ async fn apply(engine: &dyn Engine, topic: &Topic, rule: &Retention) {
         Err(CommitError::StaleRule { .. }) => {}
         // The engine is closing: no fault of the topic.
         Err(CommitError::Unavailable(reason)) => {
-            tracing::debug!(%topic, "retention not applied: {reason}")
+            tracing::debug!(%topic, "retention not applied: {reason}");
         }
         Err(error) => {
-            tracing::warn!(%topic, "cannot apply the retention rule: {error}; retrying in {INTERVAL:?}")
+            tracing::warn!(%topic, "cannot apply the retention rule: {error}; retrying in {INTERVAL:?}");
         }
     }
 }

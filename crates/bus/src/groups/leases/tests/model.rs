@@ -209,7 +209,7 @@ impl Pair {
                             expired.push((Seq(*seq), lease.member));
                         }
                         SlotState::BackingOff(until) if until <= *now => {
-                            fact.state = SlotState::Redeliverable
+                            fact.state = SlotState::Redeliverable;
                         }
                         _ => {}
                     }

@@ -1,0 +1,223 @@
+//! One gateway, three consumers, a store that fails at times and a process that crashes: every event is
+//! acknowledged or a dead letter in the end, and only once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::simulation::{Consumer, Faults, Gateway, MAX_ATTEMPTS, SentAck, Store};
+use super::{Dice, for_each_seed};
+use crate::groups::command::Command;
+
+const HISTORIES: u64 = 2_000;
+const STEPS: usize = 150;
+
+struct World<'a> {
+    dice: &'a Dice,
+    now: Instant,
+    store: Store,
+    gateway: Gateway,
+    consumers: [Option<Consumer>; 3],
+    joined: u64,
+    sent: Vec<SentAck>,
+    /// Everything that a consumer ever tried to acknowledge.
+    tried: BTreeSet<u64>,
+    acked: BTreeSet<u64>,
+    /// The newest attempt that a consumer saw, and the process that delivered it.
+    attempts: BTreeMap<u64, (u32, u64)>,
+    crashes: u64,
+}
+
+impl<'a> World<'a> {
+    fn new(dice: &'a Dice) -> Self {
+        Self {
+            dice,
+            now: Instant::now(),
+            store: Store::default(),
+            gateway: Gateway::new(0, false),
+            consumers: [None, None, None],
+            joined: 0,
+            sent: vec![],
+            tried: BTreeSet::new(),
+            acked: BTreeSet::new(),
+            attempts: BTreeMap::new(),
+            crashes: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        let index = self.dice.index(3);
+        match self.dice.below(22) {
+            0..=3 => {
+                self.store.last += 1 + self.dice.below(5);
+                self.gateway.take_turn(&mut self.store, self.now);
+            }
+            4..=6 => self.join(index),
+            7 => self.leave(index),
+            8 => self.set_paused(index),
+            9..=12 => self.ack(index),
+            13 => self.nack(index),
+            14..=17 => self.gateway.complete_commit(&mut self.store, self.now),
+            18 | 19 => self.wait(Duration::from_millis(self.dice.below(20_000))),
+            20 => {
+                let draw = |end| u32::try_from(self.dice.below(end)).unwrap();
+                self.gateway.faults =
+                    Faults { commits_lost: draw(3), answers_lost: draw(3), reads_failed: draw(3) };
+            }
+            _ if self.dice.below(3) == 0 => self.crash(),
+            _ => {}
+        }
+        self.look();
+        self.check();
+    }
+
+    fn join(&mut self, index: usize) {
+        if self.consumers[index].is_none() {
+            self.joined += 1;
+            let max_in_flight = 1 + u32::try_from(self.dice.below(6)).unwrap();
+            let (store, now) = (&mut self.store, self.now);
+            self.consumers[index] =
+                Consumer::join(self.joined, max_in_flight, &mut self.gateway, store, now);
+        }
+    }
+
+    fn leave(&mut self, index: usize) {
+        if let Some(consumer) = self.consumers[index].take() {
+            let leave = Command::Leave { member: consumer.id, why: "it left", reply: None };
+            self.gateway.send(leave, &mut self.store, self.now);
+            assert!(consumer.take().is_empty(), "a delivery stays behind");
+        }
+    }
+
+    fn set_paused(&mut self, index: usize) {
+        if let Some(Consumer { id, .. }) = self.consumers[index] {
+            let (reply, _) = oneshot::channel();
+            let paused = self.dice.below(2) == 0;
+            let command = Command::SetPaused { member: id, paused, reply };
+            self.gateway.send(command, &mut self.store, self.now);
+        }
+    }
+
+    fn ack(&mut self, index: usize) {
+        let Some(consumer) = &mut self.consumers[index] else { return };
+        let count = self.dice.index(consumer.held.len() + 1);
+        let picked: Vec<_> = consumer.held.drain(..count).collect();
+        self.tried.extend(picked.iter().map(|delivery| delivery.event.seq.0));
+        let (id, store, now) = (consumer.id, &mut self.store, self.now);
+        self.sent.push(SentAck::send(id, &picked, &mut self.gateway, store, now));
+    }
+
+    fn nack(&mut self, index: usize) {
+        let Some(consumer) = &mut self.consumers[index] else { return };
+        if let Some(delivery) = consumer.held.pop() {
+            let (reply, _) = oneshot::channel();
+            let (member, id) = (consumer.id, delivery.event.id);
+            let nack = Command::Nack { member, id, reason: None, delay: None, reply };
+            self.gateway.send(nack, &mut self.store, self.now);
+        }
+    }
+
+    /// Lets time pass, with a turn whenever the group asked to be woken.
+    fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(at) = self.gateway.state.wake_at().filter(|at| *at <= end) {
+            self.now = at;
+            self.gateway.take_turn(&mut self.store, self.now);
+            self.look();
+        }
+        self.now = end;
+        self.gateway.take_turn(&mut self.store, self.now);
+    }
+
+    /// The process dies: only the store is left, and perhaps the commit in flight reached it.
+    fn crash(&mut self) {
+        if self.dice.below(2) == 0 {
+            self.gateway.complete_commit(&mut self.store, self.now);
+            self.look();
+        }
+        self.crashes += 1;
+        self.gateway = Gateway::new(usize::try_from(self.crashes).unwrap(), false);
+        self.consumers = [None, None, None];
+        self.sent.clear();
+    }
+
+    /// Takes what was delivered, and the answers that have come.
+    fn look(&mut self) {
+        let Self { acked, .. } = self;
+        self.sent.retain_mut(|sent| match sent.acknowledged() {
+            Some(seqs) => {
+                for seq in seqs {
+                    assert!(acked.insert(seq), "{seq} was acknowledged twice");
+                }
+                false
+            }
+            None => true,
+        });
+        let dead = self.store.dead_seqs();
+        for consumer in self.consumers.iter_mut().flatten() {
+            for delivery in consumer.take() {
+                let (seq, attempt) = (delivery.event.seq.0, delivery.attempt);
+                assert!(!self.acked.contains(&seq), "{seq} came after its acknowledgement");
+                assert!(!dead.contains(&seq), "{seq} came after it was dead-lettered");
+                assert!((1..=MAX_ATTEMPTS).contains(&attempt));
+                let seen = self.attempts.insert(seq, (attempt, self.crashes));
+                let (before, process) = seen.unwrap_or_default();
+                let has_crashed = process != self.crashes;
+                assert!(
+                    attempt > before || has_crashed && attempt == before,
+                    "attempt {attempt} of {seq} follows {before}"
+                );
+                consumer.held.retain(|older| older.event.seq != delivery.event.seq);
+                consumer.held.push(delivery);
+            }
+            let answered = |seq: &u64| self.tried.contains(seq);
+            let running = consumer.held.iter().filter(|delivery| {
+                delivery.deadline > self.now && !answered(&delivery.event.seq.0)
+            });
+            assert!(running.count() <= consumer.max_in_flight as usize, "too many in flight");
+        }
+    }
+
+    fn check(&self) {
+        let dead = self.store.dead_seqs();
+        let unique: BTreeSet<_> = dead.iter().copied().collect();
+        assert_eq!(unique.len(), dead.len(), "an event has two dead letters");
+        for seq in self.store.done() {
+            assert!(
+                self.tried.contains(&seq) || unique.contains(&seq),
+                "the cursor passed {seq}, which nobody acknowledged"
+            );
+        }
+        let both: Vec<_> = self.acked.intersection(&unique).collect();
+        assert!(both.is_empty(), "{both:?} were acknowledged and dead-lettered");
+    }
+
+    /// Everything works again: the group finishes every event.
+    fn finish(mut self) {
+        self.crash();
+        for _ in 0..10_000 {
+            if self.store.done().len() as u64 == self.store.last {
+                return;
+            }
+            self.join(0);
+            self.ack(0);
+            self.gateway.complete_commit(&mut self.store, self.now);
+            self.wait(Duration::from_secs(1));
+            self.look();
+            self.check();
+        }
+        panic!("{} of {} events are done", self.store.done().len(), self.store.last);
+    }
+}
+
+#[test]
+fn every_event_is_done_once_whatever_fails() {
+    for_each_seed(HISTORIES, |dice| {
+        let mut world = World::new(dice);
+        for _ in 0..STEPS {
+            world.step();
+        }
+        world.finish();
+    });
+}

@@ -1,0 +1,205 @@
+//! Three gateways share a store and one group: nothing is lost, and the owner of the group never delivers
+//! what was acknowledged.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::super::DeliveryGate;
+use super::simulation::{Consumer, Faults, Gateway, SentAck, Store};
+use super::{Dice, for_each_seed};
+use crate::groups::command::Command;
+
+const HISTORIES: u64 = 2_000;
+const STEPS: usize = 200;
+const GATEWAYS: usize = 3;
+
+struct World<'a> {
+    dice: &'a Dice,
+    now: Instant,
+    store: Store,
+    gateways: Vec<Gateway>,
+    consumers: Vec<Option<Consumer>>,
+    /// Numbers consumers, and gateways after a crash.
+    started: u64,
+    sent: Vec<SentAck>,
+    acked: BTreeSet<u64>,
+    tried: BTreeSet<u64>,
+}
+
+impl<'a> World<'a> {
+    fn new(dice: &'a Dice) -> Self {
+        Self {
+            dice,
+            now: Instant::now(),
+            store: Store::default(),
+            gateways: (0..GATEWAYS).map(|number| Gateway::new(number, true)).collect(),
+            consumers: (0..GATEWAYS).map(|_| None).collect(),
+            started: GATEWAYS as u64,
+            sent: vec![],
+            acked: BTreeSet::new(),
+            tried: BTreeSet::new(),
+        }
+    }
+
+    fn step(&mut self) {
+        let index = self.dice.index(GATEWAYS);
+        match self.dice.below(20) {
+            0..=2 => {
+                self.store.last += 1 + self.dice.below(4);
+                self.take_turns();
+            }
+            3 | 4 => self.join(index),
+            5 => self.leave(index),
+            6..=9 => self.ack(index),
+            10..=13 => self.gateways[index].complete_commit(&mut self.store, self.now),
+            14 => self.wait(Duration::from_millis(self.dice.below(15_000))),
+            15 => self.cut_off(index),
+            16 => self.reconnect(index),
+            17 => self.gateways[index].faults.answers_lost += 1,
+            18 => self.crash(index),
+            _ => self.watch(),
+        }
+        self.look();
+        self.check();
+    }
+
+    fn take_turns(&mut self) {
+        for gateway in &mut self.gateways {
+            gateway.take_turn(&mut self.store, self.now);
+        }
+    }
+
+    fn join(&mut self, index: usize) {
+        if self.consumers[index].is_none() {
+            self.started += 1;
+            let (gateway, store) = (&mut self.gateways[index], &mut self.store);
+            self.consumers[index] = Consumer::join(self.started, 5, gateway, store, self.now);
+        }
+    }
+
+    fn leave(&mut self, index: usize) {
+        if let Some(consumer) = self.consumers[index].take() {
+            let leave = Command::Leave { member: consumer.id, why: "it left", reply: None };
+            self.gateways[index].send(leave, &mut self.store, self.now);
+        }
+    }
+
+    fn ack(&mut self, index: usize) {
+        let Some(consumer) = &mut self.consumers[index] else { return };
+        let held = std::mem::take(&mut consumer.held);
+        self.tried.extend(held.iter().map(|delivery| delivery.event.seq.0));
+        let (gateway, store) = (&mut self.gateways[index], &mut self.store);
+        self.sent.push(SentAck::send(consumer.id, &held, gateway, store, self.now));
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+        self.take_turns();
+    }
+
+    /// The gateway lives, but does not reach the store.
+    fn cut_off(&mut self, index: usize) {
+        let gateway = &mut self.gateways[index];
+        gateway.faults = Faults { commits_lost: u32::MAX, reads_failed: u32::MAX, answers_lost: 0 };
+        gateway.gate = DeliveryGate::HeartbeatStale;
+    }
+
+    fn reconnect(&mut self, index: usize) {
+        let gateway = &mut self.gateways[index];
+        gateway.faults = Faults::default();
+        gateway.gate = DeliveryGate::Open;
+        gateway.take_turn(&mut self.store, self.now);
+    }
+
+    /// The gateway dies, perhaps just after its commit reached the store; another one takes its place.
+    fn crash(&mut self, index: usize) {
+        if self.dice.below(2) == 0 {
+            self.gateways[index].complete_commit(&mut self.store, self.now);
+            self.look();
+        }
+        self.started += 1;
+        self.gateways[index] = Gateway::new(usize::try_from(self.started).unwrap(), true);
+        self.consumers[index] = None;
+    }
+
+    /// Tells the gateways that watch the lease if its owner is dead, cut off, or has released it, or if it
+    /// names themselves because a claim had no answer.
+    fn watch(&mut self) {
+        let Some((holder, _, version)) = self.store.lease else { return };
+        let is_open = |gateway: &Gateway| gateway.gate == DeliveryGate::Open;
+        let is_alive = |holder| self.gateways.iter().any(|g| g.number() == holder && is_open(g));
+        let is_held = holder.is_some_and(is_alive);
+        for gateway in &mut self.gateways {
+            if gateway.is_watching && (!is_held || holder == Some(gateway.number())) {
+                let take_over = Command::TakeOver { expired: Some(version) };
+                gateway.send(take_over, &mut self.store, self.now);
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        let Self { acked, .. } = self;
+        self.sent.retain_mut(|sent| match sent.acknowledged() {
+            Some(seqs) => {
+                acked.extend(seqs);
+                false
+            }
+            None => true,
+        });
+        let owner = self.store.lease.and_then(|(holder, ..)| holder);
+        for (gateway, consumer) in self.gateways.iter().zip(&mut self.consumers) {
+            let Some(consumer) = consumer else { continue };
+            for delivery in consumer.take() {
+                let seq = delivery.event.seq.0;
+                let is_owner = owner == Some(gateway.number());
+                assert!(!is_owner || !self.acked.contains(&seq), "{seq} came after its ACK");
+                consumer.held.retain(|older| older.event.seq != delivery.event.seq);
+                consumer.held.push(delivery);
+            }
+        }
+    }
+
+    fn check(&self) {
+        let dead: BTreeSet<_> = self.store.dead_seqs().into_iter().collect();
+        let done = self.store.done();
+        for seq in &done {
+            let is_accounted_for = self.tried.contains(seq) || dead.contains(seq);
+            assert!(is_accounted_for, "the cursor passed {seq}, which nobody acknowledged");
+        }
+        for seq in &self.acked {
+            assert!(done.contains(seq), "the acknowledgement of {seq} was lost");
+        }
+    }
+
+    fn finish(mut self) {
+        for index in 0..GATEWAYS {
+            self.reconnect(index);
+        }
+        for _ in 0..10_000 {
+            if self.store.done().len() as u64 == self.store.last {
+                return;
+            }
+            self.watch();
+            for index in 0..GATEWAYS {
+                self.join(index);
+                self.ack(index);
+                self.gateways[index].complete_commit(&mut self.store, self.now);
+            }
+            self.wait(Duration::from_secs(31));
+            self.look();
+            self.check();
+        }
+        panic!("{} of {} events are done", self.store.done().len(), self.store.last);
+    }
+}
+
+#[test]
+fn nothing_is_lost_whatever_happens_to_the_gateways() {
+    for_each_seed(HISTORIES, |dice| {
+        let mut world = World::new(dice);
+        for _ in 0..STEPS {
+            world.step();
+        }
+        world.finish();
+    });
+}

@@ -1,0 +1,411 @@
+//! The store, the gateways and the consumers of a simulated group.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prombus_engine::{
+    CommitError, Conflict, Durability, Expect, Position, ReadError, StateOp, StoredEvent,
+    Unavailable, Version,
+};
+use prombus_proto::{EventId, Group, NewEvent, Payload, Seq, Timestamp, Topic};
+use tokio::sync::{Notify, oneshot};
+
+use super::super::*;
+use crate::error::Refusal;
+use crate::groups::command::{Acked, Command};
+use crate::groups::{Delivery, DeliveryQueue, Member, MemberId};
+use crate::limits::RateLimit;
+use crate::metrics::Metrics;
+use crate::publish::{CommitReceipt, CommitResult, Submission};
+use crate::stored::cursor::{Cursor, Progress};
+use crate::topics::StartAt;
+
+pub(super) const ACK_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const MAX_ATTEMPTS: u32 = 3;
+
+fn topic() -> Topic {
+    Topic::new("orders").unwrap()
+}
+
+fn group() -> Group {
+    Group::new("billing").unwrap()
+}
+
+fn event_id(seq: u64) -> EventId {
+    EventId::new(&format!("e{seq}")).unwrap()
+}
+
+/// What is durable: a topic, and the cursor, the lease and the dead letters of one group.
+#[derive(Default)]
+pub(super) struct Store {
+    /// The last event of the topic.
+    pub(super) last: u64,
+    pub(super) cursor: Option<(Cursor, Version)>,
+    /// The gateway that holds the group's lease, and the lease's epoch and version.
+    pub(super) lease: Option<(Option<usize>, u64, Version)>,
+    pub(super) dead: Letters,
+    commits: u64,
+}
+
+impl Store {
+    /// The events that the stored cursor counts as done.
+    pub(super) fn done(&self) -> BTreeSet<u64> {
+        let Some((cursor, _)) = &self.cursor else { return BTreeSet::new() };
+        let above = cursor.above().zip(cursor.floor.0 + 1..);
+        let done = above.filter(|(progress, _)| *progress == Progress::Done).map(|(_, seq)| seq);
+        (1..=cursor.floor.0).chain(done).collect()
+    }
+
+    pub(super) fn dead_seqs(&self) -> Vec<u64> {
+        self.dead.values().filter_map(|seq| *seq).collect()
+    }
+
+    fn version(&self) -> Option<Version> {
+        self.cursor.as_ref().map(|(_, version)| *version)
+    }
+
+    fn next_version(&mut self) -> Version {
+        self.commits += 1;
+        Version(self.commits)
+    }
+
+    fn commit(&mut self, submission: &Submission, letters: &Letters) -> CommitResult {
+        let Some(StateOp::Put { key, value, expect, .. }) = submission.state.last() else {
+            panic!("every commit of a group stores its cursor");
+        };
+        let actual = self.version();
+        let holds = match expect {
+            Expect::Any => true,
+            Expect::Absent => actual.is_none(),
+            Expect::Version(version) => actual == Some(*version),
+        };
+        if !holds {
+            return Err(CommitError::Conflict(Conflict::State { key: key.clone(), actual }));
+        }
+        let version = self.next_version();
+        self.cursor = Some((Cursor::decode(value).unwrap(), version));
+        let mut positions = Vec::new();
+        for event in &submission.events {
+            let duplicate = self.dead.contains_key(event.id());
+            self.dead.insert(event.id().clone(), letters[event.id()]);
+            positions.push(Position { seq: Seq(1), duplicate });
+        }
+        Ok(CommitReceipt { positions, version })
+    }
+}
+
+/// Dead letters by id, and the event each is for.
+type Letters = HashMap<EventId, Option<u64>>;
+
+/// How the store treats one gateway.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Faults {
+    /// So many commits fail and store nothing.
+    pub(super) commits_lost: u32,
+    /// So many commits are stored, and reported as failed.
+    pub(super) answers_lost: u32,
+    pub(super) reads_failed: u32,
+}
+
+/// One gateway's part in the group.
+pub(super) struct Gateway {
+    number: usize,
+    pub(super) state: GroupState,
+    commit: Option<Submission>,
+    pub(super) gate: DeliveryGate,
+    pub(super) faults: Faults,
+    pub(super) is_watching: bool,
+    /// Every dead letter encoded so far, and the event it is for.
+    letters: Letters,
+}
+
+impl Gateway {
+    pub(super) const fn number(&self) -> usize {
+        self.number
+    }
+
+    pub(super) fn new(number: usize, is_shared: bool) -> Self {
+        let cursor_key = Cursor::key(&topic(), &group()).unwrap();
+        let name = GroupName { topic: topic(), group: group(), cursor_key };
+        let series = Arc::new(Metrics::new().group(&topic(), &group()));
+        Self {
+            number,
+            state: GroupState::new(name, is_shared, series, Arc::new(Notify::new())),
+            commit: None,
+            gate: DeliveryGate::Open,
+            faults: Faults::default(),
+            is_watching: false,
+            letters: Letters::new(),
+        }
+    }
+
+    /// Hands the group a command, as its task would, and lets it take a turn.
+    pub(super) fn send(&mut self, command: Command, store: &mut Store, now: Instant) {
+        self.state.handle(command, now);
+        self.perform_queued(store, now);
+        self.take_turn(store, now);
+    }
+
+    /// Lets the group take turns until no timer is due.
+    pub(super) fn take_turn(&mut self, store: &mut Store, now: Instant) {
+        for _ in 0..10 {
+            self.state.begin_turn(now);
+            while let Some(effect) = {
+                let conditions = self.conditions(store, now);
+                self.state.next_effect(&conditions)
+            } {
+                self.perform(effect, store, now);
+            }
+            if self.state.wake_at().is_none_or(|at| at > now) {
+                return;
+            }
+        }
+        panic!("the group ignores a timer that is due");
+    }
+
+    /// Completes the commit in flight, if there is one.
+    pub(super) fn complete_commit(&mut self, store: &mut Store, now: Instant) {
+        let Some(submission) = self.commit.take() else { return };
+        let answer = self.answer_commit(|store, letters| store.commit(&submission, letters), store);
+        self.state.committed(answer, now);
+        self.perform_queued(store, now);
+        self.take_turn(store, now);
+    }
+
+    fn answer_commit(
+        &mut self,
+        commit: impl FnOnce(&mut Store, &Letters) -> CommitResult,
+        store: &mut Store,
+    ) -> CommitResult {
+        if take_one(&mut self.faults.commits_lost) {
+            return Err(unavailable().into());
+        }
+        let result = commit(store, &self.letters);
+        if take_one(&mut self.faults.answers_lost) {
+            return Err(unavailable().into());
+        }
+        result
+    }
+
+    fn perform_queued(&mut self, store: &mut Store, now: Instant) {
+        while let Some(effect) = self.state.queued_effect() {
+            self.perform(effect, store, now);
+        }
+    }
+
+    fn conditions(&self, store: &Store, now: Instant) -> Conditions {
+        let (topic_end, durability) = (Seq(store.last), Durability::Fsync);
+        Conditions { now, topic_end, durability, gate: self.gate }
+    }
+
+    fn perform(&mut self, effect: Effect, store: &mut Store, now: Instant) {
+        match effect {
+            Effect::Load(joining) => {
+                let loaded = self.read().map(|()| {
+                    let first = Cursor::starting_behind(Seq::ZERO, Timestamp(1));
+                    let cursor = store.cursor.get_or_insert((first, Version(0))).0.clone();
+                    Loaded { cursor, topic_end: Seq(store.last) }
+                });
+                self.state.loaded(joining, loaded);
+            }
+            Effect::Claim(claim) => {
+                let outcome = self.claim(&claim, store);
+                self.state.claimed(claim, outcome);
+            }
+            Effect::Watch => self.is_watching = true,
+            Effect::Unwatch => self.is_watching = false,
+            Effect::LookUpMarks(_) | Effect::MarkWithoutLease(_) => panic!("nothing is marked"),
+            Effect::Read { from } => {
+                let outcome = match self.read() {
+                    Ok(()) if from.0 <= store.last => {
+                        ReadOutcome::Events((from.0..=store.last).take(7).map(event).collect())
+                    }
+                    Ok(()) => ReadOutcome::NotYet,
+                    Err(_) => ReadOutcome::Failed(ReadError::Unavailable(unavailable())),
+                };
+                self.state.events_read(from, outcome, now);
+            }
+            Effect::ReadCursor(waiters) => {
+                let stored = self.read().map(|()| store.cursor.clone());
+                self.state.cursor_read(waiters, stored, now);
+            }
+            Effect::EncodeDeadLetters(mut letters) => {
+                let encoded = self.read().map(|()| self.encode(&mut letters));
+                let conditions = self.conditions(store, now);
+                self.state.dead_letters_encoded(letters, encoded, &conditions);
+            }
+            Effect::Commit(submission) => {
+                assert!(self.commit.is_none(), "a group commits one thing at a time");
+                self.commit = Some(submission);
+            }
+            Effect::Release => {
+                let released = self.release(store);
+                self.state.released(released, now);
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<(), Refusal> {
+        match take_one(&mut self.faults.reads_failed) {
+            true => Err(ReadError::Unavailable(unavailable()).into()),
+            false => Ok(()),
+        }
+    }
+
+    fn encode(&mut self, letters: &mut [DeadLetterPending]) -> Vec<prombus_proto::EncodedEvent> {
+        let mut encoded = Vec::new();
+        for letter in letters {
+            let new_id = format!("g{}-{}", self.number, self.letters.len());
+            let id = letter.letter_id.get_or_insert_with(|| EventId::new(&new_id).unwrap());
+            self.letters.insert(id.clone(), letter.seq.map(|seq| seq.0));
+            let event = NewEvent::of(Payload::of(&letter.attempts).unwrap());
+            let topic = Topic::new("dlq.orders").unwrap();
+            encoded.push(event.complete(topic, || id.clone(), Timestamp(1)).into_encoded());
+        }
+        encoded
+    }
+
+    fn claim(&mut self, claim: &Claim, store: &mut Store) -> ClaimOutcome {
+        if let Err(refusal) = self.read() {
+            return ClaimOutcome::Failed(refusal);
+        }
+        let expired = match claim {
+            Claim::Join(_) => None,
+            Claim::TakeOver { expired } => *expired,
+        };
+        if let Some((Some(holder), _, version)) = store.lease
+            && holder != self.number
+            && Some(version) != expired
+        {
+            return ClaimOutcome::OwnedElsewhere;
+        }
+        let number = self.number;
+        let mut claimed = None;
+        let answer = self.answer_commit(
+            |store, _| {
+                let version = store.next_version();
+                let epoch = store.lease.map_or(0, |(_, epoch, _)| epoch) + 1;
+                let first = Cursor::starting_behind(Seq::ZERO, Timestamp(1));
+                let mut cursor = store.cursor.take().map_or(first, |(cursor, _)| cursor);
+                cursor.epoch = Some(epoch);
+                store.cursor = Some((cursor.clone(), version));
+                store.lease = Some((Some(number), epoch, version));
+                claimed = Some((cursor, epoch));
+                Ok(CommitReceipt { positions: vec![], version })
+            },
+            store,
+        );
+        match (answer, claimed) {
+            (Ok(CommitReceipt { version, .. }), Some((cursor, epoch))) => {
+                let group = Loaded { cursor, topic_end: Seq(store.last) };
+                ClaimOutcome::Claimed { group, epoch, version }
+            }
+            _ => ClaimOutcome::Unclear(CommitError::from(unavailable()).into()),
+        }
+    }
+
+    fn release(&mut self, store: &mut Store) -> Result<(), Refusal> {
+        self.read()?;
+        let number = self.number;
+        let answer = self.answer_commit(
+            |store, _| {
+                let version = store.next_version();
+                if let Some((holder, _, stored)) = &mut store.lease
+                    && *holder == Some(number)
+                {
+                    (*holder, *stored) = (None, version);
+                }
+                Ok(CommitReceipt { positions: vec![], version })
+            },
+            store,
+        );
+        answer.map(drop).map_err(Refusal::from)
+    }
+}
+
+/// A member of the group, and the deliveries it has taken and not answered.
+pub(super) struct Consumer {
+    pub(super) id: MemberId,
+    pub(super) queue: Arc<DeliveryQueue>,
+    pub(super) max_in_flight: u32,
+    pub(super) held: Vec<Delivery>,
+    joined: oneshot::Receiver<Result<(), Refusal>>,
+}
+
+impl Consumer {
+    pub(super) fn join(
+        id: u64,
+        max_in_flight: u32,
+        gateway: &mut Gateway,
+        store: &mut Store,
+        now: Instant,
+    ) -> Option<Self> {
+        let (id, queue) = (MemberId(id), Arc::new(DeliveryQueue::new(1 << 20)));
+        let (reply, joined) = oneshot::channel();
+        let handles = (Arc::clone(&queue), RateLimit::new(None, now));
+        let member = Member::new(id, handles, max_in_flight, ACK_TIMEOUT, MAX_ATTEMPTS);
+        let join = Command::Join { member, start: StartAt::Earliest, reply };
+        gateway.send(join, store, now);
+        let mut consumer = Self { id, queue, max_in_flight, held: vec![], joined };
+        consumer.joined.try_recv().expect("a join is answered at once").ok()?;
+        Some(consumer)
+    }
+
+    /// Takes everything from the queue.
+    pub(super) fn take(&self) -> Vec<Delivery> {
+        let mut taken = Vec::new();
+        self.queue.take(usize::MAX, &mut taken);
+        taken
+    }
+}
+
+/// An acknowledgement that was sent, and the events it is for.
+pub(super) struct SentAck {
+    pub(super) seqs: Vec<u64>,
+    answer: oneshot::Receiver<Result<Acked, Refusal>>,
+}
+
+impl SentAck {
+    pub(super) fn send(
+        member: MemberId,
+        deliveries: &[Delivery],
+        gateway: &mut Gateway,
+        store: &mut Store,
+        now: Instant,
+    ) -> Self {
+        let (reply, answer) = oneshot::channel();
+        let ids = deliveries.iter().map(|delivery| delivery.event.id.clone()).collect();
+        let ack = Command::Ack { member, ids, mark_until: None, publish: None, reply };
+        gateway.send(ack, store, now);
+        Self { seqs: deliveries.iter().map(|delivery| delivery.event.seq.0).collect(), answer }
+    }
+
+    /// Returns the events that were acknowledged, once the answer is there; none if it was refused.
+    pub(super) fn acknowledged(&mut self) -> Option<Vec<u64>> {
+        match self.answer.try_recv() {
+            Ok(Ok(acked)) => {
+                let fresh = self.seqs.iter().enumerate();
+                let fresh = fresh.filter(|(index, _)| !acked.stale.contains(index));
+                Some(fresh.map(|(_, seq)| *seq).collect())
+            }
+            Ok(Err(_)) | Err(oneshot::error::TryRecvError::Closed) => Some(vec![]),
+            Err(oneshot::error::TryRecvError::Empty) => None,
+        }
+    }
+}
+
+fn event(seq: u64) -> crate::topics::FeedEvent {
+    let (id, ts, key) = (event_id(seq), Timestamp(seq), None);
+    StoredEvent { seq: Seq(seq), ts, id, key, json: "{}".into() }.into()
+}
+
+fn take_one(count: &mut u32) -> bool {
+    let is_left = *count > 0;
+    *count = count.saturating_sub(1);
+    is_left
+}
+
+const fn unavailable() -> Unavailable {
+    Unavailable::Injected("simulated")
+}
