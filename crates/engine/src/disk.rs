@@ -16,15 +16,9 @@
 //! The formats of all files are in `docs/disk-format.md`.
 
 mod checkpoint;
-mod checksum;
-mod file_cache;
-mod file_header;
-mod file_io;
 mod ids;
 mod journal;
-mod layout;
 mod options;
-mod quarantine;
 mod read;
 mod record;
 mod recovery;
@@ -32,7 +26,7 @@ mod segment;
 mod shared;
 mod sorted_runs;
 mod state;
-mod storage_faults;
+mod storage;
 mod wal;
 
 use std::fs::{self, File, TryLockError};
@@ -46,14 +40,14 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::options::DiskOptions;
-pub use self::storage_faults::StorageFaults;
+pub use self::storage::faults::StorageFaults;
 
 use self::checkpoint::{CheckpointTask, Checkpointer};
 use self::journal::{Journal, Request};
-use self::layout::Layout;
 use self::record::SuffixChecksum;
 use self::recovery::Recovered;
 use self::shared::Shared;
+use self::storage::layout::Layout;
 use crate::{
     Batch, Bounds, Capabilities, CommitError, Committed, Condition, Durability, Engine, Health,
     OpenError, Page, ReadBudget, ReadError, Retention, StateEntry, StateKey, Unavailable,

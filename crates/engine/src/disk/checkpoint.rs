@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use self::catalog::Catalog;
 use self::sealed_wal::SealedWal;
 use super::shared::Shared;
-use super::storage_faults::is_storage_full;
+use super::storage::faults::is_storage_full;
 use crate::Condition;
 
 /// A task for the checkpoint thread. Tasks run in order.

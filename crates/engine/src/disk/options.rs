@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prombus_proto::{Clock, SystemClock};
 
-use super::storage_faults::StorageFaults;
+use super::storage::faults::StorageFaults;
 
 /// The settings of a disk engine. [`DiskOptions::at`] returns the defaults.
 #[derive(Clone)]

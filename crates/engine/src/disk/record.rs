@@ -17,7 +17,7 @@ use prombus_proto::{EncodedEvent, EventId, Key, Seq, Timestamp, Topic};
 use uuid::Uuid;
 
 use crate::StoredEvent;
-use crate::disk::checksum::{checksum, combine};
+use crate::disk::storage::checksum::{checksum, combine};
 
 const CHECKSUM_BYTES: usize = 4;
 const PREFIX_BYTES: usize = CHECKSUM_BYTES + 4;

@@ -11,15 +11,15 @@ use std::sync::atomic::Ordering;
 use self::wal_replay::WalReplay;
 use super::checkpoint::catalog::Catalog;
 use super::checkpoint::sealed_wal::SealedWal;
-use super::file_header::{self, FileKind, HeaderFault, SPARSE_INDEX};
 use super::ids::run::IdRun;
 use super::journal::JournalStart;
-use super::layout::Layout;
 use super::options::DiskOptions;
 use super::read::view::View;
 use super::shared::Shared;
 use super::state::StateRuns;
 use super::state::run::StateRun;
+use super::storage::file_header::{self, FileKind, HeaderFault, SPARSE_INDEX};
+use super::storage::layout::Layout;
 use crate::{Incident, OpenError};
 
 /// More than the versions that one process can assign, before a crash, to commits that store nothing.

@@ -7,7 +7,7 @@ pub(crate) mod writer;
 
 use prombus_proto::{Seq, Timestamp};
 
-use super::file_header::{FileKind, HEADER_BYTES, SEGMENT, WAL};
+use super::storage::file_header::{FileKind, HEADER_BYTES, SEGMENT, WAL};
 
 /// A segment as of the last checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

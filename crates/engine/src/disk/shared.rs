@@ -9,13 +9,13 @@ use prombus_proto::{Seq, Topic};
 use tokio::sync::watch;
 
 use super::checkpoint::pending::PendingCheckpoints;
-use super::file_cache::FileCache;
 use super::ids::recent::RecentIds;
 use super::ids::{DamagedIdRun, IdIndex};
-use super::layout::Layout;
 use super::options::DiskOptions;
 use super::read::view::View;
 use super::state::StateRuns;
+use super::storage::file_cache::FileCache;
+use super::storage::layout::Layout;
 use crate::{Condition, Incident};
 
 /// The state that readers, the journal and the checkpoint thread share.

@@ -8,8 +8,8 @@ use std::iter::Peekable;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::checksum::checksum;
-use super::file_header::{self, FileKind, HEADER_BYTES, HeaderFault};
+use super::storage::checksum::checksum;
+use super::storage::file_header::{self, FileKind, HEADER_BYTES, HeaderFault};
 
 /// How many runs of one level are merged into one of the next.
 pub(crate) const RUNS_PER_LEVEL: usize = 8;

@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 use prombus_proto::{Seq, Topic};
 
-use crate::disk::file_header::HeaderFault;
-use crate::disk::file_io::sync_folder;
 use crate::disk::ids::TopicOrdinal;
 use crate::disk::ids::run::IdRunInfo;
-use crate::disk::layout::Layout;
-use crate::disk::quarantine::copy_to_quarantine;
 use crate::disk::segment::Segment;
 use crate::disk::state::run::StateRunInfo;
+use crate::disk::storage::file_header::HeaderFault;
+use crate::disk::storage::file_io::sync_folder;
+use crate::disk::storage::layout::Layout;
+use crate::disk::storage::quarantine::copy_to_quarantine;
 use crate::{Incident, OpenError};
 
 /// The store as of its last checkpoint.

@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 
 use super::Checkpointer;
 use crate::Incident;
-use crate::disk::file_io::sync_folder;
 use crate::disk::ids::{self, IdEntry};
 use crate::disk::state;
+use crate::disk::storage::file_io::sync_folder;
 
 impl Checkpointer {
     pub(super) fn merge_due_runs(&mut self) -> io::Result<()> {

@@ -8,13 +8,13 @@ use prombus_proto::Topic;
 
 use super::Checkpointer;
 use super::catalog::{Catalog, CatalogTopic};
-use crate::disk::file_io::{ignore_missing, sync_folder};
 use crate::disk::ids::recent::IdCoverage;
 use crate::disk::ids::run::{IdRun, write_run};
 use crate::disk::ids::{IdEntry, IdSeed};
-use crate::disk::quarantine::link_into_quarantine;
 use crate::disk::read::events;
 use crate::disk::shared::Shared;
+use crate::disk::storage::file_io::{ignore_missing, sync_folder};
+use crate::disk::storage::quarantine::link_into_quarantine;
 use crate::{Damaged, ReadBudget, ReadError};
 
 /// How many ids are sorted in memory at a time.

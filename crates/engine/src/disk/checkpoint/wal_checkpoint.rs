@@ -11,14 +11,14 @@ use super::Checkpointer;
 use super::catalog::{Catalog, CatalogTopic};
 use super::sealed_wal::{SealedWal, TouchedTopic};
 use crate::Incident;
-use crate::disk::file_io::{ignore_missing, sync_folder};
 use crate::disk::ids::recent::RecentIds;
 use crate::disk::ids::run::{self as id_run, IdRun};
-use crate::disk::quarantine::link_into_quarantine;
 use crate::disk::record::RecordSeed;
 use crate::disk::segment::adopted_wal;
 use crate::disk::segment::writer::SegmentWriter;
 use crate::disk::state::run::{self as state_run, StateRun};
+use crate::disk::storage::file_io::{ignore_missing, sync_folder};
+use crate::disk::storage::quarantine::link_into_quarantine;
 use crate::disk::wal::WalExtent;
 use crate::disk::wal::coalesced_read::read_next;
 

@@ -18,8 +18,8 @@ use prombus_proto::Seq;
 
 use super::recent::IdCoverage;
 use super::{IdEntry, IdHash, TopicOrdinal};
-use crate::disk::file_header::{self, HEADER_BYTES, HeaderFault, ID_RUN};
 use crate::disk::sorted_runs::{self, page_checksum};
+use crate::disk::storage::file_header::{self, HEADER_BYTES, HeaderFault, ID_RUN};
 
 const PAGE_BYTES: usize = 4096;
 const PAGE_HEAD_BYTES: usize = 8;

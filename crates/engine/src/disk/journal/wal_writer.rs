@@ -14,7 +14,7 @@ use super::staging::frame::StagedFrame;
 use crate::disk::checkpoint::CheckpointTask;
 use crate::disk::checkpoint::sealed_wal::{SealedWal, TouchedTopic};
 use crate::disk::shared::Shared;
-use crate::disk::storage_faults::is_storage_full;
+use crate::disk::storage::faults::is_storage_full;
 use crate::disk::wal::file::WalFile;
 use crate::{CommitError, Condition, Durability, Unavailable};
 

@@ -10,11 +10,11 @@ use prombus_proto::{Seq, Timestamp, Topic};
 use super::sparse_index::{self, IndexEntry};
 use super::{Segment, SegmentContent, adopted_wal};
 use crate::ReadBudget;
-use crate::disk::file_header::SPARSE_INDEX;
-use crate::disk::file_io::read_available;
 use crate::disk::record::RecordSeed;
 use crate::disk::record::walk::{ReadAt, RecordRange, RecordWalk, WalkItem};
 use crate::disk::shared::Shared;
+use crate::disk::storage::file_header::SPARSE_INDEX;
+use crate::disk::storage::file_io::read_available;
 use crate::disk::wal::EXTENT_BYTES;
 
 /// The most bytes read from a file at a time.

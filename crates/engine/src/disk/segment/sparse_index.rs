@@ -18,8 +18,8 @@ use std::os::unix::fs::FileExt;
 use bytes::{Buf, BufMut};
 use prombus_proto::{Seq, Timestamp};
 
-use crate::disk::checksum::checksum;
-use crate::disk::file_header::HEADER_BYTES;
+use crate::disk::storage::checksum::checksum;
+use crate::disk::storage::file_header::HEADER_BYTES;
 
 /// The minimum bytes of records between two entries.
 pub(crate) const INTERVAL_BYTES: u64 = 4096;

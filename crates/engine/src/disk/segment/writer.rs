@@ -9,12 +9,12 @@ use prombus_proto::{Seq, Timestamp, Topic};
 
 use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
 use super::{Segment, SegmentContent};
-use crate::disk::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
-use crate::disk::file_io::{ignore_missing, read_available};
-use crate::disk::layout::Layout;
 use crate::disk::options::DiskOptions;
 use crate::disk::record::walk::{RecordRange, RecordWalk, WalkItem};
 use crate::disk::record::{self, RecordFault, RecordSeed};
+use crate::disk::storage::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
+use crate::disk::storage::file_io::{ignore_missing, read_available};
+use crate::disk::storage::layout::Layout;
 use crate::disk::wal::WalExtent;
 
 /// How many bytes are buffered before they are written.

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::disk::checksum::checksum;
+use crate::disk::storage::checksum::checksum;
 
 const BLOCK_BYTES: usize = 64;
 const BIT_BYTES: usize = 60;

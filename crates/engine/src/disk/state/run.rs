@@ -16,8 +16,8 @@ use super::expiry_histogram::ExpiryHistogram;
 use super::filter::{self, FilterBuilder};
 use super::page::{StatePage, StatePageBuilder, StatePageKind};
 use crate::StateKey;
-use crate::disk::file_header::{self, HEADER_BYTES, STATE_RUN};
 use crate::disk::sorted_runs;
+use crate::disk::storage::file_header::{self, HEADER_BYTES, STATE_RUN};
 
 /// A sorted run of state changes.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use bytes::Bytes;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
-use crate::disk::file_header::{self, HEADER_BYTES, WAL};
-use crate::disk::file_io::{read_available, sync_folder};
-use crate::disk::layout::Layout;
-use crate::disk::storage_faults::StorageFaults;
+use crate::disk::storage::faults::StorageFaults;
+use crate::disk::storage::file_header::{self, HEADER_BYTES, WAL};
+use crate::disk::storage::file_io::{read_available, sync_folder};
+use crate::disk::storage::layout::Layout;
 
 /// One file of the write-ahead log. Readers keep it open while it is checkpointed.
 #[derive(Debug)]

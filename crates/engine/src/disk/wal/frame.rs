@@ -21,7 +21,7 @@ use bytes::{Buf, BufMut};
 use prombus_proto::{Seq, Timestamp, Topic};
 
 use crate::Version;
-use crate::disk::checksum::checksum;
+use crate::disk::storage::checksum::checksum;
 
 const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"PBhd");
 const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"PBft");

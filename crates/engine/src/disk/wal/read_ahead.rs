@@ -104,7 +104,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::disk::layout::Layout;
+    use crate::disk::storage::layout::Layout;
 
     fn file_of(content: &[u8], folder: &tempfile::TempDir) -> (WalFile, Range<u64>) {
         let layout = Layout::new(folder.path().to_owned());

@@ -5,10 +5,10 @@ use prombus_proto::{EventId, Seq, Timestamp, Topic};
 
 use super::frame::{FrameEnd, FrameHeader, TopicSection};
 use super::{EXTENT_BYTES, FrameExtent};
-use crate::disk::checksum::{BlockChecksum, checksum};
 use crate::disk::ids::recent::MonotonicId;
 use crate::disk::record::{self, Record, RecordFault, RecordSeed};
 use crate::disk::state::change::StateChange;
+use crate::disk::storage::checksum::{BlockChecksum, checksum};
 
 /// The readable part of a frame.
 #[derive(Debug)]

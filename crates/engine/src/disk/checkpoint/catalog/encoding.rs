@@ -6,13 +6,13 @@ use bytes::{Buf, BufMut};
 use prombus_proto::{Seq, Timestamp, Topic};
 
 use super::{Catalog, CatalogTopic};
-use crate::disk::checksum::checksum;
-use crate::disk::file_header::{self, CATALOG, HEADER_BYTES, HeaderFault};
 use crate::disk::ids::TopicOrdinal;
 use crate::disk::ids::recent::IdCoverage;
 use crate::disk::ids::run::IdRunInfo;
 use crate::disk::segment::{Segment, SegmentContent};
 use crate::disk::state::run::StateRunInfo;
+use crate::disk::storage::checksum::checksum;
+use crate::disk::storage::file_header::{self, CATALOG, HEADER_BYTES, HeaderFault};
 
 impl Catalog {
     pub(super) fn encode(&self) -> Vec<u8> {

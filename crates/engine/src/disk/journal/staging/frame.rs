@@ -5,10 +5,10 @@ use prombus_proto::Topic;
 use super::Staging;
 use super::topic::{StagedIds, StagedTopic};
 use crate::Version;
-use crate::disk::checksum::checksum;
 use crate::disk::ids::recent::RecentIds;
 use crate::disk::ids::{IdSeed, TopicOrdinal};
 use crate::disk::state::change::StateChange;
+use crate::disk::storage::checksum::checksum;
 use crate::disk::wal::FrameExtent;
 use crate::disk::wal::frame::{FrameEnd, FrameHeader};
 

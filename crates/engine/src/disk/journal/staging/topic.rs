@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp, Topic};
 
-use crate::disk::checksum::BlockChecksum;
 use crate::disk::ids::recent::{MonotonicId, RecentIds, find_monotonic};
 use crate::disk::ids::{IdEntry, IdSeed, TopicOrdinal};
 use crate::disk::read::topic_view::TopicView;
 use crate::disk::record::{self, RecordSeed, SuffixChecksum};
+use crate::disk::storage::checksum::BlockChecksum;
 use crate::disk::wal::frame::TopicSection;
 use crate::disk::wal::{EXTENT_BYTES, FrameExtent};
 

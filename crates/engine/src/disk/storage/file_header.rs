@@ -12,7 +12,7 @@ use std::path::Path;
 use bytes::{Buf, BufMut};
 
 use crate::OpenError;
-use crate::disk::checksum::checksum;
+use crate::disk::storage::checksum::checksum;
 
 const MAGIC: &[u8; 8] = b"PROMBUS\n";
 

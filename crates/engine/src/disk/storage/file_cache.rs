@@ -83,7 +83,7 @@ fn check_header(
 mod tests {
     use super::*;
 
-    use crate::disk::file_header::{SEGMENT, WAL};
+    use crate::disk::storage::file_header::{SEGMENT, WAL};
 
     #[test]
     fn evicts_the_least_recently_used_file() {
