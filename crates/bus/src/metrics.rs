@@ -1,18 +1,15 @@
-//! What the bus counts, for those who watch it.
+//! Prometheus metrics of the bus. This file defines all metric families.
 //!
-//! Handles are kept where an event passes anyway, in its topic and its group: counting looks
-//! nothing up, and takes no lock that connections share.
+//! Topics and groups keep handles to their series, so that counting needs no lookup and no lock that connections
+//! share.
 //!
-//! | idea | file |
-//! |---|---|
-//! | all families, by their names | here |
-//! | who has series of its own | `admitted` |
-//! | what a topic counts, and what a group does | `topic_series`, `group_series` |
-//! | what the committer counts | `commit_meter` |
-//! | connections and their bytes | `transport` |
-//! | the text, with what is read only for it | `scrape` |
+//! - `topic_series`, `group_series`: the series of a topic and of a group
+//! - `commit_meter`: what the committer measures
+//! - `transport`: connections and their bytes
+//! - `cardinality`: bounds the number of label values
+//! - `scrape`: renders the metrics, with those read from the store on demand
 
-mod admitted;
+mod cardinality;
 mod commit_meter;
 mod group_series;
 mod scrape;
@@ -25,7 +22,7 @@ use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 
-use self::admitted::Admitted;
+use self::cardinality::CardinalityLimit;
 use crate::limits::LimitScope;
 
 pub(crate) use self::commit_meter::CommitMeter;
@@ -34,29 +31,30 @@ pub(crate) use self::scrape::text;
 pub(crate) use self::topic_series::TopicSeries;
 pub use self::transport::{OpenConnection, Traffic, Transport};
 
-/// So many topics have series of their own.
-const MOST_TOPICS: usize = 1000;
-/// So many groups, each on its topic, have series of their own.
-const MOST_PAIRS: usize = 2000;
-/// The name under which all others are counted.
+/// Topics with series of their own.
+const MAX_TOPICS: usize = 1000;
+/// Pairs of topic and group with series of their own.
+const MAX_PAIRS: usize = 2000;
+/// The label of all others.
 const OTHER: &str = "other";
 
-/// In seconds.
+/// Histogram buckets, in seconds.
 const TIMES: [f64; 17] = [
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 5.0, 10.0,
 ];
+/// Histogram buckets, in events.
 const SIZES: [f64; 15] = [
     1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0,
     20_000.0, 50_000.0,
 ];
 
-/// What one bus counts.
+/// The metrics of one bus: a field per metric family.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    topics: Admitted<Topic>,
-    pairs: Admitted<(Topic, Group)>,
+    topics: CardinalityLimit<Topic>,
+    pairs: CardinalityLimit<(Topic, Group)>,
     published: IntCounterVec,
     duplicates: IntCounterVec,
     delivered: IntCounterVec,
@@ -90,93 +88,85 @@ impl Metrics {
         let limited = counters(
             &registry,
             "prombus_events_rate_limited_total",
-            "Events that were refused for a limit of rate, by whose limit it was.",
+            "Events rejected by a rate limit.",
             &["scope"],
         );
         let metrics = Self {
-            topics: Admitted::at_most(MOST_TOPICS),
-            pairs: Admitted::at_most(MOST_PAIRS),
-            published: by_topic("prombus_events_published_total", "Events that were stored."),
+            topics: CardinalityLimit::new(MAX_TOPICS),
+            pairs: CardinalityLimit::new(MAX_PAIRS),
+            published: by_topic("prombus_events_published_total", "Events stored."),
             duplicates: by_topic(
                 "prombus_duplicates_total",
-                "Events that were not stored, for their topic held their ids.",
+                "Events not stored because the topic already contained their id.",
             ),
-            delivered: by_group("prombus_events_delivered_total", "Deliveries that left."),
+            delivered: by_group("prombus_events_delivered_total", "Deliveries sent to consumers."),
             acked: by_group(
                 "prombus_events_acked_total",
                 "Events whose acknowledgement was stored.",
             ),
-            nacked: by_group("prombus_events_nacked_total", "Deliveries that were refused."),
-            dead_lettered: by_group(
-                "prombus_events_dead_lettered_total",
-                "Dead letters that were stored.",
-            ),
-            in_flight: registered(
+            nacked: by_group("prombus_events_nacked_total", "Deliveries answered with NACK."),
+            dead_lettered: by_group("prombus_events_dead_lettered_total", "Dead letters stored."),
+            in_flight: gauges(
                 &registry,
-                IntGaugeVec::new(
-                    Opts::new(
-                        "prombus_inflight",
-                        format!("Events that are lent to consumers. {}", pairs_note()),
-                    ),
-                    &["topic", "group"],
-                ),
+                "prombus_inflight",
+                &format!("Events delivered and not acknowledged. {}", pairs_note()),
+                &["topic", "group"],
             ),
             limited_connections: limited.with_label_values(&["connection"]),
             limited_topics: limited.with_label_values(&["topic"]),
-            connections: registered(
+            connections: gauges(
                 &registry,
-                IntGaugeVec::new(
-                    Opts::new("prombus_connections", "Connections that are open."),
-                    &["transport"],
-                ),
+                "prombus_connections",
+                "Open connections.",
+                &["transport"],
             ),
             received_bytes: counters(
                 &registry,
                 "prombus_received_bytes_total",
-                "Bytes that were read from clients, of WebSocket frames or of HTTP bodies.",
+                "Bytes received from clients in WebSocket frames or HTTP bodies.",
                 &["transport"],
             ),
             sent_bytes: counters(
                 &registry,
                 "prombus_sent_bytes_total",
-                "Bytes that were written to clients, of WebSocket frames or of HTTP bodies.",
+                "Bytes sent to clients in WebSocket frames or HTTP bodies.",
                 &["transport"],
             ),
             publish_to_commit: seconds(
                 "prombus_publish_to_commit_seconds",
-                "From the moment an event was taken to the moment it was stored.",
+                "Time from receiving an event to storing it.",
             ),
             publish_to_deliver: seconds(
                 "prombus_publish_to_deliver_seconds",
-                "From the moment an event was taken to the moment its first delivery left. \
-                 Events that were read back from the store are not observed.",
+                "Time from receiving an event to sending its first delivery. Excludes events read back \
+                 from the store.",
             ),
             deliver_to_ack: seconds(
                 "prombus_deliver_to_ack_seconds",
-                "From the moment an event was lent to the moment its acknowledgement came.",
+                "Time from delivering an event to receiving its acknowledgement.",
             ),
             commit_batch: histogram(
                 &registry,
                 "prombus_commit_batch_events",
-                "Events of a commit. Commits without any are not observed.",
+                "Events per write to the store. Excludes writes without events.",
                 &SIZES,
             ),
             sync: seconds(
                 "prombus_fsync_seconds",
-                "How long the sync of a commit took. Commits without one are not observed.",
+                "Duration of the fsync of a write. Excludes writes without fsync.",
             ),
             registry,
         };
-        metrics.say_version();
+        metrics.set_build_info();
         for transport in Transport::ALL {
-            // Seen from the first scrape on, also where nobody came yet.
+            // Creates the series, so that the first scrape shows zeros.
             drop((metrics.traffic(transport), metrics.connection(transport)));
         }
         metrics
     }
 
-    fn say_version(&self) {
-        let opts = Opts::new("prombus_build_info", "The version that runs; its value is 1.")
+    fn set_build_info(&self) {
+        let opts = Opts::new("prombus_build_info", "Version of the server; the value is always 1.")
             .const_label("version", env!("CARGO_PKG_VERSION"));
         registered(&self.registry, IntGauge::with_opts(opts)).set(1);
     }
@@ -218,13 +208,13 @@ impl Metrics {
         }
     }
 
-    /// Counts a connection as open until what this answers is dropped.
+    /// Counts a connection as open until the guard is dropped.
     #[must_use]
     pub fn connection(&self, transport: Transport) -> OpenConnection {
         OpenConnection::new(self.connections.with_label_values(&[transport.name()]))
     }
 
-    /// Where the bytes of connections of this kind are counted.
+    /// Returns the byte counters of a transport.
     #[must_use]
     pub fn traffic(&self, transport: Transport) -> Traffic {
         let label = [transport.name()];
@@ -236,15 +226,19 @@ impl Metrics {
 }
 
 fn topics_note() -> String {
-    format!("All topics beyond the first {MOST_TOPICS} are \"{OTHER}\".")
+    format!("Topics beyond the first {MAX_TOPICS} are counted as \"{OTHER}\".")
 }
 
 fn pairs_note() -> String {
-    format!("All groups beyond the first {MOST_PAIRS} are \"{OTHER}\" on the topic \"{OTHER}\".")
+    format!("Groups beyond the first {MAX_PAIRS} are counted as \"{OTHER}\" on topic \"{OTHER}\".")
 }
 
 fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
     registered(registry, IntCounterVec::new(Opts::new(name, help), labels))
+}
+
+fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+    registered(registry, IntGaugeVec::new(Opts::new(name, help), labels))
 }
 
 fn histogram(registry: &Registry, name: &str, help: &str, bounds: &[f64]) -> Histogram {
@@ -254,9 +248,11 @@ fn histogram(registry: &Registry, name: &str, help: &str, bounds: &[f64]) -> His
 
 fn registered<C: Collector + Clone + 'static>(
     registry: &Registry,
-    made: prometheus::Result<C>,
+    family: prometheus::Result<C>,
 ) -> C {
-    let family = made.expect("the names, labels and bounds of this file are valid");
-    registry.register(Box::new(family.clone())).expect("each family of this file has its own name");
+    let family = family.expect("names, labels and buckets in this file are valid");
+    registry
+        .register(Box::new(family.clone()))
+        .expect("each family in this file has a unique name");
     family
 }

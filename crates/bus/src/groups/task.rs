@@ -93,7 +93,7 @@ impl GroupTask {
             }
             let now = now();
             self.take_turn(now).await;
-            self.in_flight.show(self.state.in_flight());
+            self.in_flight.set(self.state.in_flight());
             if self.state.is_idle(now) && self.store.retire(|| self.commands.is_empty()) {
                 break;
             }

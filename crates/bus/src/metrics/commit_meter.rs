@@ -1,4 +1,4 @@
-//! What the committer counts.
+//! What the committer measures.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use prometheus::local::LocalHistogram;
 
 use crate::publish::PublishTimes;
 
-/// The committer's own, so that the events of a commit are added together.
+/// Owned by the committer, which can thus observe the events of a commit locally and flush once.
 #[derive(Debug)]
 pub(crate) struct CommitMeter {
     publish_to_commit: LocalHistogram,
@@ -25,8 +25,8 @@ impl CommitMeter {
         }
     }
 
-    /// Events that were taken at these moments are stored at `now`. The write that stored them counts once,
-    /// with the first commit of it.
+    /// Records that events received at these times are stored at `now`. `write` is present once per write, with
+    /// the first of its commits.
     pub(crate) fn committed<'a>(
         &mut self,
         publish_times: impl Iterator<Item = &'a PublishTimes>,
@@ -42,7 +42,10 @@ impl CommitMeter {
         self.publish_to_commit.flush();
         let Some(WriteStats { events, sync_time }) = write else { return };
         if events > 0 {
-            #[expect(clippy::cast_precision_loss, reason = "a batch is far smaller than that")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a batch is far smaller than 2^52 events"
+            )]
             self.batch.observe(events as f64);
         }
         if let Some(time) = sync_time {

@@ -1,4 +1,4 @@
-//! What a group counts.
+//! The series of a consumer group.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,24 +14,24 @@ pub(crate) struct GroupSeries {
     pub(super) nacked: IntCounter,
     pub(super) dead_lettered: IntCounter,
     pub(super) in_flight: IntGauge,
-    /// The same for all groups.
+    /// Shared by all groups, as is `deliver_to_ack`.
     pub(super) publish_to_deliver: Histogram,
     pub(super) deliver_to_ack: Histogram,
 }
 
 impl GroupSeries {
-    /// These deliveries leave at `now`. They may be of several groups.
+    /// Records deliveries sent at `now`, which may belong to several groups.
     pub(crate) fn delivered(deliveries: &[Delivery], now: Instant) {
         for run in deliveries.chunk_by(|one, next| Arc::ptr_eq(&one.series, &next.series)) {
             let series = &run[0].series;
             series.delivered.inc_by(run.len() as u64);
-            // What comes again says more about its consumers than about the bus.
-            let live = run.iter().filter(|delivery| delivery.attempt == 1);
-            let mut published =
-                live.filter_map(|delivery| delivery.event.published_at()).peekable();
-            if published.peek().is_some() {
+            // The latency of a redelivery depends on consumers, not on the bus.
+            let first = run.iter().filter(|delivery| delivery.attempt == 1);
+            let mut publish_times =
+                first.filter_map(|delivery| delivery.event.published_at()).peekable();
+            if publish_times.peek().is_some() {
                 let times = series.publish_to_deliver.local();
-                for at in published {
+                for at in publish_times {
                     times.observe(now.saturating_duration_since(at).as_secs_f64());
                 }
                 times.flush();
@@ -39,7 +39,7 @@ impl GroupSeries {
         }
     }
 
-    /// Acknowledgements are stored that came so long after their deliveries.
+    /// Records stored acknowledgements by the time since their delivery.
     pub(crate) fn acked(&self, after: impl Iterator<Item = Duration>) {
         let times = self.deliver_to_ack.local();
         let mut count = 0;
@@ -60,29 +60,29 @@ impl GroupSeries {
     }
 }
 
-/// A group's part of its gauge, which it may share with others. Taken back when it is dropped.
+/// A group's share of an in-flight gauge, which several groups may use. Subtracted on drop.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     gauge: IntGauge,
-    shown: i64,
+    current: i64,
 }
 
 impl InFlight {
     pub(crate) fn of(series: &GroupSeries) -> Self {
-        Self { gauge: series.in_flight.clone(), shown: 0 }
+        Self { gauge: series.in_flight.clone(), current: 0 }
     }
 
-    pub(crate) fn show(&mut self, count: usize) {
+    pub(crate) fn set(&mut self, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        if count != self.shown {
-            self.gauge.add(count - self.shown);
-            self.shown = count;
+        if count != self.current {
+            self.gauge.add(count - self.current);
+            self.current = count;
         }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.show(0);
+        self.set(0);
     }
 }

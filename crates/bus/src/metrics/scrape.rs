@@ -1,4 +1,4 @@
-//! The text of a scrape, with what is read from the store only for it.
+//! Renders the metrics, including those read from the store on demand.
 
 use prombus_engine::{Bounds, Engine, StateEntry};
 use prombus_proto::{ErrorCode, Group, Topic};
@@ -11,9 +11,10 @@ use crate::inspect::open_events;
 use crate::stored::StatePages;
 use crate::stored::cursor::Cursor;
 
-/// All that is counted, as Prometheus text 0.0.4.
+/// Renders all metrics in the Prometheus text format 0.0.4.
 pub(crate) async fn text(metrics: &Metrics, engine: &dyn Engine) -> Result<String, Refusal> {
-    let topics = made(IntGauge::new("prombus_topics", "Topics that ever had an event."));
+    let topics =
+        valid(IntGauge::new("prombus_topics", "Topics that have ever contained an event."));
     let count = engine.topics().await?.len();
     topics.set(i64::try_from(count).unwrap_or(i64::MAX));
     let lag = lag(metrics, engine).await?;
@@ -21,18 +22,17 @@ pub(crate) async fn text(metrics: &Metrics, engine: &dyn Engine) -> Result<Strin
     families.extend(topics.collect());
     families.extend(lag.collect().into_iter().filter(|family| !family.get_metric().is_empty()));
     families.sort_by(|one, other| one.name().cmp(other.name()));
-    TextEncoder::new()
-        .encode_to_string(&families)
-        .map_err(|error| Refusal::new(ErrorCode::Internal, format!("no text of metrics: {error}")))
+    TextEncoder::new().encode_to_string(&families).map_err(|error| {
+        Refusal::new(ErrorCode::Internal, format!("cannot render metrics: {error}"))
+    })
 }
 
-/// How far each group with a stored cursor is behind. Made anew each time, so that a group that is
-/// gone leaves nothing behind.
+/// Computes the lag of each group with a stored cursor. A new gauge each time, so that deleted groups disappear.
 async fn lag(metrics: &Metrics, engine: &dyn Engine) -> Result<IntGaugeVec, Refusal> {
-    let help = format!("Events that the group has not done. {}", pairs_note());
-    let lag = made(IntGaugeVec::new(Opts::new("prombus_lag_events", help), &["topic", "group"]));
-    // Cursors stand in the order of their topics.
-    let mut latest: Option<(Topic, Bounds)> = None;
+    let help = format!("Events the group has not processed. {}", pairs_note());
+    let lag = valid(IntGaugeVec::new(Opts::new("prombus_lag_events", help), &["topic", "group"]));
+    // Cursors are ordered by topic: remember the bounds of the current one.
+    let mut current: Option<(Topic, Bounds)> = None;
     let mut pages = StatePages::new(engine, Cursor::prefix());
     loop {
         let page = pages.next().await?;
@@ -40,25 +40,24 @@ async fn lag(metrics: &Metrics, engine: &dyn Engine) -> Result<IntGaugeVec, Refu
             return Ok(lag);
         }
         for entry in &page {
-            let Some((pair, cursor)) = read(entry) else { continue };
-            let bounds = match &latest {
+            let Some((pair, cursor)) = parse(entry) else { continue };
+            let bounds = match &current {
                 Some((topic, bounds)) if *topic == pair.0 => *bounds,
                 _ => engine.bounds(&pair.0).await?,
             };
             let events = i64::try_from(open_events(&cursor, &bounds).0).unwrap_or(i64::MAX);
             lag.with_label_values(&metrics.pair_labels(&pair)).add(events);
-            latest = Some((pair.0, bounds));
+            current = Some((pair.0, bounds));
         }
     }
 }
 
-/// Whose cursor it is, and what it says. One that cannot be read is left out: the group says so
-/// itself when somebody subscribes.
-fn read(entry: &StateEntry) -> Option<((Topic, Group), Cursor)> {
-    let whose = Cursor::names_at(&entry.key)?;
-    Some((whose, Cursor::decode(&entry.value).ok()?))
+/// Returns `None` for an unreadable cursor, which the group reports at the next subscribe.
+fn parse(entry: &StateEntry) -> Option<((Topic, Group), Cursor)> {
+    let pair = Cursor::names_at(&entry.key)?;
+    Some((pair, Cursor::decode(&entry.value).ok()?))
 }
 
-fn made<C>(made: prometheus::Result<C>) -> C {
-    made.expect("the names and labels of this file are valid")
+fn valid<C>(family: prometheus::Result<C>) -> C {
+    family.expect("names and labels in this file are valid")
 }

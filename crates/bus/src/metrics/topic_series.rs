@@ -1,4 +1,4 @@
-//! What a topic counts.
+//! The series of a topic.
 
 use prombus_engine::Position;
 use prometheus::IntCounter;
@@ -10,7 +10,7 @@ pub(crate) struct TopicSeries {
 }
 
 impl TopicSeries {
-    /// Events of this topic are at these positions now.
+    /// Records events committed at these positions.
     pub(crate) fn committed(&self, positions: &[Position]) {
         let duplicates = positions.iter().filter(|position| position.duplicate).count();
         self.published.inc_by((positions.len() - duplicates) as u64);

@@ -1,13 +1,11 @@
-//! Connections, and the bytes that go over them.
+//! Connections and their bytes.
 
 use prometheus::{IntCounter, IntGauge};
 
-/// By what a client is connected.
+/// How a client is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// By WebSocket.
     Ws,
-    /// By HTTP.
     Http,
 }
 
@@ -22,7 +20,7 @@ impl Transport {
     }
 }
 
-/// A connection that is counted as open until this is dropped.
+/// A guard that counts a connection as open until it is dropped.
 #[derive(Debug)]
 pub struct OpenConnection(IntGauge);
 
@@ -39,7 +37,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Counts bytes. Cheap to clone.
+/// The byte counters of a transport. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     received: IntCounter,
@@ -51,12 +49,10 @@ impl Traffic {
         Self { received, sent }
     }
 
-    /// So many bytes were read.
     pub fn received(&self, bytes: usize) {
         self.received.inc_by(bytes as u64);
     }
 
-    /// So many bytes were written.
     pub fn sent(&self, bytes: usize) {
         self.sent.inc_by(bytes as u64);
     }

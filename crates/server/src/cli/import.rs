@@ -40,7 +40,7 @@ connection. Prints {\"count\":…,\"duplicates\":…,\"first_seq\":…,\"last_se
 pub(crate) struct ImportArguments {
     /// Topic to publish to, such as orders.created
     topic: Topic,
-    /// File to import; default, or -: stdin
+    /// File to import, or - for stdin; default: stdin
     file: Option<PathBuf>,
     /// Maximum consecutive attempts to resend after a lost connection
     #[arg(long, value_name = "COUNT", default_value_t = 8)]

@@ -26,6 +26,9 @@ Examples:
   tail -f orders.ndjson | prombus publish orders.created
   prombus publish orders.created --events < exported.ndjson
 
+With --events, each event is {\"payload\": …} with optional id, ts, key, headers, tags, caused_by and sid;
+other fields are ignored.
+
 When stdout is not a terminal, prints one line {\"id\":…,\"seq\":…} per event, with \"duplicate\":true if the
 topic already contains that id.")]
 pub(crate) struct PublishArguments {

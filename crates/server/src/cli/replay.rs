@@ -28,7 +28,7 @@ pub(crate) struct ReplayArguments {
     topic: Topic,
     /// Where to start; optional with --ts or --after-id
     #[arg(long, value_name = "START")]
-    from: Option<StartAt>,
+    from: Option<ReplayStart>,
     /// Start at the first event at or after this time, in milliseconds since 1970
     #[arg(long, value_name = "MS", required_if_eq("from", "ts"), conflicts_with = "after_id")]
     ts: Option<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct ReplayArguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum StartAt {
+enum ReplayStart {
     Earliest,
     Ts,
     #[value(name = "afterId")]
@@ -103,10 +103,14 @@ fn print(events: &[&RawValue]) -> io::Result<()> {
 }
 
 /// Exits with a usage error if `--from` contradicts another flag.
-fn reject_conflicting_start(from: Option<StartAt>, ts: Option<u64>, after_id: Option<&EventId>) {
+fn reject_conflicting_start(
+    from: Option<ReplayStart>,
+    ts: Option<u64>,
+    after_id: Option<&EventId>,
+) {
     let flag = match from {
-        Some(StartAt::Earliest | StartAt::AfterId) if ts.is_some() => "--ts",
-        Some(StartAt::Earliest | StartAt::Ts) if after_id.is_some() => "--after-id",
+        Some(ReplayStart::Earliest | ReplayStart::AfterId) if ts.is_some() => "--ts",
+        Some(ReplayStart::Earliest | ReplayStart::Ts) if after_id.is_some() => "--after-id",
         _ => return,
     };
     let message = format!("{flag} conflicts with the start given by --from");

@@ -31,7 +31,10 @@ Examples:
 
 Prints one event per line, as stored, and acknowledges it. The members of a group share its events.
 Stops after --count events or at ctrl-c, once everything printed is acknowledged. Fails if the connection
-is lost.")]
+is lost.
+
+With --exec, the command reads the event on stdin. Exit status 0 acknowledges the event, any other rejects it
+for another attempt. Commands run one at a time and must finish within --ack-timeout-ms.")]
 pub(crate) struct SubscribeArguments {
     /// Topic to consume, such as orders.created
     topic: Topic,
@@ -44,7 +47,7 @@ pub(crate) struct SubscribeArguments {
     /// Maximum unacknowledged events; default: set by the server
     #[arg(long, value_name = "COUNT")]
     max_in_flight: Option<u32>,
-    /// Time to acknowledge an event before it is redelivered, in milliseconds; default: set by the server
+    /// Milliseconds to acknowledge an event before it is redelivered; default: set by the server
     #[arg(long, value_name = "MS")]
     ack_timeout_ms: Option<u64>,
     /// Delivery attempts before an event is dead-lettered; default: set by the server
@@ -56,8 +59,7 @@ pub(crate) struct SubscribeArguments {
     /// Do not acknowledge: the events are redelivered, and each delivery counts as an attempt
     #[arg(long)]
     no_ack: bool,
-    /// Run this shell command for each event, one at a time, with the event on stdin: success acknowledges,
-    /// failure requests another attempt; must finish within --ack-timeout-ms
+    /// Run this shell command for each event instead of printing it
     #[arg(long, value_name = "COMMAND", conflicts_with = "no_ack")]
     exec: Option<String>,
     #[command(flatten)]

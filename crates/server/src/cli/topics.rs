@@ -26,13 +26,19 @@ Examples:
   prombus topics orders.created --set limit=5000/1000 --set durability=buffered
   prombus topics orders.created --set limit=
 
+Settings:
+  retention_ms=MS                time to retain events
+  retention_bytes=BYTES          bytes of events to retain
+  durability=fsync|buffered      when a publish is confirmed
+  limit=CAPACITY/REFILL_PER_SEC  rate limit, in events and events per second
+  KEY=                           resets KEY to the server's configuration
+
 Changes take effect immediately and are stored with the server's data; other settings stay as they are.
 When stdout is not a terminal, prints one JSON object per topic and line.")]
 pub(crate) struct TopicsArguments {
     /// Show only this topic, with its settings
     topic: Option<Topic>,
-    /// Change a setting: retention_ms=MS, retention_bytes=BYTES, durability=fsync|buffered or
-    /// limit=CAPACITY/REFILL_PER_SEC; KEY= resets it to the server's configuration; repeatable
+    /// Change a setting of the topic; repeatable
     #[arg(long, value_name = "KEY=VALUE", requires = "topic")]
     set: Vec<SettingChange>,
     #[command(flatten)]

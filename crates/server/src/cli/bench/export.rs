@@ -16,8 +16,7 @@ use crate::cli::server_arguments::AccessArguments;
 
 #[derive(clap::Args)]
 pub(super) struct ExportBenchArguments {
-    /// HTTP URL of a server, to export its topic as it is; default: spawn a server process and publish the topic
-    /// first
+    /// HTTP URL of a server with the topic; default: spawn a server process and publish first
     #[arg(long, value_name = "URL", conflicts_with_all = ["engine", "data", "n", "size"])]
     url: Option<String>,
     /// Topic to export

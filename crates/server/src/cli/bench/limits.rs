@@ -21,10 +21,10 @@ pub(super) struct LimitsArguments {
     /// WebSocket URL of the server; default: spawn a server process
     #[arg(long, value_name = "URL", conflicts_with_all = ["engine", "data"])]
     url: Option<String>,
-    /// limits.connection of the server; default: the server's default
+    /// limits.connection of the server; default: the built-in default
     #[arg(long, value_name = "CAPACITY/REFILL_PER_SEC")]
     connection_limit: Option<RateArgument>,
-    /// limits.topic of the server; default: the server's default
+    /// limits.topic of the server; default: the built-in default
     #[arg(long, value_name = "CAPACITY/REFILL_PER_SEC")]
     topic_limit: Option<RateArgument>,
     /// Duration of each of the two measurements, in seconds

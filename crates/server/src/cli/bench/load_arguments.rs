@@ -8,13 +8,13 @@ pub(super) struct LoadArguments {
     /// Number of events
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     n: u64,
-    /// Event size in bytes: the complete JSON a consumer receives, assuming a seq of seven digits
+    /// Event size in bytes: the complete JSON a consumer receives
     #[arg(long, value_name = "BYTES", default_value_t = 236)]
     size: usize,
     /// Events per frame; a frame is confirmed as a whole
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     batch: u64,
-    /// Maximum unconfirmed, and maximum unacknowledged, events per connection
+    /// Maximum unconfirmed or unacknowledged events per connection
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     window: u64,
     /// Number of publishing connections; bench subscribe opens as many consuming ones
@@ -26,8 +26,7 @@ pub(super) struct LoadArguments {
     /// Topic, or name prefix if there are several
     #[arg(long, value_name = "TOPIC", default_value = "bench.topic")]
     topic: Topic,
-    /// Send at this fixed rate, all connections together, and measure latency from the scheduled send time;
-    /// default: as fast as possible
+    /// Send at this fixed rate, all connections together; default: as fast as possible
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
 }

@@ -30,8 +30,7 @@ pub(super) struct TargetArguments {
     /// Spawn a server process and measure it over the network
     #[arg(long)]
     serve: bool,
-    /// When a publish is confirmed: on stable storage, or handed to the operating system; default: fsync, or
-    /// with --url the setting of the topic
+    /// When a publish is confirmed; default: fsync, or with --url as configured on the server
     #[arg(long)]
     durability: Option<DurabilityArgument>,
     #[command(flatten)]

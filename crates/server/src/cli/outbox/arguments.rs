@@ -21,9 +21,8 @@ the collection in one transaction. Any number of workers publish these documents
 the event id, ordered by ts within a topic and key. A worker marks a document as sent, or as an error with
 the reason. On exit it prints {\"sent\":…,\"duplicates\":…,\"errors\":…,\"taken_over\":…}.")]
 pub(crate) struct OutboxArguments {
-    /// MongoDB connection string of the service's replica set; prefer PROMBUS_MONGO in the environment,
-    /// which other users cannot see
-    #[arg(long, value_name = "URL")]
+    /// MongoDB connection string; prefer PROMBUS_MONGO in the environment, which other users cannot see
+    #[arg(long, value_name = "URL", value_parser = mongo_address)]
     mongo: Option<MongoAddress>,
     /// Database name, if the connection string does not contain it
     #[arg(long, value_name = "NAME")]
@@ -38,8 +37,7 @@ pub(crate) struct OutboxArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 200,
           value_parser = clap::value_parser!(u16).range(1..=MAX_FRAME_EVENTS as i64))]
     batch: u16,
-    /// Lease on claimed documents, in milliseconds; a running worker renews it, so other workers wait this
-    /// long after a worker dies
+    /// Lease on claimed documents, in milliseconds, renewed while the worker runs
     #[arg(long, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(1000..=86_400_000))]
     lease_ms: u64,
@@ -50,8 +48,7 @@ pub(crate) struct OutboxArguments {
     /// Poll only; do not open a change stream
     #[arg(long)]
     no_change_stream: bool,
-    /// Delete documents this long after they were sent, such as 7d, 12h, 30m or 90s; default: as set before,
-    /// else never
+    /// Delete sent documents after this time, such as 7d, 12h, 30m or 90s; default: unchanged
     #[arg(long, value_name = "TIME", value_parser = duration)]
     keep_sent: Option<Duration>,
     /// Worker name, stored in lease_owner; default: host name and process id
@@ -107,6 +104,10 @@ fn host_and_process() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = if host.trim().is_empty() { "worker" } else { host.trim() };
     format!("{host}/{}", std::process::id())
+}
+
+fn mongo_address(text: &str) -> Result<MongoAddress, String> {
+    text.parse().map_err(|expected| format!("expected {expected}"))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

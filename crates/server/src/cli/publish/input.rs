@@ -16,8 +16,7 @@ pub(super) struct InputArguments {
     /// JSON payloads, one event per argument; if none are given, one event per line of stdin
     #[arg(value_name = "PAYLOAD", allow_negative_numbers = true)]
     payloads: Vec<String>,
-    /// Read complete events as written by export: {"payload": …} with optional id, ts, key, headers, tags,
-    /// caused_by and sid; other fields are ignored
+    /// Read complete events, as written by export, instead of payloads
     #[arg(long, conflicts_with_all = ["key", "id", "ts", "header", "tag"])]
     events: bool,
     /// Key of the events
