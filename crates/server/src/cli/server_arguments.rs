@@ -41,7 +41,7 @@ impl GatewayArguments {
         self.access.address(&self.url, Protocol::WebSocket)
     }
 
-    /// Returns a builder of a client that reconnects by itself.
+    /// Returns a builder of a client that reconnects automatically.
     pub(super) fn client(&self) -> Result<prombus_client::Builder, String> {
         self.address()?;
         let mut client = prombus_client::Client::builder(&self.url);

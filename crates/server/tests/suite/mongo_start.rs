@@ -92,7 +92,7 @@ fn a_wrong_password_is_reported_but_not_printed() {
     let url = address(&server.url());
     let url = url.replace("mongodb://", &format!("mongodb://bus:{PASSWORD}@"));
     assert_rejected(&format!("{url}&authSource=admin"), &["authentication failed", "authSource="]);
-    // Without credentials, too.
+    // So is a missing one.
     assert_rejected(&address(&server.url()), &["authentication failed", "requires authentication"]);
 }
 

@@ -88,8 +88,8 @@ fn a_value_of_the_wrong_type_is_reported_with_its_line() {
     for (key, _) in keys() {
         let (sources, path) = file(folder.path(), &format!("\n\n{key} = 1979-05-27\n"));
         let error = rejected(&sources).to_string();
-        let place = format!("{key} ({}, line 3) is ", path.display());
-        assert!(error.starts_with(&place), "{error}");
+        let prefix = format!("{key} ({}, line 3) is ", path.display());
+        assert!(error.starts_with(&prefix), "{error}");
         assert!(error.contains("must be "), "{error}");
     }
 }
