@@ -1,4 +1,4 @@
-//! Any bytes may come as a frame. What is accepted is written and read as the same.
+//! Parses arbitrary bytes as frames. No input may panic, and every accepted frame must round-trip.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
             frame.write(&mut written);
             assert_eq!(ClientFrame::parse(&written.into(), &limits), Ok(frame));
         }
-        Err(refused) => assert!(!refused.msg.is_empty()),
+        Err(error) => assert!(!error.msg.is_empty()),
     }
     if let Ok(frame) = ServerFrame::parse(&text) {
         let mut written = Vec::new();

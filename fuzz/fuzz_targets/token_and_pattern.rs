@@ -1,8 +1,7 @@
-//! Tokens, scopes and patterns of any bytes: no panic, no wrong match, no way in.
+//! Arbitrary tokens, scopes and patterns: no input may panic, match wrongly or gain access.
 //!
-//! The input is cut at line ends: a pattern, a topic, scopes, and the rest is a token and also the
-//! claims of a token that is signed as it should be, so that the code behind the signature is
-//! reached.
+//! The input is split into lines: a pattern, a topic and scopes. The rest is used as a token, and also
+//! as the claims of a correctly signed token, so that the code after the signature check is reached.
 
 #![no_main]
 
@@ -29,7 +28,7 @@ static AUTHENTICATOR: LazyLock<Authenticator> = LazyLock::new(|| {
         }],
         jwt: Some(JwtSettings { secret: Some(SECRET.into()), ..JwtSettings::default() }),
     })
-    .expect("the settings are good")
+    .expect("valid settings")
 });
 
 fuzz_target!(|input: &[u8]| {
@@ -52,7 +51,7 @@ fuzz_target!(|input: &[u8]| {
             assert!(granted == [false; 2] || scopes.contains(':'), "{scopes:?}");
         }
     }
-    let refused = AUTHENTICATOR.check(token, NOW).expect_err("nobody signed this");
+    let refused = AUTHENTICATOR.check(token, NOW).expect_err("an unsigned token");
     assert!(!format!("{refused:?} {refused}").contains(SECRET));
     check_signed(token);
     let _ = AllowedOrigins::new(&[pattern]).map(|list| list.check(Some(token), Some(scopes)));
@@ -77,7 +76,7 @@ fn compare_with_definition(parsed: &TopicPattern, pattern: &str, topic: &Topic) 
     assert_eq!(parsed.matches(topic), expected, "{pattern} on {topic}");
 }
 
-/// The definition, with a table of what is known of shorter pieces so that long inputs end.
+/// The definition of a match, with dynamic programming so that long inputs terminate.
 fn matches_by_definition(pattern: &[&str], topic: &[&str]) -> bool {
     let mut fits = vec![vec![false; topic.len() + 1]; pattern.len() + 1];
     fits[pattern.len()][topic.len()] = true;

@@ -1,4 +1,4 @@
-//! Buffered appends in batches, beside a plain loop that writes and checksums the same bytes.
+//! Buffered appends in batches, compared with a plain loop that writes and checksums the same bytes.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -23,9 +23,9 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
     let (mut plain, mut bare, mut engine, mut moved) = (vec![], vec![], vec![], vec![]);
     for round in 0..ROUNDS {
         plain.push(plain_loop(&folder.join("plain")));
-        let (answered, all_moved) = appended(&folder.join(format!("engine-{round}")));
-        engine.push(answered);
-        moved.push(all_moved);
+        let (committed, checkpointed) = engine_append(&folder.join(format!("engine-{round}")));
+        engine.push(committed);
+        moved.push(checkpointed);
         bare.push(bare_loop(&folder.join("plain")));
     }
     let (plain, bare) = (median(plain), median(bare));
@@ -41,53 +41,52 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
     row(what, moved, "plain loop, not synced", plain, "");
 }
 
-/// Takes the same events as the engine, puts their JSON into a buffer, a checksum behind each, and
-/// writes the buffer of every batch.
+/// Writes the JSON of the same events to a file, one buffer per batch, with a checksum after each event.
 fn plain_loop(path: &Path) -> f64 {
     let batches = events::batches(&events::topic(0), EVENTS, &events::ids());
     let mut file = File::create(path).unwrap();
     let mut buffer = Vec::new();
     let mut seq = Seq::ZERO;
-    let started = Instant::now();
+    let start = Instant::now();
     for batch in &batches {
         buffer.clear();
         for event in batch {
             seq = seq.next();
-            let start = buffer.len();
+            let offset = buffer.len();
             event.write_json(seq, &mut buffer);
-            let sum = crc_fast::crc32_iscsi(&buffer[start..]);
+            let sum = crc_fast::crc32_iscsi(&buffer[offset..]);
             buffer.extend_from_slice(&sum.to_le_bytes());
         }
         file.write_all(&buffer).unwrap();
     }
-    let rate = EVENTS as f64 / started.elapsed().as_secs_f64();
+    let rate = EVENTS as f64 / start.elapsed().as_secs_f64();
     std::fs::remove_file(path).unwrap();
     rate
 }
 
-/// Writes one and the same buffer again and again: what the operating system alone allows.
+/// Writes the same buffer again and again: the limit set by the operating system.
 fn bare_loop(path: &Path) -> f64 {
     let batch = vec![b'x'; BATCH * EVENT_BYTES];
     let mut file = File::create(path).unwrap();
-    let started = Instant::now();
+    let start = Instant::now();
     for _ in 0..EVENTS / BATCH {
         black_box(crc_fast::crc32_iscsi(black_box(&batch)));
         file.write_all(&batch).unwrap();
     }
-    let rate = EVENTS as f64 / started.elapsed().as_secs_f64();
+    let rate = EVENTS as f64 / start.elapsed().as_secs_f64();
     std::fs::remove_file(path).unwrap();
     rate
 }
 
-fn appended(folder: &Path) -> (f64, f64) {
+fn engine_append(folder: &Path) -> (f64, f64) {
     let batches = events::batches(&events::topic(0), EVENTS, &events::ids());
     let rates = runtime().block_on(async {
         let engine: Arc<dyn Engine> = Arc::new(DiskEngine::open(&DiskOptions::at(folder)).unwrap());
-        let started = Instant::now();
+        let start = Instant::now();
         events::commit_all(&engine, batches, WINDOW, Durability::Buffered).await;
-        let answered = EVENTS as f64 / started.elapsed().as_secs_f64();
+        let committed = EVENTS as f64 / start.elapsed().as_secs_f64();
         engine.close().await.unwrap();
-        (answered, EVENTS as f64 / started.elapsed().as_secs_f64())
+        (committed, EVENTS as f64 / start.elapsed().as_secs_f64())
     });
     std::fs::remove_dir_all(folder).unwrap();
     rates

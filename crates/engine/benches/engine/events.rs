@@ -1,4 +1,4 @@
-//! Events of 236 bytes, as they are stored.
+//! Events of 236 bytes of stored JSON.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) fn topic(number: usize) -> Topic {
     Topic::new(&format!("bench.topic-{number:05}")).unwrap()
 }
 
-/// An event whose JSON has [`EVENT_BYTES`] bytes at a position of seven digits.
+/// Creates an event whose JSON has [`EVENT_BYTES`] bytes at a position of seven digits.
 pub(crate) fn event(ids: &IdSource, topic: &Topic) -> EncodedEvent {
     let with = |filler: usize| {
         Event {
@@ -52,7 +52,7 @@ pub(crate) fn ids() -> IdSource {
     IdSource::new(Arc::new(SystemClock), Arc::new(prombus_proto::SystemRandom))
 }
 
-/// Commits all batches, at most `window` at a time, and waits for all answers.
+/// Commits all batches, at most `window` at a time, and waits for all of them.
 pub(crate) async fn commit_all(
     engine: &Arc<dyn Engine>,
     batches: Vec<Vec<EncodedEvent>>,

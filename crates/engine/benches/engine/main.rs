@@ -1,10 +1,10 @@
-//! What the disk engine costs, each figure beside a baseline that is measured in the same run.
+//! The cost of the disk engine, each figure next to a baseline measured in the same run.
 //!
-//! `make bench-engine` runs all of it; `make bench-engine ONLY=append` one part.
+//! `make bench-engine` runs everything; `make bench-engine ONLY=append` runs one part.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a benchmark prints, and what goes wrong ends it"
+    reason = "a benchmark prints its results and panics on errors"
 )]
 
 mod append;
@@ -29,10 +29,10 @@ fn main() {
     if let Some(child) = std::env::var_os(memory::CHILD) {
         return memory::fill_and_report(Path::new(&child));
     }
-    // Cargo hands over `--bench`; what else is there names the parts to run.
+    // Cargo passes `--bench`; all other arguments name the parts to run.
     let only: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let wanted = |part: &str| only.is_empty() || only.iter().any(|word| word == part);
+    let is_selected = |part: &str| only.is_empty() || only.iter().any(|word| word == part);
     let mut report = Report::default();
     let parts: [(&str, Part); 6] = [
         ("append", append::run),
@@ -42,7 +42,7 @@ fn main() {
         ("memory", memory::run),
         ("topics", many_topics::run),
     ];
-    for (name, run) in parts.into_iter().filter(|(name, _)| wanted(name)) {
+    for (name, run) in parts.into_iter().filter(|(name, _)| is_selected(name)) {
         eprintln!("{name} …");
         let folder = scratch();
         run(folder.path(), &mut report);
@@ -50,7 +50,8 @@ fn main() {
     report.print();
 }
 
-/// On the filesystem that is built on, which is a disk; the usual temporary folder may be memory.
+/// Creates a directory on the file system of the build: the default temporary directory may be in
+/// memory.
 fn scratch() -> tempfile::TempDir {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     tempfile::tempdir_in(target).unwrap()

@@ -18,16 +18,16 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
         let ids = events::ids();
         let engine: Arc<dyn Engine> = Arc::new(DiskEngine::open(&options).unwrap());
         let one = |number: usize| vec![events::event(&ids, &events::topic(number))];
-        // The first commit makes the log file.
+        // The first commit creates the log file.
         engine.commit(Batch::of_events(one(TOPICS), Durability::Fsync)).await.unwrap();
-        let started = Instant::now();
+        let start = Instant::now();
         engine.commit(Batch::of_events(one(TOPICS), Durability::Fsync)).await.unwrap();
-        let single = started.elapsed();
+        let single = start.elapsed();
         let events: Vec<_> = (0..TOPICS).flat_map(one).collect();
         let syncs = options.faults.syncs();
-        let started = Instant::now();
+        let start = Instant::now();
         engine.commit(Batch::of_events(events, Durability::Fsync)).await.unwrap();
-        let elapsed = started.elapsed();
+        let elapsed = start.elapsed();
         let syncs = options.faults.syncs() - syncs;
         report.row(
             "(f) one commit to 10,000 topics, one event each",
@@ -37,14 +37,14 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
             "1 sync",
         );
         let syncs = options.faults.syncs();
-        let started = Instant::now();
+        let start = Instant::now();
         engine.close().await.unwrap();
-        let closed = started.elapsed();
+        let closed = start.elapsed();
         let syncs = options.faults.syncs() - syncs;
         let engine = {
-            let started = Instant::now();
+            let start = Instant::now();
             let engine = DiskEngine::open(&options).unwrap();
-            let opened = started.elapsed();
+            let opened = start.elapsed();
             report.row(
                 "(f) moving these into 10,000 segments; opening them again",
                 format!(

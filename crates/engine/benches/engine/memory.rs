@@ -18,7 +18,7 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
     let child = Command::new(std::env::current_exe().unwrap()).env(CHILD, folder).output().unwrap();
     let text = String::from_utf8(child.stdout).unwrap();
     let numbers: Vec<f64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
-    let [before, after, idle] = numbers[..] else { panic!("three numbers, not {text:?}") };
+    let [before, after, idle] = numbers[..] else { panic!("expected three numbers: {text:?}") };
     let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
     report.row(
         "(e) resident memory after 5 M events in 100 topics, right after the last commit",
@@ -54,7 +54,7 @@ pub(crate) fn fill_and_report(folder: &Path) {
         let after = resident_bytes();
         filled.close().await.unwrap();
         drop(filled);
-        // A process of its own would be exact; what the allocator keeps counts against us here.
+        // Includes memory that the allocator has not returned; a separate process would be exact.
         let reopened = engine(folder);
         println!("{before} {after} {}", resident_bytes());
         reopened.close().await.unwrap();

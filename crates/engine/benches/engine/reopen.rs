@@ -1,4 +1,4 @@
-//! Opening a store after its process was killed, beside reading its write-ahead log once.
+//! Opening a store after its process was killed, compared with reading its write-ahead log once.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -30,14 +30,14 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
         for round in 0..ROUNDS {
             let folder = folder.join(format!("{wal_bytes}-{round}"));
             fill_and_kill(&folder, wal_bytes);
-            // Once before, so that both find the same in memory.
+            // Reads the log once so that both measurements find it in the page cache.
             read_log(&folder);
             let (seconds, bytes) = read_log(&folder);
             plain.push(seconds);
             log = bytes;
-            let started = Instant::now();
+            let start = Instant::now();
             let engine = DiskEngine::open(&options(&folder, wal_bytes)).unwrap();
-            ours.push(started.elapsed().as_secs_f64());
+            ours.push(start.elapsed().as_secs_f64());
             drop(engine);
             fs::remove_dir_all(&folder).unwrap();
         }
@@ -80,16 +80,16 @@ pub(crate) fn fill_and_wait(folder: &Path) {
         events::commit_all(&engine, batches, 8, Durability::Fsync).await;
         println!("filled");
         std::io::stdout().flush().unwrap();
-        // Killed here. Should the parent be gone, the end of its pipe ends this as well.
+        // The parent kills this process here. If the parent is gone, its closed pipe ends the wait.
         let _ = std::io::stdin().read(&mut [0]);
     });
 }
 
-/// Reads what was written of the log, plainly.
+/// Reads the written part of the log with plain reads.
 fn read_log(folder: &Path) -> (f64, u64) {
     let mut buffer = vec![0; 1 << 20];
     let mut total = 0;
-    let started = Instant::now();
+    let start = Instant::now();
     for entry in fs::read_dir(folder.join("wal")).unwrap() {
         let mut file = File::open(entry.unwrap().path()).unwrap();
         let written = rustix::fs::seek(&file, SeekFrom::Hole(0)).unwrap();
@@ -101,5 +101,5 @@ fn read_log(folder: &Path) -> (f64, u64) {
         }
         total += written;
     }
-    (started.elapsed().as_secs_f64(), total)
+    (start.elapsed().as_secs_f64(), total)
 }

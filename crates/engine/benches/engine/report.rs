@@ -1,13 +1,12 @@
-//! The figures, as a table.
+//! The results as a table.
 
-/// Rows of figures.
 #[derive(Default)]
 pub(crate) struct Report {
     rows: Vec<[String; 5]>,
 }
 
 impl Report {
-    /// A figure, what it is compared with, and what the ratio has to be.
+    /// Adds a result, the baseline it is compared with, their ratio and the goal for it.
     pub(crate) fn row(
         &mut self,
         what: &str,
@@ -29,7 +28,7 @@ impl Report {
     }
 }
 
-/// The one in the middle: these machines are noisy.
+/// Returns the median, which is robust against the noise of shared machines.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

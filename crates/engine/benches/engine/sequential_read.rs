@@ -1,4 +1,4 @@
-//! Reading a topic from end to end, beside reading its files plainly.
+//! Reading a whole topic, compared with plain reads of its files.
 
 use std::fs::File;
 use std::io::Read;
@@ -28,8 +28,8 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
         let engine = DiskEngine::open(&options).unwrap();
         let (mut plain, mut ours) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            plain.push(plainly(&folder.join("topics").join(topic.as_str())));
-            let started = Instant::now();
+            plain.push(plain_read(&folder.join("topics").join(topic.as_str())));
+            let start = Instant::now();
             let mut next = Seq::FIRST;
             loop {
                 let budget = ReadBudget::of_bytes(PAGE_BYTES);
@@ -38,7 +38,7 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
                 next = last.seq.next();
             }
             assert_eq!(next.previous(), Seq(EVENTS as u64));
-            ours.push(EVENTS as f64 / started.elapsed().as_secs_f64());
+            ours.push(EVENTS as f64 / start.elapsed().as_secs_f64());
         }
         let (plain, ours) = (median(plain), median(ours));
         report.row(
@@ -51,10 +51,10 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
     });
 }
 
-/// How many events a second lie in the bytes that plain reads return.
-fn plainly(folder: &Path) -> f64 {
+/// Returns the rate of plain file reads, in events per second.
+fn plain_read(folder: &Path) -> f64 {
     let mut buffer = vec![0; PAGE_BYTES];
-    let started = Instant::now();
+    let start = Instant::now();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "seg") {
@@ -62,5 +62,5 @@ fn plainly(folder: &Path) -> f64 {
             while file.read(&mut buffer).unwrap() > 0 {}
         }
     }
-    EVENTS as f64 / started.elapsed().as_secs_f64()
+    EVENTS as f64 / start.elapsed().as_secs_f64()
 }

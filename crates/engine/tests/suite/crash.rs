@@ -1,8 +1,8 @@
-//! Killed with SIGKILL at random moments, again and again, and opened each time.
+//! Kills a process with SIGKILL at random moments, again and again, and reopens its store each time.
 //!
-//! A child process commits from several writers and says on its standard output what was
-//! acknowledged. Everything it said is there afterwards, where it said; batches are whole, over
-//! topics and state; positions have no hole and ids come once.
+//! A child process commits from several writers and prints what was acknowledged. Afterwards,
+//! everything that it printed is stored at the printed position; batches are complete, over topics
+//! and state; positions have no gaps and ids are unique.
 //!
 //! `PROMBUS_CRASH_ROUNDS` sets the number of rounds (`make crash ROUNDS=1000`).
 
@@ -27,7 +27,7 @@ const CHILD_FOLDER: &str = "PROMBUS_CRASH_CHILD_FOLDER";
 const CHILD_ROUND: &str = "PROMBUS_CRASH_CHILD_ROUND";
 const ROUNDS: &str = "PROMBUS_CRASH_ROUNDS";
 const DEFAULT_ROUNDS: u64 = 60;
-/// So many rounds go on with one store before a new one is begun.
+/// Rounds on one store before a new one is created.
 const ROUNDS_PER_STORE: u64 = 15;
 const WRITERS: u64 = 4;
 const TOPICS: u64 = 3;
@@ -40,8 +40,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     })]
 }
 
-/// Where this process is the child: commits until it is killed. Otherwise nothing.
-pub(crate) fn be_the_child_if_asked() {
+/// In the child process, commits until it is killed. In the parent, does nothing.
+pub(crate) fn run_as_child() {
     let Some(folder) = std::env::var_os(CHILD_FOLDER) else { return };
     let round: u64 = std::env::var(CHILD_ROUND).unwrap().parse().unwrap();
     runtime().block_on(commit_until_killed(PathBuf::from(folder), round));
@@ -51,7 +51,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Files so small that a kill often meets a checkpoint, a merge or a new segment; log files that are mostly
+/// Files so small that a kill often hits a checkpoint, a merge or a new segment; log files that are mostly
 /// about one topic are kept as they are.
 fn options(folder: &Path) -> DiskOptions {
     DiskOptions {
@@ -71,14 +71,14 @@ fn writer_key(writer: u64) -> StateKey {
     StateKey::new(format!("writer/{writer}")).unwrap()
 }
 
-/// Event `index` of a batch of `size`; what it says is checked when it is read back.
+/// Creates event `index` of a batch of `size`. Its payload identifies it when it is read back.
 fn event(writer: u64, batch: u64, index: u64, size: u64) -> EncodedEvent {
     let filler = "x".repeat(usize::try_from((batch * 31 + index * 7) % 400).unwrap());
     let payload = format!(r#"[{writer},{batch},{index},{size},"{filler}"]"#);
     Event {
         id: event_id(writer, batch, index),
         ts: Timestamp(1_700_000_000_000 + batch),
-        // Most of them go to one.
+        // Most events go to one topic.
         topic: topic(((batch + index) % 7).saturating_sub(7 - TOPICS)),
         key: None,
         headers: Headers::default(),
@@ -90,7 +90,7 @@ fn event(writer: u64, batch: u64, index: u64, size: u64) -> EncodedEvent {
     .encode()
 }
 
-/// UUIDs of version 7, others, and text: each is found again in its own way.
+/// UUIDs of version 7, other UUIDs and text: each kind is indexed differently.
 fn event_id(writer: u64, batch: u64, index: u64) -> EventId {
     let (writer_and_index, batch_bits) = (writer << 32 | index, u128::from(batch));
     match batch % 3 {
@@ -137,7 +137,7 @@ async fn write(engine: Arc<DiskEngine>, writer: u64, first_batch: u64) {
             line += &format!(" {topic} {}", position.seq);
         }
         line.push('\n');
-        // One write per line: a line that came is a commit that was acknowledged.
+        // One write per line: a complete line is an acknowledged commit.
         std::io::stdout().write_all(line.as_bytes()).unwrap();
         std::io::stdout().flush().unwrap();
     }
@@ -145,8 +145,8 @@ async fn write(engine: Arc<DiskEngine>, writer: u64, first_batch: u64) {
 
 #[derive(Default)]
 struct Acknowledged {
-    /// Which event has to be where.
-    places: HashMap<(Topic, Seq), (u64, u64, u64)>,
+    /// The event that must be at each position.
+    positions: HashMap<(Topic, Seq), (u64, u64, u64)>,
     last_batch: BTreeMap<u64, u64>,
 }
 
@@ -156,9 +156,9 @@ impl Acknowledged {
         let mut number = || words.next().unwrap().parse::<u64>().unwrap();
         let (writer, batch) = (number(), number());
         let words: Vec<_> = words.collect();
-        for (place, index) in words.chunks_exact(2).zip(0..) {
-            let place = (Topic::new(place[0]).unwrap(), Seq(place[1].parse().unwrap()));
-            self.places.insert(place, (writer, batch, index));
+        for (words, index) in words.chunks_exact(2).zip(0..) {
+            let position = (Topic::new(words[0]).unwrap(), Seq(words[1].parse().unwrap()));
+            self.positions.insert(position, (writer, batch, index));
         }
         self.last_batch.insert(writer, batch);
     }
@@ -185,7 +185,7 @@ fn run_and_kill(folder: &Path, round: u64, acknowledged: &mut Acknowledged) {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // From the first acknowledgement on, so that a slow start does not make an empty round.
+    // Waits for the first acknowledgement, so that a slow start does not waste the round.
     acknowledged.add(&lines.next().unwrap().unwrap());
     let killer = std::thread::spawn(move || {
         let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), round);
@@ -193,19 +193,19 @@ fn run_and_kill(folder: &Path, round: u64, acknowledged: &mut Acknowledged) {
         child.kill().unwrap();
         child.wait().unwrap()
     });
-    // What was said before the kill is in the pipe, up to a last line that may be cut.
+    // The pipe still has everything printed before the kill; the last line may be incomplete.
     let mut rest = String::new();
     for line in lines.map_while(Result::ok) {
         rest = line;
-        if is_whole(&rest) {
+        if is_complete(&rest) {
             acknowledged.add(&rest);
         }
     }
-    assert!(!killer.join().unwrap().success(), "the child ended by itself: {rest}");
+    assert!(!killer.join().unwrap().success(), "the child exited before it was killed: {rest}");
 }
 
-/// Whether a line has all the places its batch has.
-fn is_whole(line: &str) -> bool {
+/// Returns `true` if a line has a position for every event of its batch.
+fn is_complete(line: &str) -> bool {
     let words: Vec<_> = line.split(' ').collect();
     let (Some(Ok(writer)), Some(Ok(batch))) = (
         words.first().map(|word| word.parse::<u64>()),
@@ -213,7 +213,6 @@ fn is_whole(line: &str) -> bool {
     ) else {
         return false;
     };
-    // The last number of a cut line may be cut as well.
     words.len() as u64 == 2 + 2 * (1 + (batch * 13 + writer) % 20)
 }
 
@@ -233,26 +232,26 @@ async fn check(folder: &Path, round: u64, acknowledged: &Acknowledged) {
             let Some(last) = page.events.last() else { break };
             let next = last.seq.next();
             for stored in &page.events {
-                assert_eq!(stored.seq, expected, "round {round}: a hole in {topic}");
+                assert_eq!(stored.seq, expected, "round {round}: a gap in {topic}");
                 expected = expected.next();
                 let (seq, event) = Event::decode(&stored.json).unwrap();
                 assert_eq!((seq, &event.id), (stored.seq, &stored.id));
                 let (writer, batch, index, size, _): (u64, u64, u64, u64, String) =
                     serde_json::from_slice(event.payload.as_bytes()).unwrap();
-                assert!(ids.insert((topic.clone(), stored.id.clone())), "an id came twice");
+                assert!(ids.insert((topic.clone(), stored.id.clone())), "an id was stored twice");
                 found.insert((topic.clone(), stored.seq), (writer, batch, index));
-                let whole = batches.entry((writer, batch)).or_insert((0, size));
-                whole.0 += 1;
+                let (count, _) = batches.entry((writer, batch)).or_insert((0, size));
+                *count += 1;
             }
             assert_eq!(expected, next);
         }
         assert_eq!(engine.bounds(&topic).await.unwrap().next, expected);
     }
     for ((writer, batch), (count, size)) in &batches {
-        assert_eq!(count, size, "round {round}: half of batch {batch} of writer {writer}");
+        assert_eq!(count, size, "round {round}: batch {batch} of writer {writer} is incomplete");
     }
-    for (place, event) in &acknowledged.places {
-        assert_eq!(found.get(place), Some(event), "round {round}: lost from {place:?}");
+    for (position, event) in &acknowledged.positions {
+        assert_eq!(found.get(position), Some(event), "round {round}: lost {position:?}");
     }
     for (writer, acknowledged) in &acknowledged.last_batch {
         let entry = engine.get(&writer_key(*writer)).await.unwrap().unwrap();
@@ -265,9 +264,10 @@ async fn check(folder: &Path, round: u64, acknowledged: &Acknowledged) {
     engine.close().await.unwrap();
 }
 
-/// A publisher that never heard the answer sends again: nothing is stored twice.
+/// Publishes acknowledged events again, like a publisher that never got the answer: nothing is stored
+/// twice.
 async fn check_ids(engine: &DiskEngine, acknowledged: &Acknowledged) {
-    for ((topic, seq), (writer, batch, index)) in acknowledged.places.iter().take(200) {
+    for ((topic, seq), (writer, batch, index)) in acknowledged.positions.iter().take(200) {
         let size = 1 + (batch * 13 + writer) % 20;
         let again =
             Batch::of_events(vec![event(*writer, *batch, *index, size)], Durability::Buffered);

@@ -1,4 +1,4 @@
-//! Whether a damaged store tells the truth: reads back everything and compares it with what was
+//! Checks that a damaged store is honest: reads everything back and compares it with what was
 //! committed.
 
 use std::collections::{BTreeMap, HashSet};
@@ -16,19 +16,19 @@ use prombus_proto::{EventId, Seq, Topic};
 
 use crate::damage_store::{Written, event, put};
 
-/// What a check says of a store that lies.
+/// The result of a check; the error describes what the store got wrong.
 pub(crate) type Checked<T> = Result<T, String>;
 
 pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Checked<()> {
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
-/// Longer than any case takes, by far.
-const HANGS_AFTER: Duration = Duration::from_secs(20);
+/// Far longer than any case takes.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// A trial that also fails where a thread of an engine panics, or where a case hangs.
+/// Creates a trial that also fails if an engine thread panics or a case hangs.
 pub(crate) fn trial<F: Future<Output = Checked<()>>>(
     name: &str,
     run: impl FnOnce() -> F + Send + 'static,
@@ -36,7 +36,7 @@ pub(crate) fn trial<F: Future<Output = Checked<()>>>(
     Trial::test(format!("damage::{name}"), move || run_checked(run).map_err(Failed::from))
 }
 
-/// Runs to the end, and fails where a thread of an engine panicked meanwhile.
+/// Runs a case, and fails if an engine thread panicked meanwhile.
 pub(crate) fn run_checked<F: Future<Output = Checked<()>>>(run: impl FnOnce() -> F) -> Checked<()> {
     record_panics();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -46,10 +46,10 @@ pub(crate) fn run_checked<F: Future<Output = Checked<()>>>(run: impl FnOnce() ->
         .build()
         .expect("a runtime");
     let result = runtime.block_on(run());
-    // A case that hangs must not hang its end as well.
+    // A case that hangs must not hang the shutdown as well.
     runtime.shutdown_background();
     result?;
-    let panics = PANICS.lock().expect("nobody panics here").clone();
+    let panics = PANICS.lock().expect("not poisoned").clone();
     ensure(panics.is_empty(), || panics.join("\n"))
 }
 
@@ -61,36 +61,36 @@ fn record_panics() {
             let thread = std::thread::current();
             let name = thread.name().unwrap_or_default();
             if name.starts_with("prombus-") || name.starts_with("damage-engine") {
-                PANICS.lock().expect("nobody panics here").push(format!("{name}: {info}"));
+                PANICS.lock().expect("not poisoned").push(format!("{name}: {info}"));
             }
             before(info);
         }));
     });
 }
 
-/// Ends everything where a case does not come to its end: an engine that hangs cannot be dropped.
+/// Exits the process if `work` times out: an engine that hangs cannot be dropped.
 pub(crate) async fn in_time<T>(case: &str, work: impl Future<Output = Checked<T>>) -> Checked<T> {
     let mut work = std::pin::pin!(work);
-    match tokio::time::timeout(HANGS_AFTER, work.as_mut()).await {
+    match tokio::time::timeout(TIMEOUT, work.as_mut()).await {
         Ok(result) => result.map_err(|detail| format!("{case}: {detail}")),
         Err(_) => {
-            eprintln!("{case}: hangs");
+            eprintln!("{case}: timed out");
             std::process::exit(101)
         }
     }
 }
 
-/// Opens a store where it may wait without harm.
+/// Opens a store on a thread that may block.
 pub(crate) async fn open(options: &DiskOptions) -> Result<DiskEngine, OpenError> {
     let options = options.clone();
     tokio::task::spawn_blocking(move || DiskEngine::open(&options)).await.expect("no panic")
 }
 
-/// What a store did not give back, and what it said about that.
+/// What a store lost, and what it reported.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) lost: BTreeMap<Topic, Vec<Seq>>,
-    /// Whether state could not be read, or is older than it was.
+    /// Some state could not be read, or is older than it should be.
     pub(crate) lost_state: bool,
     pub(crate) incidents: Vec<Incident>,
 }
@@ -100,10 +100,10 @@ impl Findings {
         self.lost.values().map(Vec::len).sum()
     }
 
-    /// The bytes of JSON that were lost, out of what was written.
+    /// Returns the number of lost bytes of JSON.
     pub(crate) fn lost_bytes(&self, written: &Written) -> usize {
         let events = self.lost.iter().flat_map(|(topic, lost)| {
-            lost.iter().map(|seq| written.topics[topic][place(*seq)].json.len())
+            lost.iter().map(|seq| written.topics[topic][index_of(*seq)].json.len())
         });
         events.sum()
     }
@@ -113,11 +113,11 @@ impl Findings {
     }
 }
 
-fn place(seq: Seq) -> usize {
+fn index_of(seq: Seq) -> usize {
     usize::try_from(seq.0 - 1).expect("a small position")
 }
 
-/// Reads everything back. Fails on anything wrong, missing without a word, or there twice.
+/// Reads everything back. Fails if anything is wrong, duplicated, or missing without a report.
 pub(crate) async fn read_back(engine: &DiskEngine, written: &Written) -> Checked<Findings> {
     let mut findings = Findings::default();
     let topics = engine.topics().await.map_err(|error| error.to_string())?;
@@ -132,12 +132,12 @@ pub(crate) async fn read_back(engine: &DiskEngine, written: &Written) -> Checked
     }
     findings.lost_state = read_state(engine, written).await?;
     findings.incidents = engine.health().incidents;
-    let silent = findings.incidents.is_empty();
-    ensure(!silent || findings.nothing_lost().is_ok(), || format!("no word of {findings:?}"))?;
+    let reported = !findings.incidents.is_empty();
+    ensure(reported || findings.nothing_lost().is_ok(), || format!("unreported: {findings:?}"))?;
     Ok(findings)
 }
 
-/// Reads `topic`, on behind damage, and answers what is damaged.
+/// Reads all of `topic`, continuing after damage, and returns the damaged events.
 async fn read_topic(engine: &DiskEngine, written: &Written, topic: &Topic) -> Checked<Vec<Seq>> {
     let expected = &written.topics[topic];
     let next = written.next_seq(topic);
@@ -151,17 +151,23 @@ async fn read_topic(engine: &DiskEngine, written: &Written, topic: &Topic) -> Ch
     while from < next {
         match engine.read(topic, from, ReadBudget::of_events(7)).await {
             Ok(page) => {
-                ensure(!page.events.is_empty(), || format!("{topic} ends at {from}, silently"))?;
+                ensure(!page.events.is_empty(), || {
+                    format!("{topic} ends at {from} without an error")
+                })?;
                 for event in &page.events {
-                    let wanted = &expected[place(from)];
+                    let wanted = &expected[index_of(from)];
                     ensure(event == wanted, || format!("{event:?} is not {wanted:?}"))?;
-                    ensure(ids.insert(event.id.clone()), || format!("{} twice", event.id))?;
+                    ensure(ids.insert(event.id.clone()), || {
+                        format!("{} is stored twice", event.id)
+                    })?;
                     from = from.next();
                 }
             }
             Err(ReadError::Damaged(Damaged::Events { topic: named, first, last, .. })) => {
                 ensure(named == *topic && first == from && last >= from && last < next, || {
-                    format!("damage of {named} {first} to {last}, met at {from} of {topic}")
+                    format!(
+                        "damage reported for {named} {first} to {last}, found at {from} of {topic}"
+                    )
                 })?;
                 lost.extend((first.0..=last.0).map(Seq));
                 from = last.next();
@@ -172,7 +178,7 @@ async fn read_topic(engine: &DiskEngine, written: &Written, topic: &Topic) -> Ch
     Ok(lost)
 }
 
-/// Every id is found where it is, unless its event is lost.
+/// Checks that every id is found at its position, unless its event is lost.
 async fn check_ids(
     engine: &DiskEngine,
     written: &Written,
@@ -181,7 +187,7 @@ async fn check_ids(
 ) -> Checked<()> {
     for event in &written.topics[topic] {
         let found = engine.seek_id(topic, &event.id).await.map_err(|error| error.to_string())?;
-        // What was lost may have been stored again, further on.
+        // A lost event may have been stored again later.
         let again = |found: Option<Seq>| {
             let ids = written.topics[topic].iter().filter(|other| other.id == event.id);
             found.is_none() || ids.map(|other| Some(other.seq)).any(|seq| seq == found)
@@ -191,10 +197,10 @@ async fn check_ids(
     }
     let unknown = EventId::new("never stored").expect("a valid id");
     let found = engine.seek_id(topic, &unknown).await.map_err(|error| error.to_string())?;
-    ensure(found.is_none(), || format!("an id that was never stored is at {found:?}"))
+    ensure(found.is_none(), || format!("an id that was never stored is found at {found:?}"))
 }
 
-/// Reads the state by key and as a whole, and answers whether something is damaged.
+/// Reads the state by key and with a scan. Returns `true` if some of it is damaged.
 async fn read_state(engine: &DiskEngine, written: &Written) -> Checked<bool> {
     let mut lost = false;
     let keys: HashSet<_> = written.past_state.iter().map(|entry| &entry.key).collect();
@@ -213,8 +219,8 @@ async fn read_state(engine: &DiskEngine, written: &Written) -> Checked<bool> {
                 lost |= check_entry(engine, written, &entry.key, Some(entry))?;
             }
             let same = entries.iter().eq(written.state.values());
-            ensure(same || says_state_is_damaged(engine), || {
-                "a scan is silently wrong".to_owned()
+            ensure(same || reports_damaged_state(engine), || {
+                "a scan is wrong without a report".to_owned()
             })?;
             lost |= !same;
         }
@@ -224,7 +230,8 @@ async fn read_state(engine: &DiskEngine, written: &Written) -> Checked<bool> {
     Ok(lost)
 }
 
-/// What is found is right, or was right once and the store says that it lost something since.
+/// Checks that an entry is current, or an older one of a store that reports damage. Returns `true` for
+/// an older one.
 fn check_entry(
     engine: &DiskEngine,
     written: &Written,
@@ -235,18 +242,18 @@ fn check_entry(
         return Ok(false);
     }
     let was_there = found.is_none_or(|entry| written.past_state.contains(entry));
-    ensure(was_there && says_state_is_damaged(engine), || format!("{key:?} is {found:?}"))?;
+    ensure(was_there && reports_damaged_state(engine), || format!("{key:?} is {found:?}"))?;
     Ok(true)
 }
 
-fn says_state_is_damaged(engine: &DiskEngine) -> bool {
+fn reports_damaged_state(engine: &DiskEngine) -> bool {
     let damages = |incident: &Incident| {
         matches!(incident, Incident::DamagedState { .. } | Incident::DamagedLog { .. })
     };
     engine.health().incidents.iter().any(damages)
 }
 
-/// Commits every event again, and new ones: what is there is not stored twice, what is new is.
+/// Commits every event again, and some new ones: only lost and new events are stored.
 pub(crate) async fn commit_again(
     engine: &DiskEngine,
     written: &mut Written,
@@ -263,7 +270,7 @@ pub(crate) async fn commit_again(
             format!("{} of {} was at {first}, is at {position:?}", event.id(), event.topic())
         })?;
     }
-    // What was lost is there again, at the end.
+    // Lost events are now stored again, at the end of their topic.
     written.remember(&batch, &committed);
     let topics: Vec<_> = written.topics.keys().cloned().collect();
     let new = topics.iter().zip(2_000_000..).map(|(topic, n)| event(topic.as_str(), n, 50));
@@ -272,12 +279,14 @@ pub(crate) async fn commit_again(
         ..Batch::of_events(new.collect(), Durability::Fsync)
     };
     let committed = engine.commit(batch.clone()).await.map_err(|error| error.to_string())?;
-    ensure(committed.positions.iter().all(|p| !p.duplicate), || "new taken for old".to_owned())?;
+    ensure(committed.positions.iter().all(|p| !p.duplicate), || {
+        "a new event was taken for a duplicate".to_owned()
+    })?;
     written.remember(&batch, &committed);
     Ok(())
 }
 
-/// Closes the store, opens it again, and answers what it finds now.
+/// Closes the store and opens it again.
 pub(crate) async fn reopen(engine: DiskEngine, options: &DiskOptions) -> Checked<DiskEngine> {
     engine.close().await.map_err(|error| format!("close: {error}"))?;
     drop(engine);

@@ -1,7 +1,7 @@
-//! A storage without room, by the operating system itself: a process that may not write files
-//! longer than a limit gets real writes cut short and refused.
+//! Full storage, enforced by the operating system: with a limit on the file size, real writes are cut
+//! short and refused.
 //!
-//! The limit is one of a whole process, so each case runs in a child of its own.
+//! The limit applies to a whole process, so each case runs in its own child process.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -20,7 +20,8 @@ use crate::damage_store::{
 
 const CASE: &str = "PROMBUS_FILE_LIMIT_CASE";
 const FOLDER: &str = "PROMBUS_FILE_LIMIT_FOLDER";
-const CASES: [&str; 3] = ["commits_at_the_limit", "checkpoints_wait", "closes_without_room"];
+const CASES: [&str; 3] =
+    ["commits_at_the_limit", "checkpoints_wait_for_space", "closes_without_space"];
 
 pub(crate) fn trials() -> Vec<Trial> {
     CASES
@@ -29,7 +30,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         .collect()
 }
 
-/// Without the ignored signal, the limit would end the process instead of the write.
+/// Runs a case in a child that ignores SIGXFSZ; otherwise the limit would kill it instead of failing
+/// the write.
 fn in_child(case: &str) -> Result<(), Failed> {
     let folder = temporary_folder();
     let child = Command::new("sh")
@@ -44,16 +46,18 @@ fn in_child(case: &str) -> Result<(), Failed> {
     Err(format!("{}: {}", child.status, String::from_utf8_lossy(&child.stderr)).into())
 }
 
-/// In the child: runs the case it was started for. Nothing where this process is no child.
+/// In the child process, runs its case. In the parent, returns `None`.
 pub(crate) fn run_as_child() -> Option<ExitCode> {
     let case = env::var(CASE).ok()?;
     let folder = PathBuf::from(env::var_os(FOLDER)?);
     let result = run_checked(|| async {
         match case.as_str() {
             "commits_at_the_limit" => in_time(&case, commits_at_the_limit(folder)).await,
-            "checkpoints_wait" => in_time(&case, checkpoints_wait(folder)).await,
-            "closes_without_room" => in_time(&case, closes_without_room(folder)).await,
-            other => Err(format!("no case {other}")),
+            "checkpoints_wait_for_space" => {
+                in_time(&case, checkpoints_wait_for_space(folder)).await
+            }
+            "closes_without_space" => in_time(&case, closes_without_space(folder)).await,
+            other => Err(format!("unknown case {other}")),
         }
     });
     Some(match result {
@@ -65,19 +69,19 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
     })
 }
 
-/// Files may become so long from now on, or as long as they like.
+/// Limits the size of files from now on; `None` removes the limit.
 fn limit(bytes: Option<u64>) {
     let maximum = getrlimit(Resource::Fsize).maximum;
     let current = bytes.or(maximum);
     setrlimit(Resource::Fsize, Rlimit { current, maximum }).expect("a limit below the hard one");
 }
 
-async fn begin(sizes: Sizes, folder: &Path) -> Checked<DiskEngine> {
+async fn open_store(sizes: Sizes, folder: &Path) -> Checked<DiskEngine> {
     open(&sizes.options(folder)).await.map_err(|error| error.to_string())
 }
 
 async fn commits_at_the_limit(folder: PathBuf) -> Checked<()> {
-    let mut engine = begin(ONE_LOG_FILE, &folder).await?;
+    let mut engine = open_store(ONE_LOG_FILE, &folder).await?;
     let mut written = Written::default();
     for room in (0..900).step_by(37) {
         written.commit(&engine, written.next_batch(60)).await;
@@ -97,10 +101,10 @@ async fn commits_at_the_limit(folder: PathBuf) -> Checked<()> {
     engine.close().await.map_err(|error| error.to_string())
 }
 
-/// Enough for a log file, not enough for a page of ids: the log cannot be moved.
+/// Enough for a log file but not for a page of ids: no checkpoint succeeds.
 const TOO_LITTLE_FOR_A_CHECKPOINT: u64 = 3700;
 
-/// Commits until the log may not grow any more, because nothing of it can be moved.
+/// Commits until the log is full because no checkpoint succeeds.
 async fn fill(engine: &DiskEngine, written: &mut Written) -> Checked<()> {
     for _ in 0..200 {
         let batch = written.next_batch(100);
@@ -110,18 +114,18 @@ async fn fill(engine: &DiskEngine, written: &mut Written) -> Checked<()> {
             Err(error) => return Err(error.to_string()),
         }
     }
-    Err("the log grows without end".to_owned())
+    Err("the log grows without limit".to_owned())
 }
 
-async fn checkpoints_wait(folder: PathBuf) -> Checked<()> {
-    let engine = begin(MANY_FILES, &folder).await?;
+async fn checkpoints_wait_for_space(folder: PathBuf) -> Checked<()> {
+    let engine = open_store(MANY_FILES, &folder).await?;
     let mut written = Written::default();
     for _ in 0..3 {
         limit(Some(TOO_LITTLE_FOR_A_CHECKPOINT));
         fill(&engine, &mut written).await?;
         ensure(matches!(engine.health().condition, Condition::Full(_)), || "not full".to_owned())?;
         limit(None);
-        // By itself, without a commit that tries.
+        // The engine must recover without a commit.
         while engine.health().condition != Condition::Healthy {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -134,9 +138,9 @@ async fn checkpoints_wait(folder: PathBuf) -> Checked<()> {
     engine.close().await.map_err(|error| error.to_string())
 }
 
-/// Closing does not wait for room: all is durable in the log.
-async fn closes_without_room(folder: PathBuf) -> Checked<()> {
-    let mut engine = begin(MANY_FILES, &folder).await?;
+/// Closing does not wait for space: everything is durable in the log.
+async fn closes_without_space(folder: PathBuf) -> Checked<()> {
+    let mut engine = open_store(MANY_FILES, &folder).await?;
     let mut written = Written::default();
     for _ in 0..20 {
         written.commit(&engine, written.next_batch(100)).await;
@@ -147,7 +151,7 @@ async fn closes_without_room(folder: PathBuf) -> Checked<()> {
     in_time("close", closed).await?;
     drop(engine);
     limit(None);
-    engine = begin(MANY_FILES, &folder).await?;
+    engine = open_store(MANY_FILES, &folder).await?;
     is_healthy(&engine)?;
     read_back(&engine, &written).await?.nothing_lost()?;
     written.commit(&engine, written.next_batch(100)).await;

@@ -1,4 +1,4 @@
-//! Whole files that are gone, cut off, strange or in the wrong place.
+//! Whole files that are missing, truncated, foreign or in the wrong place.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,8 +24,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("files::kept_log_cut_short", kept_log_cut_short),
         trial("files::segment_of_another_topic", segment_of_another_topic),
         trial("files::segments_of_one_topic_swapped", segments_of_one_topic_swapped),
-        trial("files::what_repeats_others_deleted", what_repeats_others_deleted),
-        trial("files::what_repeats_others_emptied", what_repeats_others_emptied),
+        trial("files::redundant_file_deleted", redundant_file_deleted),
+        trial("files::redundant_file_emptied", redundant_file_emptied),
         trial("files::both_catalogs_deleted", both_catalogs_deleted),
         trial("files::state_deleted", state_deleted),
         trial("files::log_file_deleted", log_file_deleted),
@@ -38,7 +38,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Which events a segment holds, by its name and that of the next.
+/// Returns the events of a segment, derived from its file name and that of the next segment.
 fn events_of(store: &Killed, segment: &Path) -> (Topic, Vec<Seq>) {
     let folder = segment.parent().expect("a topic's folder");
     let name = topic(&folder.file_name().expect("a name").to_string_lossy());
@@ -52,30 +52,28 @@ fn events_of(store: &Killed, segment: &Path) -> (Topic, Vec<Seq>) {
     (name, (first(segment)..end).map(Seq).collect())
 }
 
-/// How many events of a topic have left the log: a store that lost its log has only these.
+/// Returns the number of events that have been moved from the log to segments: a store without its log
+/// has only these.
 fn in_segments(store: &Killed, topic: &Topic) -> u64 {
     let copy = store.copy();
     copy.files(Kind::Wal).iter().for_each(|wal| fs::remove_file(wal).expect("removed"));
     let engine = DiskEngine::open(&copy.options()).expect("it opens");
-    let view = futures_free(engine.bounds(topic));
-    view.last().0
+    poll_ready(engine.bounds(topic)).last().0
 }
 
-/// What an engine answers without waiting.
-fn futures_free<T, E: std::fmt::Debug>(
-    future: impl std::future::Future<Output = Result<T, E>>,
-) -> T {
+/// Returns the result of a future that is ready at once.
+fn poll_ready<T, E: std::fmt::Debug>(future: impl std::future::Future<Output = Result<T, E>>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match future.as_mut().poll(&mut context) {
         std::task::Poll::Ready(result) => result.expect("no error"),
-        std::task::Poll::Pending => panic!("bounds are at hand"),
+        std::task::Poll::Pending => panic!("not ready at once"),
     }
 }
 
-/// Opens the damaged copy, reads it back, goes on with it, and answers what was found. What was
-/// lost stays lost and named after a restart, and nothing more.
-async fn live_on(copy: &Copy, written: &Written) -> Checked<Findings> {
+/// Opens a damaged copy, reads it back, commits more, and returns the findings. After a restart, the
+/// same events are lost and reported, and no others.
+async fn check_usable(copy: &Copy, written: &Written) -> Checked<Findings> {
     let engine = open(&copy.options()).await.map_err(|error| error.to_string())?;
     let mut written = written.clone();
     let findings = read_back(&engine, &written).await?;
@@ -104,10 +102,10 @@ async fn segment_deleted(sizes: Sizes, batches: usize) -> Checked<()> {
     ensure(segments.len() > 5, || format!("only {} segments", segments.len()))?;
     for segment in &segments {
         let copy = store.copy();
-        fs::remove_file(copy.place_of(&store, segment)).expect("deleted");
+        fs::remove_file(copy.path_of(&store, segment)).expect("deleted");
         let (topic, held) = events_of(&store, segment);
         let case = format!("{topic} without {held:?}");
-        let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+        let findings = in_time(&case, check_usable(&copy, &store.written)).await?;
         lost_exactly(&findings, &topic, &held)?;
     }
     Ok(())
@@ -120,22 +118,22 @@ async fn segment_cut_short() -> Checked<()> {
         let (topic, held) = events_of(&store, &segment);
         for left in [0, 7, 32, 33, whole / 2, whole - 1] {
             let copy = store.copy();
-            let file = fs::File::options().write(true).open(copy.place_of(&store, &segment));
+            let file = fs::File::options().write(true).open(copy.path_of(&store, &segment));
             file.and_then(|file| file.set_len(left as u64)).expect("cut");
             let case = format!("{topic}, {left} of {whole} bytes");
-            let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+            let findings = in_time(&case, check_usable(&copy, &store.written)).await?;
             let lost = findings.lost.get(&topic).cloned().unwrap_or_default();
             ensure(findings.lost.len() == 1 && held.ends_with(&lost), || {
                 format!("{case}: {held:?} lost {:?}", findings.lost)
             })?;
-            let most = whole - left + 600;
-            ensure(findings.lost_bytes(&store.written) <= most, || format!("{case}: {lost:?}"))?;
+            let limit = whole - left + 600;
+            ensure(findings.lost_bytes(&store.written) <= limit, || format!("{case}: {lost:?}"))?;
         }
     }
     Ok(())
 }
 
-/// What lies before the cut is read; behind it there may be only what is about others.
+/// Events before the cut are readable. What is cut off may belong to other topics only.
 async fn kept_log_cut_short() -> Checked<()> {
     let store = Killed::after(KEPT_LOGS, 30).await;
     for segment in store.files(Kind::Segment) {
@@ -144,16 +142,16 @@ async fn kept_log_cut_short() -> Checked<()> {
         let (topic, held) = events_of(&store, &segment);
         for left in frames.iter().flat_map(|frame| [frame.start, frame.start + frame.len() / 2]) {
             let copy = store.copy();
-            let file = fs::File::options().write(true).open(copy.place_of(&store, &segment));
+            let file = fs::File::options().write(true).open(copy.path_of(&store, &segment));
             file.and_then(|file| file.set_len(left as u64)).expect("cut");
             let case = format!("{topic}, {left} of {} bytes", bytes.len());
-            let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+            let findings = in_time(&case, check_usable(&copy, &store.written)).await?;
             let lost = findings.lost.get(&topic).cloned().unwrap_or_default();
             ensure(findings.lost.len() == 1 && held.ends_with(&lost), || {
                 format!("{case}: {held:?} lost {:?}", findings.lost)
             })?;
-            let most = bytes.len() - left + 600;
-            ensure(findings.lost_bytes(&store.written) <= most, || format!("{case}: {lost:?}"))?;
+            let limit = bytes.len() - left + 600;
+            ensure(findings.lost_bytes(&store.written) <= limit, || format!("{case}: {lost:?}"))?;
         }
     }
     Ok(())
@@ -166,8 +164,8 @@ async fn segment_of_another_topic() -> Checked<()> {
         let (topic, held) = events_of(&store, segment);
         if events_of(&store, other).0 != topic {
             let copy = store.copy();
-            fs::copy(other, copy.place_of(&store, segment)).expect("replaced");
-            let findings = in_time("another topic", live_on(&copy, &store.written)).await?;
+            fs::copy(other, copy.path_of(&store, segment)).expect("replaced");
+            let findings = in_time("another topic", check_usable(&copy, &store.written)).await?;
             lost_exactly(&findings, &topic, &held)?;
         }
     }
@@ -181,44 +179,44 @@ async fn segments_of_one_topic_swapped() -> Checked<()> {
         segments.iter().filter(|file| file.parent() == segments[0].parent()).collect();
     let [first, second, ..] = &pair[..] else { return Err("only one segment".to_owned()) };
     let copy = store.copy();
-    fs::copy(first, copy.place_of(&store, second)).expect("replaced");
-    fs::copy(second, copy.place_of(&store, first)).expect("replaced");
-    let findings = in_time("swapped", live_on(&copy, &store.written)).await?;
+    fs::copy(first, copy.path_of(&store, second)).expect("replaced");
+    fs::copy(second, copy.path_of(&store, first)).expect("replaced");
+    let findings = in_time("swapped", check_usable(&copy, &store.written)).await?;
     let (topic, mut held) = events_of(&store, first);
     held.extend(events_of(&store, second).1);
     lost_exactly(&findings, &topic, &held)
 }
 
-/// Indexes, ids and one of the two catalogs: others tell the same.
-const REPEATING: [Kind; 4] = [Kind::SparseIndex, Kind::Ids, Kind::Catalog, Kind::CatalogMirror];
+/// Files whose contents can be rebuilt from others.
+const REDUNDANT: [Kind; 4] = [Kind::SparseIndex, Kind::Ids, Kind::Catalog, Kind::CatalogMirror];
 
-async fn what_repeats_others_deleted() -> Checked<()> {
-    without_what_repeats_others(|file| fs::remove_file(file).expect("deleted")).await
+async fn redundant_file_deleted() -> Checked<()> {
+    without_redundant_files(|file| fs::remove_file(file).expect("deleted")).await
 }
 
-async fn what_repeats_others_emptied() -> Checked<()> {
-    without_what_repeats_others(|file| fs::write(file, b"").expect("emptied")).await
+async fn redundant_file_emptied() -> Checked<()> {
+    without_redundant_files(|file| fs::write(file, b"").expect("emptied")).await
 }
 
-async fn without_what_repeats_others(harm: impl Fn(&Path)) -> Checked<()> {
+async fn without_redundant_files(harm: impl Fn(&Path)) -> Checked<()> {
     for store in [Killed::after(MANY_FILES, 90).await, Killed::after(KEPT_LOGS, 30).await] {
-        without_what_repeats_others_in(&store, &harm).await?;
+        without_redundant_files_in(&store, &harm).await?;
     }
     Ok(())
 }
 
-async fn without_what_repeats_others_in(store: &Killed, harm: impl Fn(&Path)) -> Checked<()> {
-    for kind in REPEATING {
+async fn without_redundant_files_in(store: &Killed, harm: impl Fn(&Path)) -> Checked<()> {
+    for kind in REDUNDANT {
         for file in store.files(kind) {
             let copy = store.copy();
-            let damaged = copy.place_of(store, &file);
+            let damaged = copy.path_of(store, &file);
             harm(&damaged);
             let case = format!("{kind:?} {}", file.display());
-            let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+            let findings = in_time(&case, check_usable(&copy, &store.written)).await?;
             findings.nothing_lost().map_err(|detail| format!("{case}: {detail}"))?;
             let named = |incident: &Incident| matches!(incident, Incident::Rebuilt { file, .. } if *file == damaged);
             ensure(findings.incidents.iter().any(named), || {
-                format!("{case} is not named: {:?}", findings.incidents)
+                format!("{case} is not reported: {:?}", findings.incidents)
             })?;
         }
     }
@@ -239,16 +237,16 @@ async fn both_catalogs_deleted() -> Checked<()> {
     ensure(files_in(copy.folder.path()) == files, || "files were changed".to_owned())
 }
 
-/// Nothing else has the state: the store does not open without it, or says what it cannot read.
+/// State is stored nowhere else: the store refuses to open, or reports what it cannot read.
 async fn state_deleted() -> Checked<()> {
     let store = Killed::after(MANY_FILES, 60).await;
     for file in store.files(Kind::State) {
         let copy = store.copy();
-        let deleted = copy.place_of(&store, &file);
+        let deleted = copy.path_of(&store, &file);
         fs::remove_file(&deleted).expect("deleted");
         match open(&copy.options()).await {
             Err(OpenError::Io { path, .. } | OpenError::Damaged { path, .. }) => {
-                ensure(path == deleted, || format!("{} is named", path.display()))?;
+                ensure(path == deleted, || format!("{} is reported instead", path.display()))?;
             }
             Err(error) => return Err(error.to_string()),
             Ok(engine) => {
@@ -267,9 +265,9 @@ async fn log_file_deleted() -> Checked<()> {
     let logs = store.files(Kind::Wal);
     for log in &logs[..logs.len() - 1] {
         let copy = store.copy();
-        let deleted = copy.place_of(&store, log);
+        let deleted = copy.path_of(&store, log);
         fs::remove_file(&deleted).expect("deleted");
-        let findings = in_time("without a log file", live_on(&copy, &store.written)).await?;
+        let findings = in_time("without a log file", check_usable(&copy, &store.written)).await?;
         let named = |incident: &Incident| matches!(incident, Incident::DamagedLog { file, .. } if *file == deleted);
         ensure(findings.incidents.iter().any(named), || format!("{findings:?}"))?;
         let batches = frames_of(&fs::read(log).expect("a log file")).len();
@@ -278,7 +276,7 @@ async fn log_file_deleted() -> Checked<()> {
     Ok(())
 }
 
-/// In front of later files: every batch that is gone is missed, wherever the cut is.
+/// With later log files after it, every missing batch is noticed, wherever the cut is.
 async fn log_file_cut_short() -> Checked<()> {
     let store = Killed::before_any_checkpoint(MANY_FILES, 20).await;
     let logs = store.files(Kind::Wal);
@@ -291,14 +289,14 @@ async fn log_file_cut_short() -> Checked<()> {
             boundaries.chain([0, 20, last.start + 10, last.end - last.len() / 2, last.end - 1])
         {
             let copy = store.copy();
-            fs::write(copy.place_of(&store, log), &bytes[..left]).expect("cut");
+            fs::write(copy.path_of(&store, log), &bytes[..left]).expect("cut");
             let case = format!("{left} bytes of {} before {}", log.display(), later.display());
-            let findings = in_time(&case, live_on(&copy, &store.written)).await?;
-            // Zeros behind the end of a file are as good as there: that is what room taken ahead is.
+            let findings = in_time(&case, check_usable(&copy, &store.written)).await?;
+            // A missing tail of zeros is no loss: it was preallocated.
             let cuts_nothing = bytes[left..last.end].iter().all(|byte| *byte == 0);
-            let tells = !findings.incidents.is_empty();
-            ensure(tells != cuts_nothing, || format!("{case}: {findings:?}"))?;
-            // With a head of it left, what of the last batch is there is given back.
+            let reported = !findings.incidents.is_empty();
+            ensure(reported != cuts_nothing, || format!("{case}: {findings:?}"))?;
+            // With its head intact, the rest of the last batch is recovered.
             if left == last.end - 1 {
                 findings.nothing_lost().map_err(|detail| format!("{case}: {detail}"))?;
             }
@@ -307,7 +305,7 @@ async fn log_file_cut_short() -> Checked<()> {
     Ok(())
 }
 
-/// A crash right after the next log file was made: nothing was in it yet.
+/// A crash right after the next log file was created, before anything was written to it.
 async fn log_file_empty_or_zeros() -> Checked<()> {
     let store = Killed::after(ONE_LOG_FILE, 5).await;
     for bytes in [vec![], vec![0; 10], vec![0; 32], vec![0; 5000]] {
@@ -315,32 +313,32 @@ async fn log_file_empty_or_zeros() -> Checked<()> {
         let next = copy.folder.path().join("wal/00000000000000000002.wal");
         fs::write(next, &bytes).expect("written");
         let case = format!("{} zeros", bytes.len());
-        let findings = in_time(&case, live_on(&copy, &store.written)).await?;
+        let findings = in_time(&case, check_usable(&copy, &store.written)).await?;
         findings.nothing_lost()?;
         ensure(findings.incidents.is_empty(), || format!("{case}: {:?}", findings.incidents))?;
     }
     Ok(())
 }
 
-/// Two folders were mixed up: the events of the other store are not this one's.
+/// A log file of another store: its events must not appear in this one.
 async fn log_file_of_another_store() -> Checked<()> {
     let store = Killed::after(ONE_LOG_FILE, 5).await;
     let other = Killed::after(ONE_LOG_FILE, 9).await;
     let copy = store.copy();
     let next = copy.folder.path().join("wal/00000000000000000002.wal");
-    fs::copy(&other.files(Kind::Wal)[0], &next).expect("mixed up");
+    fs::copy(&other.files(Kind::Wal)[0], &next).expect("another store");
     let engine = match open(&copy.options()).await {
         Ok(engine) => engine,
         Err(OpenError::Damaged { path, .. }) if path == next => return Ok(()),
         Err(error) => return Err(error.to_string()),
     };
-    let findings = in_time("mixed up", read_back(&engine, &store.written)).await?;
+    let findings = in_time("another store", read_back(&engine, &store.written)).await?;
     findings.nothing_lost()?;
     let named = |incident: &Incident| format!("{incident:?}").contains("002.wal");
     ensure(findings.incidents.iter().any(named), || format!("{:?}", findings.incidents))
 }
 
-/// Gives a file the header of a version that does not exist yet.
+/// Gives a file the header of a format version that does not exist yet.
 fn make_newer(file: &PathBuf) {
     let mut bytes = fs::read(file).expect("a file of the store");
     let present = u16::from_le_bytes([bytes[12], bytes[13]]);
@@ -356,7 +354,7 @@ async fn newer_version() -> Checked<()> {
     for kind in with_header {
         for file in store.files(kind) {
             let copy = store.copy();
-            let newer = copy.place_of(&store, &file);
+            let newer = copy.path_of(&store, &file);
             make_newer(&newer);
             let before = fs::read(&newer).expect("its bytes");
             match open(&copy.options()).await {
@@ -365,7 +363,7 @@ async fn newer_version() -> Checked<()> {
                 Err(error) => return Err(format!("{kind:?}: {error}")),
                 Ok(_) => {
                     return Err(format!(
-                        "{kind:?} {} of a newer version was taken",
+                        "{kind:?} {} of a newer version was accepted",
                         file.display()
                     ));
                 }
@@ -376,7 +374,7 @@ async fn newer_version() -> Checked<()> {
     Ok(())
 }
 
-/// What somebody else put there is none of the engine's business.
+/// The engine ignores files that it did not write.
 async fn strays() -> Checked<()> {
     let store = Killed::after(MANY_FILES, 30).await;
     let copy = store.copy();
@@ -403,7 +401,7 @@ async fn strays() -> Checked<()> {
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, stray).expect("written");
     }
-    let findings = in_time("strays", live_on(&copy, &store.written)).await?;
+    let findings = in_time("strays", check_usable(&copy, &store.written)).await?;
     findings.nothing_lost()?;
     ensure(findings.incidents.is_empty(), || format!("{:?}", findings.incidents))?;
     for stray in strays {
@@ -431,6 +429,6 @@ async fn one_process_at_a_time() -> Checked<()> {
     let third = open(&options).await.map_err(|error| format!("after drop: {error}"))?;
     let page = third.read(&topic("orders"), Seq::FIRST, ReadBudget::of_events(1)).await;
     ensure(page.is_ok_and(|page| page.events.len() == 1), || "nothing there".to_owned())?;
-    // Dropped without a close, it let go of the folder and of its log.
+    // Dropping without closing released the directory and moved the log to segments.
     ensure(copy.files(Kind::Wal).is_empty(), || "the log was not moved".to_owned())
 }

@@ -1,5 +1,5 @@
-//! One bit of one file is not what it was. Whatever the file: nothing is wrong, nothing is missing
-//! without a word, and no more is lost than what lay there.
+//! Flips one bit of one file. Whatever the file: no wrong data is returned, nothing is missing without
+//! a report, and only data near the flipped bit is lost.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,96 +12,96 @@ use crate::damage_check::{
 };
 use crate::damage_store::{KEPT_LOGS, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Sizes, frames_of};
 
-/// In a segment: what lies between two entries of its index, and the event that reaches over.
-const MOST_LOST_OF_A_SEGMENT: usize = 4096 + 600;
+/// In a segment: the data between two index entries, and an event that extends beyond.
+const MAX_LOSS_IN_A_SEGMENT: usize = 4096 + 600;
 /// In the log: the events of one topic in one batch.
-const MOST_LOST_OF_A_BATCH: usize = 3 * 600;
+const MAX_LOSS_IN_A_BATCH: usize = 3 * 600;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("flipped::log", || each_place(Kind::Wal, ONE_LOG_FILE, 14, 350)),
-        trial("flipped::log_behind_many_files", || each_place(Kind::Wal, MANY_FILES, 60, 60)),
+        trial("flipped::log", || flip_each(Kind::Wal, ONE_LOG_FILE, 14, 350)),
+        trial("flipped::log_behind_many_files", || flip_each(Kind::Wal, MANY_FILES, 60, 60)),
         trial("flipped::logs_before_any_checkpoint", logs_before_any_checkpoint),
-        trial("flipped::segment", || each_place(Kind::Segment, MANY_FILES, 70, 250)),
-        trial("flipped::kept_log", || each_place(Kind::Segment, KEPT_LOGS, 30, 300)),
-        trial("flipped::index_of_a_kept_log", || each_place(Kind::SparseIndex, KEPT_LOGS, 30, 150)),
+        trial("flipped::segment", || flip_each(Kind::Segment, MANY_FILES, 70, 250)),
+        trial("flipped::kept_log", || flip_each(Kind::Segment, KEPT_LOGS, 30, 300)),
+        trial("flipped::index_of_a_kept_log", || flip_each(Kind::SparseIndex, KEPT_LOGS, 30, 150)),
         trial("flipped::newest_segment", newest_segment),
-        trial("flipped::sparse_index", || each_place(Kind::SparseIndex, MANY_FILES, 70, 150)),
-        trial("flipped::ids", || each_place(Kind::Ids, MANY_FILES, 50, 150)),
-        trial("flipped::state", || each_place(Kind::State, MANY_FILES, 50, 200)),
-        trial("flipped::catalog", || each_place(Kind::Catalog, MANY_FILES, 30, 150)),
-        trial("flipped::catalog_mirror", || each_place(Kind::CatalogMirror, MANY_FILES, 30, 100)),
-        trial("flipped::lock", noise_in_the_lock),
+        trial("flipped::sparse_index", || flip_each(Kind::SparseIndex, MANY_FILES, 70, 150)),
+        trial("flipped::ids", || flip_each(Kind::Ids, MANY_FILES, 50, 150)),
+        trial("flipped::state", || flip_each(Kind::State, MANY_FILES, 50, 200)),
+        trial("flipped::catalog", || flip_each(Kind::Catalog, MANY_FILES, 30, 150)),
+        trial("flipped::catalog_mirror", || flip_each(Kind::CatalogMirror, MANY_FILES, 30, 100)),
+        trial("flipped::lock", garbage_in_the_lock),
         trial("flipped::both_ends_of_a_batch", both_ends_of_a_batch),
         trial("flipped::both_ends_of_the_last_batch_of_a_log_file", both_ends_of_the_last_batch),
     ]
 }
 
-/// A bit of a file of the original.
-struct Place {
+/// A byte in a file of the undamaged store.
+struct Target {
     file: PathBuf,
     offset: usize,
 }
 
-/// At most about `count` places, evenly spread over `files`, and all of the first file's header.
-fn places(files: &[PathBuf], count: usize) -> Vec<Place> {
+/// Returns about `count` bytes, evenly spread over `files`, and the whole header of the first file.
+fn targets(files: &[PathBuf], count: usize) -> Vec<Target> {
     let lengths: Vec<_> = files.iter().map(written_bytes).collect();
     let stride = (lengths.iter().sum::<usize>() / count).max(1);
-    // An odd stride meets every place of whatever repeats.
+    // An odd stride hits every offset of a repeating structure.
     let stride = if stride > 1 { stride | 1 } else { 1 };
-    let header = (0..lengths[0].min(32)).map(|offset| Place { file: files[0].clone(), offset });
+    let header = (0..lengths[0].min(32)).map(|offset| Target { file: files[0].clone(), offset });
     let mut before = 0;
     let spread = files.iter().zip(&lengths).flat_map(|(file, length)| {
         let first = (stride - before % stride) % stride;
         before += length;
-        (first..*length).step_by(stride).map(|offset| Place { file: file.clone(), offset })
+        (first..*length).step_by(stride).map(|offset| Target { file: file.clone(), offset })
     });
     header.chain(spread).collect()
 }
 
-/// Without the empty room at the end of a log file.
+/// Returns the length of a file without the preallocated zeros at its end.
 fn written_bytes(file: &PathBuf) -> usize {
     let bytes = fs::read(file).expect("a file of the store");
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
-async fn each_place(kind: Kind, sizes: Sizes, batches: usize, count: usize) -> Checked<()> {
+async fn flip_each(kind: Kind, sizes: Sizes, batches: usize, count: usize) -> Checked<()> {
     let store = Killed::after(sizes, batches).await;
     let files = store.files(kind);
     ensure(!files.is_empty(), || format!("the store has no {kind:?}"))?;
     let mut noticed = 0;
-    let places = places(&files, count);
-    for place in &places {
-        noticed += usize::from(flip(&store, kind, place).await?);
+    let targets = targets(&files, count);
+    for target in &targets {
+        noticed += usize::from(flip(&store, kind, target).await?);
     }
-    // Not every byte of ids, state and indexes is looked at, nor what a kept log has about others; most are.
+    // Some bytes of ids, state and indexes are never read, nor those of other topics in a kept log.
     let enough = match kind {
-        Kind::Segment if sizes.keeps_logs => places.len() / 2,
-        Kind::Ids | Kind::State | Kind::SparseIndex => places.len() / 2,
-        _ => places.len(),
+        Kind::Segment if sizes.keeps_logs => targets.len() / 2,
+        Kind::Ids | Kind::State | Kind::SparseIndex => targets.len() / 2,
+        _ => targets.len(),
     };
-    ensure(noticed >= enough, || format!("{noticed} of {} were noticed", places.len()))
+    ensure(noticed >= enough, || format!("{noticed} of {} were noticed", targets.len()))
 }
 
-/// Events that come later must not be lost behind the damage.
+/// Events appended later must not be lost because of the damage.
 async fn newest_segment() -> Checked<()> {
     let store = Killed::after(MANY_FILES, 90).await;
     let segments = store.files(Kind::Segment);
     for (at, segment) in segments.iter().enumerate() {
         let is_newest = segments.get(at + 1).is_none_or(|next| next.parent() != segment.parent());
         let offsets = 32..if is_newest { written_bytes(segment) } else { 0 };
-        // The length of every record, and some bytes besides.
+        // The length field of every record, and some other bytes.
         let bytes = fs::read(segment).expect("a segment");
         let mut record = 32;
         for offset in offsets.step_by(41) {
             while offset >= record {
                 let length =
                     u32::from_le_bytes(bytes[record + 4..record + 8].try_into().expect("four"));
-                let place = Place { file: segment.clone(), offset: record + 4 + record % 4 };
-                flip(&store, Kind::Segment, &place).await?;
+                let target = Target { file: segment.clone(), offset: record + 4 + record % 4 };
+                flip(&store, Kind::Segment, &target).await?;
                 record += 8 + length as usize;
             }
-            flip(&store, Kind::Segment, &Place { file: segment.clone(), offset }).await?;
+            flip(&store, Kind::Segment, &Target { file: segment.clone(), offset }).await?;
         }
     }
     Ok(())
@@ -111,30 +111,30 @@ async fn logs_before_any_checkpoint() -> Checked<()> {
     let store = Killed::before_any_checkpoint(MANY_FILES, 20).await;
     let files = store.files(Kind::Wal);
     ensure(files.len() > 4, || format!("only {} log files", files.len()))?;
-    for place in places(&files, 250) {
-        ensure(flip(&store, Kind::Wal, &place).await?, || format!("{place:?} was not noticed"))?;
+    for target in targets(&files, 250) {
+        ensure(flip(&store, Kind::Wal, &target).await?, || format!("{target:?} was not noticed"))?;
     }
     Ok(())
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = self.file.file_name().unwrap_or_default().to_string_lossy();
         write!(f, "byte {} of {name}", self.offset)
     }
 }
 
-/// Flips one bit there and checks all that a store promises. Answers whether it was noticed.
-async fn flip(store: &Killed, kind: Kind, place: &Place) -> Checked<bool> {
-    let case = format!("{kind:?}, {place:?}");
-    in_time(&case, check_flipped(store, kind, place)).await
+/// Flips one bit and checks every guarantee of the store. Returns `true` if the damage was noticed.
+async fn flip(store: &Killed, kind: Kind, target: &Target) -> Checked<bool> {
+    let case = format!("{kind:?}, {target:?}");
+    in_time(&case, check_flipped(store, kind, target)).await
 }
 
-async fn check_flipped(store: &Killed, kind: Kind, place: &Place) -> Checked<bool> {
+async fn check_flipped(store: &Killed, kind: Kind, target: &Target) -> Checked<bool> {
     let copy = store.copy();
-    let file = copy.place_of(store, &place.file);
+    let file = copy.path_of(store, &target.file);
     let mut bytes = fs::read(&file).expect("the file to damage");
-    bytes[place.offset] ^= 1 << ((place.offset * 5 + place.offset / 8) % 8);
+    bytes[target.offset] ^= 1 << ((target.offset * 5 + target.offset / 8) % 8);
     fs::write(&file, &bytes).expect("damaged");
     let engine = match open(&copy.options()).await {
         Ok(engine) => engine,
@@ -145,12 +145,12 @@ async fn check_flipped(store: &Killed, kind: Kind, place: &Place) -> Checked<boo
                 | OpenError::Locked { path }
                 | OpenError::Io { path, .. } => path,
             };
-            ensure(*named == file, || format!("refused, and not for this file: {error}"))?;
+            ensure(*named == file, || format!("refused because of another file: {error}"))?;
             ensure(fs::read(&file).is_ok_and(|now| now == bytes), || "changed".to_owned())?;
             return Ok(true);
         }
     };
-    // The last batch may be taken for one that a crash tore.
+    // Damage to the last batch may look like a torn write.
     let torn = |incident: &Incident| matches!(incident, Incident::TornTail { .. });
     let is_torn = engine.health().incidents.iter().any(torn);
     let mut written = if is_torn { store.before_last.clone() } else { store.written.clone() };
@@ -159,7 +159,7 @@ async fn check_flipped(store: &Killed, kind: Kind, place: &Place) -> Checked<boo
     let damaged_before = findings.lost.clone();
     commit_again(&engine, &mut written, &findings).await?;
     if kind == Kind::Wal && findings.lost_state {
-        // The lost change is in the quarantine; the next start knows nothing of it.
+        // The lost change is in quarantine; the next start no longer reports it as lost state.
         return engine.close().await.map(|()| true).map_err(|error| error.to_string());
     }
     let engine = reopen(engine, &copy.options()).await?;
@@ -171,36 +171,36 @@ async fn check_flipped(store: &Killed, kind: Kind, place: &Place) -> Checked<boo
     Ok(!findings.incidents.is_empty())
 }
 
-/// No more is lost than what lay at the flipped bit.
+/// Checks that only data near the flipped bit is lost.
 fn check_loss(kind: Kind, findings: &Findings, store: &Killed) -> Checked<()> {
     let events = findings.lost_bytes(&store.written);
-    let (most_events, state) = match kind {
-        Kind::Segment => (MOST_LOST_OF_A_SEGMENT, false),
-        Kind::Wal => (MOST_LOST_OF_A_BATCH, true),
+    let (max_bytes, may_lose_state) = match kind {
+        Kind::Segment => (MAX_LOSS_IN_A_SEGMENT, false),
+        Kind::Wal => (MAX_LOSS_IN_A_BATCH, true),
         Kind::State => (0, true),
         _ => (0, false),
     };
-    ensure(events <= most_events && findings.lost.len() <= 1, || {
+    ensure(events <= max_bytes && findings.lost.len() <= 1, || {
         format!("{events} bytes of events are lost: {findings:?}")
     })?;
-    ensure(state || !findings.lost_state, || format!("state is lost: {findings:?}"))?;
+    ensure(may_lose_state || !findings.lost_state, || format!("state is lost: {findings:?}"))?;
     ensure(findings.lost.is_empty() || !findings.lost_state, || {
         format!("events and state are lost: {findings:?}")
     })
 }
 
-/// Nothing reads the lock; what is in it does no harm.
-async fn noise_in_the_lock() -> Checked<()> {
+/// The contents of the lock file are never read.
+async fn garbage_in_the_lock() -> Checked<()> {
     let store = Killed::after(MANY_FILES, 5).await;
     let copy = store.copy();
-    fs::write(copy.folder.path().join("LOCK"), b"noise").expect("damaged");
+    fs::write(copy.folder.path().join("LOCK"), b"garbage").expect("damaged");
     let engine = open(&copy.options()).await.map_err(|error| error.to_string())?;
     let findings = read_back(&engine, &store.written).await?;
     ensure(findings.incidents.is_empty(), || format!("{:?}", findings.incidents))?;
     findings.nothing_lost()
 }
 
-/// A batch in the middle of the log of which nothing can be told any more.
+/// A batch in the middle of the log that cannot be parsed at all.
 async fn both_ends_of_a_batch() -> Checked<()> {
     let store = Killed::after(ONE_LOG_FILE, 14).await;
     let wal = fs::read(&store.files(Kind::Wal)[0]).expect("the log");
@@ -233,13 +233,13 @@ async fn check_lost_batch(
         let Incident::DamagedLog { offset, bytes, .. } = incident else { return false };
         *offset == frame.start as u64 && *bytes == frame.len() as u64
     };
-    ensure(incidents.iter().any(whole), || format!("{frame:?} is not named: {incidents:?}"))?;
+    ensure(incidents.iter().any(whole), || format!("{frame:?} is not reported: {incidents:?}"))?;
     let mut written = store.written.clone();
     let findings = read_back(&engine, &written).await?;
     ensure(findings.lost_events() <= 9, || format!("lost more than a batch: {findings:?}"))?;
     commit_again(&engine, &mut written, &findings).await?;
     let engine = reopen(engine, &copy.options()).await?;
-    // The state of before is all there is; that something is missing was said when it was found.
+    // The state is not compared again: the loss was reported when it was found.
     let kept = files_kept(&copy.folder.path().join("quarantine"));
     ensure(kept.iter().any(|kept| kept == bytes), || "the log file was not kept".to_owned())?;
     engine.close().await.map_err(|error| error.to_string())
@@ -252,14 +252,14 @@ fn files_kept(quarantine: &std::path::Path) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The same at the end of a log file that others follow: it was finished once, so it is no torn
-/// batch.
+/// The same at the end of a log file with others after it: it cannot be a torn write, because it was
+/// once complete.
 async fn both_ends_of_the_last_batch() -> Checked<()> {
     let store = Killed::before_any_checkpoint(MANY_FILES, 20).await;
     let files = store.files(Kind::Wal);
     for file in &files[..files.len() - 1] {
         let copy = store.copy();
-        let damaged = copy.place_of(&store, file);
+        let damaged = copy.path_of(&store, file);
         let mut bytes = fs::read(&damaged).expect("a log file");
         let frame = frames_of(&bytes).pop().expect("a batch");
         bytes[frame.start + 9] ^= 4;
@@ -267,8 +267,8 @@ async fn both_ends_of_the_last_batch() -> Checked<()> {
         fs::write(&damaged, &bytes).expect("damaged");
         let engine = open(&copy.options()).await.map_err(|error| error.to_string())?;
         let findings = read_back(&engine, &store.written).await?;
-        let says = |incident: &Incident| matches!(incident, Incident::DamagedLog { .. });
-        ensure(findings.incidents.iter().any(says), || format!("{findings:?}"))?;
+        let reported = |incident: &Incident| matches!(incident, Incident::DamagedLog { .. });
+        ensure(findings.incidents.iter().any(reported), || format!("{findings:?}"))?;
         engine.close().await.map_err(|error| error.to_string())?;
         let kept = files_kept(&copy.folder.path().join("quarantine"));
         ensure(kept.contains(&bytes), || "the log file was not kept".to_owned())?;

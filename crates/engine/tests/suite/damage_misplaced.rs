@@ -1,4 +1,4 @@
-//! Sound files in the wrong place, and damage that happens while the store is open.
+//! Intact files in the wrong place, and damage that happens while the store is open.
 
 use std::fs;
 use std::path::Path;
@@ -32,12 +32,12 @@ async fn swapped(kind: Kind) -> (Killed, Copy) {
     let copy = store.copy();
     let files = store.files(kind);
     assert!(files.len() > 1, "only one {kind:?}");
-    fs::copy(&files[0], copy.place_of(&store, &files[1])).expect("replaced");
-    fs::copy(&files[1], copy.place_of(&store, &files[0])).expect("replaced");
+    fs::copy(&files[0], copy.path_of(&store, &files[1])).expect("replaced");
+    fs::copy(&files[1], copy.path_of(&store, &files[0])).expect("replaced");
     (store, copy)
 }
 
-/// Believed, they would hide ids: those would be stored twice.
+/// If they were trusted, ids would be missed and their events stored twice.
 async fn ids() -> Checked<()> {
     let (store, copy) = swapped(Kind::Ids).await;
     let engine = open(&copy.options()).await.map_err(|error| error.to_string())?;
@@ -56,10 +56,10 @@ async fn is_refused(kind: Kind) -> Checked<()> {
     let files = copy.files(kind);
     match open(&copy.options()).await {
         Err(OpenError::Damaged { path, .. }) => {
-            ensure(files.contains(&path), || format!("{} is named", path.display()))
+            ensure(files.contains(&path), || format!("{} is reported instead", path.display()))
         }
         Err(error) => Err(error.to_string()),
-        Ok(_) => Err(format!("{kind:?} in the wrong place was taken")),
+        Ok(_) => Err(format!("{kind:?} in the wrong place was accepted")),
     }
 }
 
@@ -77,7 +77,7 @@ async fn damaged_ids_are_kept() -> Checked<()> {
     fs::write(&file, &bytes).expect("damaged");
     let engine = open(&copy.options()).await.map_err(|error| error.to_string())?;
     read_back(&engine, &store.written).await?.nothing_lost()?;
-    in_time("made anew", async {
+    in_time("rebuild", async {
         while file.exists() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -89,7 +89,8 @@ async fn damaged_ids_are_kept() -> Checked<()> {
     ensure(findings.incidents.is_empty(), || format!("{findings:?}"))
 }
 
-/// A record goes bad between its commit and its checkpoint: it alone is lost, and said so.
+/// A record is damaged between its commit and its checkpoint: only that record is lost, and it is
+/// reported.
 async fn log_damaged_while_open() -> Checked<()> {
     let copy = Copy { folder: temporary_folder(), sizes: ONE_LOG_FILE };
     let engine = open(&copy.options()).await.map_err(|error| error.to_string())?;

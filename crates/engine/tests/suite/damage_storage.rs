@@ -1,4 +1,4 @@
-//! A storage that is full or fails to sync, by injected faults.
+//! Full storage and failed syncs, by fault injection.
 
 use libtest_mimic::Trial;
 use prombus_engine::{Batch, CommitError, Condition, DiskEngine, Durability, Engine, Unavailable};
@@ -19,7 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// There is no room for `batch`: it is refused, and nothing of it is there.
+/// Commits `batch` without enough space: it must be refused, and nothing of it stored.
 pub(crate) async fn is_refused(
     engine: &DiskEngine,
     written: &Written,
@@ -41,7 +41,7 @@ pub(crate) fn is_healthy(engine: &DiskEngine) -> Checked<()> {
     })
 }
 
-/// Opened again, a store that was full is as if it never had been.
+/// Checks that a store shows no trace of having been full after it is reopened.
 async fn is_clean_again(copy: &Copy, engine: DiskEngine, written: &Written) -> Checked<()> {
     let engine = reopen(engine, &copy.options()).await?;
     is_healthy(&engine)?;
@@ -50,7 +50,7 @@ async fn is_clean_again(copy: &Copy, engine: DiskEngine, written: &Written) -> C
     engine.close().await.map_err(|error| error.to_string())
 }
 
-/// How many bytes of the log `batch` takes at least, so that less is never enough.
+/// Returns a lower bound of the bytes that `batch` takes in the log, so that less is never enough.
 fn payload_bytes(batch: &Batch) -> u64 {
     batch.events.iter().map(|event| event.max_json_bytes() as u64 / 2).sum()
 }
@@ -69,7 +69,7 @@ async fn full_for_a_while(store: &Killed, room: u64) -> Checked<()> {
     let options = copy.options();
     let engine = open(&options).await.map_err(|error| error.to_string())?;
     let mut written = store.written.clone();
-    // Once with a log file already begun, once without.
+    // With and without an existing log file.
     if room.is_multiple_of(2) {
         written.commit(&engine, written.next_batch(10)).await;
     }
@@ -79,17 +79,16 @@ async fn full_for_a_while(store: &Killed, room: u64) -> Checked<()> {
     options.faults.leave_room(room / 2);
     is_refused(&engine, &written, batch.clone()).await?;
     options.faults.make_room();
-    // The refused ids are not taken for stored ones.
     let committed = written.commit(&engine, batch).await;
     ensure(committed.positions.iter().all(|position| !position.duplicate), || {
-        "what was refused is taken for stored".to_owned()
+        "a refused event was taken for a duplicate".to_owned()
     })?;
     is_healthy(&engine)?;
     written.commit(&engine, written.next_batch(200)).await;
     is_clean_again(&copy, engine, &written).await
 }
 
-/// Not even a log file can be made, and what was made of it leaves no trace.
+/// There is not even space for a log file; the failed attempt leaves no trace.
 async fn full_before_the_first_batch() -> Checked<()> {
     for room in 0..40 {
         let copy = Copy { folder: temporary_folder(), sizes: ONE_LOG_FILE };
@@ -104,7 +103,7 @@ async fn full_before_the_first_batch() -> Checked<()> {
     Ok(())
 }
 
-/// The process dies while the storage is full: what was refused is no torn batch.
+/// The process is killed while the storage is full: the refused batch is not reported as torn.
 async fn killed_while_full() -> Checked<()> {
     let store = Killed::after(ONE_LOG_FILE, 3).await;
     for room in (0..600).step_by(29) {
@@ -134,7 +133,7 @@ fn is_poisoned<T: std::fmt::Debug>(result: Result<T, CommitError>) -> Checked<()
     }
 }
 
-/// After a failed sync nobody knows what the storage holds: nothing more is acknowledged.
+/// After a failed sync it is unknown what is on disk, so nothing more is acknowledged.
 async fn failed_sync_poisons() -> Checked<()> {
     let store = Killed::after(MANY_FILES, 8).await;
     let copy = store.copy();
@@ -157,7 +156,7 @@ async fn failed_sync_poisons() -> Checked<()> {
     drop(engine);
     let engine = open(&options).await.map_err(|error| error.to_string())?;
     is_healthy(&engine)?;
-    // Whether the failed batch is there is unknown; it is whole or absent, and can be repeated.
+    // The failed batch is stored completely or not at all, and can be repeated.
     let bounds =
         engine.bounds(failed.events[0].topic()).await.map_err(|error| error.to_string())?;
     if bounds.next == written.next_seq(failed.events[0].topic()) {
@@ -165,7 +164,7 @@ async fn failed_sync_poisons() -> Checked<()> {
     } else {
         let again = engine.commit(failed.clone()).await.map_err(|error| error.to_string())?;
         ensure(again.positions.iter().all(|position| position.duplicate), || {
-            "a part of the failed batch is there".to_owned()
+            "only a part of the failed batch is stored".to_owned()
         })?;
     }
     Ok(())
@@ -174,7 +173,7 @@ async fn failed_sync_poisons() -> Checked<()> {
 async fn failed_sync_of_a_checkpoint() -> Checked<()> {
     let store = Killed::after(ONE_LOG_FILE, 8).await;
     let copy = store.copy();
-    // What was found in the log is synced on opening: it has to fail between that and the move.
+    // Opening syncs the log, so the fault is injected after it, before the checkpoint.
     let options = copy.options();
     let engine = open(&options).await.map_err(|error| error.to_string())?;
     let mut written = store.written.clone();

@@ -1,5 +1,4 @@
-//! Stores to be damaged: what was committed to them, and their files as a killed process leaves
-//! them.
+//! Stores to be damaged: their files as a killed process leaves them, and what was committed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,14 +20,14 @@ const NOW: Timestamp = Timestamp(1_700_000_000_000);
 pub(crate) const TOPICS: [&str; 3] = ["audit.log", "orders", "payments"];
 const BUSY: &str = TOPICS[1];
 
-/// All that was committed, and so all that has to be there.
+/// Everything that was committed, and so everything that must be readable.
 #[derive(Clone, Default)]
 pub(crate) struct Written {
-    /// The event at `seq` is at `seq - 1`.
+    /// The event `seq` is at index `seq - 1`.
     pub(crate) topics: BTreeMap<Topic, Vec<StoredEvent>>,
     pub(crate) events: Vec<EncodedEvent>,
     pub(crate) state: BTreeMap<StateKey, StateEntry>,
-    /// Every value that a key ever had.
+    /// Every value that any key ever had.
     pub(crate) past_state: Vec<StateEntry>,
     batches: u64,
 }
@@ -47,7 +46,7 @@ impl Written {
             if !position.duplicate {
                 let stored = as_stored(event, position.seq);
                 let topic = self.topics.entry(event.topic().clone()).or_default();
-                assert_eq!(topic.len() as u64 + 1, position.seq.0, "positions have a hole");
+                assert_eq!(topic.len() as u64 + 1, position.seq.0, "positions have a gap");
                 topic.push(stored);
                 self.events.push(event.clone());
             }
@@ -72,11 +71,11 @@ impl Written {
         }
     }
 
-    /// A batch that was not there before: events of all topics and changes of state.
+    /// Creates a new batch with events of all topics and state changes.
     pub(crate) fn next_batch(&self, payload_bytes: usize) -> Batch {
         let n = self.batches;
         let events = TOPICS.iter().enumerate().flat_map(|(index, topic)| {
-            // Topics differ in how often and how much they get.
+            // The topics get different numbers of events.
             let count = (n + index as u64) % 3 + u64::from(n.is_multiple_of(5));
             (0..count).map(move |i| event(topic, n * 100 + index as u64 * 10 + i, payload_bytes))
         });
@@ -119,7 +118,7 @@ pub(crate) fn put(name: &str, value: &str) -> StateOp {
     StateOp::Put { key: key(name), value, expires_at: None, expect: Expect::Any }
 }
 
-/// The event number `n`; ids are of every kind: rising with time, random, plain text.
+/// Creates event `n`. Ids are of every kind: ordered by time, random, plain text.
 pub(crate) fn event(name: &str, n: u64, payload_bytes: usize) -> EncodedEvent {
     let id = match n % 4 {
         0 => format!("event {n}"),
@@ -143,28 +142,28 @@ pub(crate) fn event(name: &str, n: u64, payload_bytes: usize) -> EncodedEvent {
     .encode()
 }
 
-/// A folder in memory where the system has one: these tests open stores by the thousand, and what
-/// they ask is not whether the machine keeps what was synced.
+/// Creates a temporary directory, in memory if possible: these tests open thousands of stores and do
+/// not depend on real syncs.
 pub(crate) fn temporary_folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary folder")
 }
 
-/// How a store is cut into files.
+/// The file sizes of a store.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) wal_file_bytes: u64,
     pub(crate) segment_bytes: u64,
-    /// Whether most events are of one topic, whose log files are kept as they are.
+    /// Most events belong to one topic, so that log files become its segments unchanged.
     pub(crate) keeps_logs: bool,
 }
 
 /// Several segments per topic, each with a few entries in its index.
 pub(crate) const MANY_FILES: Sizes =
     Sizes { wal_file_bytes: 3 << 10, segment_bytes: 14 << 10, keeps_logs: false };
-/// Nothing has left the log yet.
+/// Everything is still in the log.
 pub(crate) const ONE_LOG_FILE: Sizes =
     Sizes { wal_file_bytes: 64 << 10, segment_bytes: 14 << 10, keeps_logs: false };
-/// Segments that were log files, and others beside them.
+/// Some segments are former log files, others are not.
 pub(crate) const KEPT_LOGS: Sizes =
     Sizes { wal_file_bytes: 12 << 10, segment_bytes: 14 << 10, keeps_logs: true };
 
@@ -185,12 +184,12 @@ pub(crate) struct Killed {
     pub(crate) folder: TempDir,
     pub(crate) sizes: Sizes,
     pub(crate) written: Written,
-    /// What was there before the last batch.
+    /// What was committed before the last batch.
     pub(crate) before_last: Written,
 }
 
 impl Killed {
-    /// So many batches, then a small last one that touches everything.
+    /// Creates a store of `batches` batches and a small last one that touches everything.
     pub(crate) async fn after(sizes: Sizes, batches: usize) -> Self {
         let living = temporary_folder();
         let engine = DiskEngine::open(&sizes.options(living.path())).expect("a new store opens");
@@ -202,18 +201,18 @@ impl Killed {
         Self { folder, sizes, written, before_last }
     }
 
-    /// As if no file of the log had been moved into segments yet: there are several of them.
+    /// Creates a store with several log files, as if no checkpoint had run yet.
     pub(crate) async fn before_any_checkpoint(sizes: Sizes, batches: usize) -> Self {
         let living = temporary_folder();
         let engine = DiskEngine::open(&sizes.options(living.path())).expect("a new store opens");
         let folder = temporary_folder();
         copy_folder(living.path(), folder.path());
-        // A second name keeps what a checkpoint removes.
+        // A hard link keeps the log files that checkpoints remove.
         let keep = || {
             for file in files_in(&living.path().join("wal")) {
                 let kept = folder.path().join("wal").join(file.file_name().expect("a name"));
                 if !kept.exists() {
-                    // Gone already: it was kept after an earlier batch.
+                    // A checkpoint may have removed it; then an earlier link exists.
                     let _ = fs::hard_link(&file, &kept);
                 }
             }
@@ -223,7 +222,7 @@ impl Killed {
         Self { folder, sizes, written, before_last }
     }
 
-    /// A copy to do harm to.
+    /// Creates a copy that a test may damage.
     pub(crate) fn copy(&self) -> Copy {
         let folder = temporary_folder();
         copy_folder(self.folder.path(), folder.path());
@@ -246,13 +245,13 @@ impl Copy {
         self.sizes.options(self.folder.path())
     }
 
-    /// The place in this copy of a file of the original.
-    pub(crate) fn place_of(&self, original: &Killed, file: &Path) -> PathBuf {
+    /// Returns the path in this copy of a file of the original.
+    pub(crate) fn path_of(&self, original: &Killed, file: &Path) -> PathBuf {
         let inner = file.strip_prefix(original.folder.path()).expect("a file of the original");
         self.folder.path().join(inner)
     }
 
-    /// A copy of this copy while an engine has it open, as if that were killed now.
+    /// Copies the files while an engine has them open, as if its process were killed now.
     pub(crate) async fn killed_now(&self) -> Copy {
         settle(self.folder.path()).await;
         let folder = temporary_folder();
@@ -307,7 +306,7 @@ async fn settle(folder: &Path) {
     }
 }
 
-/// What a file of a store is.
+/// The kinds of files in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Wal,
@@ -351,7 +350,7 @@ pub(crate) fn files_of(folder: &Path, kind: Kind) -> Vec<PathBuf> {
     }
 }
 
-/// All files below `folder`, in order of their paths.
+/// Returns all files below `folder`, sorted by path.
 pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let Ok(entries) = fs::read_dir(folder) else { return files };
@@ -369,16 +368,16 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder to copy") {
         let path = entry.expect("an entry").path();
-        let place = to.join(path.file_name().expect("a name"));
+        let target = to.join(path.file_name().expect("a name"));
         if path.is_dir() {
-            copy_folder(&path, &place);
+            copy_folder(&path, &target);
         } else {
-            fs::copy(&path, &place).expect("a copy");
+            fs::copy(&path, &target).expect("a copy");
         }
     }
 }
 
-/// Where the frames of a log file begin and end.
+/// Returns the byte ranges of the frames in a log file.
 pub(crate) fn frames_of(wal: &[u8]) -> Vec<std::ops::Range<usize>> {
     let number = |at: usize| {
         wal.get(at..at + 4).map_or(0, |b| u32::from_le_bytes(b.try_into().expect("four"))) as usize

@@ -1,5 +1,5 @@
-//! What a crash leaves at the end of the log: a batch that is there in part. It is cut off, kept
-//! and reported, and everything before it is there.
+//! A crash can leave an incomplete batch at the end of the log. It is cut off, saved and reported, and
+//! everything before it is readable.
 
 use std::fs;
 use std::path::Path;
@@ -13,24 +13,24 @@ use crate::damage_store::{Copy, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Sizes, f
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("torn::cut_at_every_byte_of_the_last_batch", || cut(ONE_LOG_FILE, 6, 1)),
-        trial("torn::cut_behind_many_files", || cut(MANY_FILES, 40, 9)),
-        trial("torn::never_written_from_any_byte_on", never_written),
-        trial("torn::noise_instead_of_the_last_batch", noise),
+        trial("torn::cut_after_many_files", || cut(MANY_FILES, 40, 9)),
+        trial("torn::zeros_from_any_byte_on", zeros_to_the_end),
+        trial("torn::garbage_instead_of_the_last_batch", garbage),
         trial("torn::zeros_within_the_last_batch", zeros),
-        trial("torn::noise_behind_the_last_batch", noise_behind),
+        trial("torn::garbage_after_the_last_batch", garbage_after),
         trial("torn::head_of_a_huge_batch", head_of_a_huge_batch),
-        trial("torn::torn_again_and_again", torn_again_and_again),
+        trial("torn::torn_repeatedly", torn_repeatedly),
     ]
 }
 
-/// A store, the bytes of its newest log file and where its last batch is in there.
-struct Last {
+/// A store, the bytes of its newest log file, and the range of its last batch in them.
+struct LastBatch {
     store: Killed,
     wal: Vec<u8>,
     batch: std::ops::Range<usize>,
 }
 
-impl Last {
+impl LastBatch {
     async fn of(sizes: Sizes, batches: usize) -> Self {
         let store = Killed::after(sizes, batches).await;
         let file = store.files(Kind::Wal).pop().expect("a log file");
@@ -39,14 +39,15 @@ impl Last {
         Self { store, wal, batch }
     }
 
-    /// A copy in which the newest log file has these bytes.
+    /// Copies the store with `bytes` as its newest log file.
     fn with_wal(&self, bytes: &[u8]) -> Copy {
         let copy = self.store.copy();
         fs::write(copy.files(Kind::Wal).pop().expect("a log file"), bytes).expect("written");
         copy
     }
 
-    /// The last batch is not in `bytes`; what is there instead is kept and reported.
+    /// Checks that with `bytes` as its newest log file, the store loses only the last batch, and saves
+    /// and reports what is left of it.
     async fn is_torn_in(&self, case: &str, bytes: &[u8]) -> Checked<()> {
         in_time(case, self.check(bytes)).await
     }
@@ -58,12 +59,12 @@ impl Last {
         read_back(&engine, &written).await?.nothing_lost()?;
         let left = without_zeros_at_the_end(&bytes[self.batch.start..]);
         check_report(&engine, self.batch.start, left)?;
-        // The batch was never acknowledged: it may be stored now, and so may others.
+        // The batch can be stored again, and so can others.
         let torn = self.store.written.events[written.events.len()..].to_vec();
         let torn = Batch::of_events(torn, Durability::Fsync);
         let committed = written.commit(&engine, torn).await;
         ensure(committed.positions.iter().all(|position| !position.duplicate), || {
-            "ids of a torn batch are still known".to_owned()
+            "the ids of a torn batch are still known".to_owned()
         })?;
         written.commit(&engine, written.next_batch(30)).await;
         engine = reopen(engine, &copy.options()).await?;
@@ -79,7 +80,7 @@ fn without_zeros_at_the_end(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
-/// Exactly one report, and only if there was something to report.
+/// Checks that a torn batch is reported exactly once, and nothing else is.
 fn check_report(engine: &DiskEngine, start: usize, left: &[u8]) -> Checked<()> {
     let incidents = engine.health().incidents;
     if left.is_empty() {
@@ -93,16 +94,16 @@ fn check_report(engine: &DiskEngine, start: usize, left: &[u8]) -> Checked<()> {
     })?;
     let in_quarantine = copy.parent().and_then(Path::file_name).is_some_and(|n| n == "quarantine");
     ensure(in_quarantine && fs::read(copy).is_ok_and(|kept| kept == left), || {
-        format!("{} does not hold what was cut off", copy.display())
+        format!("{} does not contain what was cut off", copy.display())
     })
 }
 
 async fn cut(sizes: Sizes, batches: usize, stride: usize) -> Checked<()> {
-    let last = Last::of(sizes, batches).await;
+    let last = LastBatch::of(sizes, batches).await;
     for end in last.batch.clone().step_by(stride) {
         last.is_torn_in(&format!("cut at {end}"), &last.wal[..end]).await?;
     }
-    // Cut right behind it, nothing is missing.
+    // A cut right after the batch loses nothing.
     let whole = last.with_wal(&last.wal[..last.batch.end]);
     let engine = open(&whole.options()).await.map_err(|error| error.to_string())?;
     let findings = read_back(&engine, &last.store.written).await?;
@@ -110,9 +111,9 @@ async fn cut(sizes: Sizes, batches: usize, stride: usize) -> Checked<()> {
     findings.nothing_lost()
 }
 
-/// The file has its full length, as room is taken ahead.
-async fn never_written() -> Checked<()> {
-    let last = Last::of(ONE_LOG_FILE, 3).await;
+/// The file has its full length because it is preallocated.
+async fn zeros_to_the_end() -> Checked<()> {
+    let last = LastBatch::of(ONE_LOG_FILE, 3).await;
     for from in last.batch.clone().step_by(5) {
         let mut bytes = last.wal.clone();
         bytes[from..].fill(0);
@@ -123,8 +124,8 @@ async fn never_written() -> Checked<()> {
     Ok(())
 }
 
-/// Bytes that repeat from run to run and look like nothing.
-fn noise_of(seed: usize) -> impl Iterator<Item = u8> {
+/// Returns pseudo-random bytes that are the same in every run.
+fn garbage_bytes(seed: usize) -> impl Iterator<Item = u8> {
     let mut state = seed as u64 ^ 0x9E37_79B9_7F4A_7C15;
     std::iter::repeat_with(move || {
         state ^= state << 13;
@@ -134,19 +135,22 @@ fn noise_of(seed: usize) -> impl Iterator<Item = u8> {
     })
 }
 
-async fn noise() -> Checked<()> {
-    let last = Last::of(ONE_LOG_FILE, 3).await;
+async fn garbage() -> Checked<()> {
+    let last = LastBatch::of(ONE_LOG_FILE, 3).await;
     for from in last.batch.clone().step_by(11) {
         let mut bytes = last.wal[..last.batch.end].to_vec();
-        bytes[from..].iter_mut().zip(noise_of(from)).for_each(|(byte, noise)| *byte = noise);
-        last.is_torn_in(&format!("noise from {from} on"), &bytes).await?;
+        bytes[from..]
+            .iter_mut()
+            .zip(garbage_bytes(from))
+            .for_each(|(byte, garbage)| *byte = garbage);
+        last.is_torn_in(&format!("garbage from {from} on"), &bytes).await?;
     }
     Ok(())
 }
 
-/// A machine that lost its power wrote later sectors and not earlier ones.
+/// After a power failure, later sectors may have been written and earlier ones not.
 async fn zeros() -> Checked<()> {
-    let last = Last::of(ONE_LOG_FILE, 3).await;
+    let last = LastBatch::of(ONE_LOG_FILE, 3).await;
     for from in last.batch.clone().step_by(7) {
         for length in [1, 16, 200] {
             let mut bytes = last.wal[..last.batch.end].to_vec();
@@ -160,21 +164,21 @@ async fn zeros() -> Checked<()> {
     Ok(())
 }
 
-async fn noise_behind() -> Checked<()> {
-    let mut last = Last::of(ONE_LOG_FILE, 3).await;
+async fn garbage_after() -> Checked<()> {
+    let mut last = LastBatch::of(ONE_LOG_FILE, 3).await;
     last.store.before_last = last.store.written.clone();
     last.batch = last.batch.end..last.batch.end;
     for length in [1, 3, 4, 12, 100, 5000] {
         let mut bytes = last.wal[..last.batch.end].to_vec();
-        bytes.extend(noise_of(length).map(|byte| byte | 1).take(length));
-        last.is_torn_in(&format!("{length} bytes of noise"), &bytes).await?;
+        bytes.extend(garbage_bytes(length).map(|byte| byte | 1).take(length));
+        last.is_torn_in(&format!("{length} bytes of garbage"), &bytes).await?;
     }
     Ok(())
 }
 
-/// A sound head of a batch that would be gigabytes long, and nothing behind it.
+/// A valid head of a batch of gigabytes, and nothing after it.
 async fn head_of_a_huge_batch() -> Checked<()> {
-    let last = Last::of(ONE_LOG_FILE, 3).await;
+    let last = LastBatch::of(ONE_LOG_FILE, 3).await;
     for state_bytes in [u32::MAX, 1 << 31, 1 << 20] {
         let mut bytes = last.wal[..last.batch.start].to_vec();
         let mut head = last.wal[last.batch.start..][..44].to_vec();
@@ -190,9 +194,9 @@ async fn head_of_a_huge_batch() -> Checked<()> {
     Ok(())
 }
 
-/// Every crash tears another batch; each is kept.
-async fn torn_again_and_again() -> Checked<()> {
-    let last = Last::of(ONE_LOG_FILE, 3).await;
+/// Every crash tears another batch; each one is saved.
+async fn torn_repeatedly() -> Checked<()> {
+    let last = LastBatch::of(ONE_LOG_FILE, 3).await;
     let mut copy = last.with_wal(&last.wal[..last.batch.end - 1]);
     let mut written = last.store.before_last.clone();
     for round in 1..=4 {
@@ -208,7 +212,7 @@ async fn torn_again_and_again() -> Checked<()> {
         let torn = frames_of(&bytes).pop().expect("the last batch");
         fs::write(&wal, &bytes[..torn.end - 3]).expect("written");
         let kept = fs::read_dir(copy.folder.path().join("quarantine")).expect("a folder").count();
-        ensure(kept == round, || format!("{kept} torn batches are kept, not {round}"))?;
+        ensure(kept == round, || format!("{kept} torn batches are saved, not {round}"))?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The disk engine: as it is, with files so small that every case goes through segments, merges
-//! and retention, and under a wrapper that could fail.
+//! The disk engine: with default options, with files so small that every case involves segments,
+//! merges and retention, and inside the fault-injecting wrapper.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
 
 pub(crate) fn trials() -> Vec<Trial> {
     [
-        conformance::trials("disk", CAPABILITIES, || DiskSubject::new(as_it_is)),
+        conformance::trials("disk", CAPABILITIES, || DiskSubject::new(with_defaults)),
         conformance::trials("disk_in_small_files", CAPABILITIES, || {
             DiskSubject::new(in_small_files)
         }),
@@ -38,9 +38,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     .collect()
 }
 
-fn as_it_is(_: &mut DiskOptions) {}
+fn with_defaults(_: &mut DiskOptions) {}
 
-/// A log file takes a few events, a segment a few more; three files may be open.
+/// A log file holds a few events, a segment a few more, and at most three files are open.
 pub(crate) fn in_small_files(options: &mut DiskOptions) {
     options.wal_file_bytes = 2 << 10;
     options.segment_bytes = 4 << 10;

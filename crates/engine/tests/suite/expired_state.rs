@@ -1,4 +1,4 @@
-//! Keyed state that has expired leaves the disk by itself.
+//! Expired state is removed from disk without any commit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use prombus_engine::{
 };
 use prombus_proto::{ManualClock, Timestamp};
 
-/// So long nothing takes, except for an engine that hangs.
-const HANG: Duration = Duration::from_secs(60);
+/// Longer than anything here takes, unless the engine hangs.
+const TIMEOUT: Duration = Duration::from_secs(60);
 const MARKS: u64 = 30_000;
 const NOW: u64 = 1_700_000_000_000;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![Trial::test("disk::expired_state::leaves_the_disk_while_nothing_is_written", || {
+    vec![Trial::test("disk::expired_state::is_removed_without_any_commit", || {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap()
-            .block_on(leaves_the_disk());
+            .block_on(is_removed_without_any_commit());
         Ok(())
     })]
 }
@@ -37,7 +37,7 @@ fn key(kind: &str, n: u64) -> StateKey {
     StateKey::new(format!("{kind}/{n:06}")).unwrap()
 }
 
-/// Marks that expire one after the other, and between them what never does.
+/// Writes marks that expire one after another, and cursors between them that never do.
 async fn fill(engine: &DiskEngine) {
     for chunk in (0..MARKS).collect::<Vec<_>>().chunks(100) {
         let mark = |n: &u64| StateOp::Put {
@@ -58,12 +58,12 @@ async fn fill(engine: &DiskEngine) {
 }
 
 fn bytes_in(folder: &Path) -> u64 {
-    // A file may be gone before it is looked at.
+    // A file may disappear between the listing and the lookup.
     let sizes = std::fs::read_dir(folder).unwrap().filter_map(|file| file.ok()?.metadata().ok());
     sizes.map(|file| file.len()).sum()
 }
 
-async fn leaves_the_disk() {
+async fn is_removed_without_any_commit() {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::at(Timestamp(NOW));
     let engine = DiskEngine::open(&options(folder.path(), &clock)).unwrap();
@@ -86,11 +86,11 @@ async fn leaves_the_disk() {
     }
 }
 
-async fn until(is_so: impl Fn() -> bool) {
+async fn until(condition: impl Fn() -> bool) {
     let waiting = async {
-        while !is_so() {
+        while !condition() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(HANG, waiting).await.expect("the engine does nothing");
+    tokio::time::timeout(TIMEOUT, waiting).await.expect("the condition holds before the timeout");
 }

@@ -1,8 +1,8 @@
-//! Stores that older programs wrote are read by this one.
+//! Stores of older versions can still be read.
 //!
-//! The folders below `tests/fixtures` were written by `PROMBUS_WRITE_FIXTURE=<folder>` when their
-//! versions were new, and are not written again: they are what users have. In the second the catalog
-//! says when half of a file of state has expired. In the third there are log files that were kept as segments.
+//! The directories under `tests/fixtures` were written with `PROMBUS_WRITE_FIXTURE=<folder>` when their
+//! format version was current, and are never rewritten: they stand for the data that users have. In
+//! `v2` the catalog records when half of a state file has expired. In the third there are log files that were kept as segments.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,15 +27,15 @@ pub(crate) fn trials() -> Vec<Trial> {
         .map(|version| {
             let fixture = fixtures.join(version);
             Trial::test(format!("disk::fixtures::{version}_is_read"), move || {
-                reads_all(&fixture);
+                check_fixture(&fixture);
                 Ok(())
             })
         })
         .into()
 }
 
-/// Where this process is asked to: writes a store of the present version.
-pub(crate) fn write_if_asked() {
+/// Writes a store of the current format version if the environment variable is set.
+pub(crate) fn write_if_requested() {
     let Some(folder) = std::env::var_os(WRITE) else { return };
     runtime().block_on(write(Path::new(&folder)));
     std::process::exit(0);
@@ -55,7 +55,7 @@ fn options(folder: &Path) -> DiskOptions {
     }
 }
 
-/// Event number `n` of a topic: all kinds of ids, with and without a key, times up and down.
+/// Creates event `n` of a topic: all kinds of ids, with and without a key, times out of order.
 fn event(topic: &str, n: u64) -> Event {
     let id = match n % 3 {
         0 => format!("text-{n}"),
@@ -80,7 +80,7 @@ fn key(n: u64) -> StateKey {
     StateKey::new(format!("fixture/{n:03}")).unwrap()
 }
 
-/// Value `n` is put, put again, deleted or expires.
+/// Puts, deletes or expires a value, depending on `n`.
 fn state_op(n: u64) -> StateOp {
     if n % 4 == 3 {
         return StateOp::Delete { key: key(n - 1), expect: Expect::Any };
@@ -106,14 +106,14 @@ async fn write(folder: &Path) {
         }
     }
     engine.trim(&Topic::new(TOPICS[1]).unwrap(), TRIMMED_BELOW).await.unwrap();
-    // Checkpoints run behind; the rest stays in the log, as after a crash.
+    // Waits for the background checkpoints; the rest stays in the log, as after a crash.
     while fs::read_dir(folder.join("wal")).unwrap().count() > 1 {
         tokio::task::yield_now().await;
     }
     std::process::exit(0);
 }
 
-fn reads_all(fixture: &Path) {
+fn check_fixture(fixture: &Path) {
     let folder = tempfile::tempdir().unwrap();
     copy(fixture, folder.path());
     runtime().block_on(async {
@@ -157,8 +157,8 @@ async fn check(engine: &DiskEngine, added: u64) {
     }
     for n in 1..=EVENTS {
         let entry = engine.get(&key(n)).await.unwrap();
-        let is_there = n % 4 != 3 && n % 4 != 2;
-        let expected = is_there.then(|| Bytes::from(format!("value {n}")));
+        let is_present = n % 4 != 3 && n % 4 != 2;
+        let expected = is_present.then(|| Bytes::from(format!("value {n}")));
         assert_eq!(entry.map(|entry| entry.value), expected, "{n}");
     }
 }

@@ -1,5 +1,5 @@
-//! A full log file that is mostly about one topic becomes its segment as it is, and nobody can tell from what
-//! is read.
+//! A full log file that mostly contains one topic becomes a segment of that topic unchanged. Readers
+//! cannot tell the difference.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -24,8 +24,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("kept_logs::are_read_like_other_segments", are_read_like_other_segments),
         trial("kept_logs::are_followed_by_other_segments", are_followed_by_other_segments),
         trial("kept_logs::only_rows_that_are_long_enough", only_rows_that_are_long_enough),
-        trial("kept_logs::go_with_their_last_event", go_with_their_last_event),
-        trial("kept_logs::of_a_checkpoint_that_was_not_finished", of_an_unfinished_checkpoint),
+        trial("kept_logs::are_deleted_with_their_last_event", are_deleted_with_their_last_event),
+        trial("kept_logs::survive_an_unfinished_checkpoint", survive_an_unfinished_checkpoint),
     ]
 }
 
@@ -33,10 +33,10 @@ fn options(folder: &Path) -> DiskOptions {
     KEPT_LOGS.options(folder)
 }
 
-/// Commits batches of the busy topic, with some state and now and then an event of the quiet one.
+/// Commits batches of the busy topic, with some state and an occasional event of the quiet topic.
 async fn commit_batches(engine: &DiskEngine, written: &mut Written, batches: u64) {
-    let begin = written.events.len() as u64 * 100;
-    for n in (0..batches).map(|n| begin + n * 10) {
+    let start = written.events.len() as u64 * 100;
+    for n in (0..batches).map(|n| start + n * 10) {
         let mut events: Vec<_> = (0..6).map(|i| event(BUSY, n + i, 200)).collect();
         events.extend(n.is_multiple_of(40).then(|| event(QUIET, n + 9, 30)));
         let state = vec![put(&format!("cursor/{}", n % 3), &n.to_string())];
@@ -45,8 +45,8 @@ async fn commit_batches(engine: &DiskEngine, written: &mut Written, batches: u64
     }
 }
 
-/// Waits until all full log files are segments.
-async fn checkpoints_are_done(folder: &Path) {
+/// Waits until all full log files have become segments.
+async fn wait_for_checkpoints(folder: &Path) {
     let done = async {
         while files_of(folder, Kind::Wal).len() > 1 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -70,7 +70,7 @@ async fn store_with_kept_logs(folder: &Path) -> (DiskEngine, Written) {
     let engine = DiskEngine::open(&options(folder)).expect("it opens");
     let mut written = Written::default();
     commit_batches(&engine, &mut written, 60).await;
-    checkpoints_are_done(folder).await;
+    wait_for_checkpoints(folder).await;
     (engine, written)
 }
 
@@ -81,26 +81,26 @@ async fn are_the_file_that_was_written() -> Checked<()> {
     commit_batches(&engine, &mut written, 1).await;
     let log = fs::metadata(&files_of(folder.path(), Kind::Wal)[0]).expect("the log");
     commit_batches(&engine, &mut written, 30).await;
-    checkpoints_are_done(folder.path()).await;
+    wait_for_checkpoints(folder.path()).await;
     let segments = segments_of(folder.path(), BUSY);
     let first = fs::metadata(&segments[0]).expect("the first segment");
     ensure(first.ino() == log.ino() && first.nlink() == 1, || format!("{first:?}"))?;
-    ensure(first.len() < log.len(), || "room that was taken ahead is not given back".to_owned())?;
+    ensure(first.len() < log.len(), || "preallocated space was not released".to_owned())?;
     ensure(segments.len() > 2 && segments.iter().all(|path| is_a_log(path)), || {
         format!("{segments:?}")
     })?;
-    // What is about others is not theirs: they have segments of their own.
+    // Events of other topics in these logs are copied to segments of their own.
     let quiet = segments_of(folder.path(), QUIET);
     ensure(!quiet.is_empty() && !quiet.iter().any(|path| is_a_log(path)), || format!("{quiet:?}"))?;
     let bounds = engine.bounds(&topic(BUSY)).await.expect("bounds");
     let json: usize = written.topics[&topic(BUSY)].iter().map(|event| event.json.len()).sum();
-    // A record adds less than a hundred bytes; heads and others do not count.
+    // A record adds less than a hundred bytes; frame heads and other topics do not count.
     ensure((json as u64..json as u64 + 100 * bounds.last().0).contains(&bounds.bytes), || {
         format!("{bounds:?} for {json} bytes of JSON")
     })
 }
 
-/// By position, time and id, as long as the process lives and in the next.
+/// By position, time and id, before and after a restart.
 async fn are_read_like_other_segments() -> Checked<()> {
     let folder = temporary_folder();
     let (mut engine, written) = store_with_kept_logs(folder.path()).await;
@@ -113,7 +113,7 @@ async fn are_read_like_other_segments() -> Checked<()> {
             let budget = ReadBudget::of_events(1 + at % 13);
             let page = engine.read(&busy, expected.seq, budget).await.expect("a page");
             let wanted = &events[at..events.len().min(at + 1 + at % 13)];
-            ensure(page.events == wanted, || format!("other events at {}", expected.seq))?;
+            ensure(page.events == wanted, || format!("wrong events at {}", expected.seq))?;
             let by_id = engine.seek_id(&busy, &expected.id).await.expect("found");
             ensure(by_id == Some(expected.seq), || format!("{} is at {by_id:?}", expected.id))?;
             let by_time = engine.seek_time(&busy, expected.ts).await.expect("found");
@@ -125,7 +125,7 @@ async fn are_read_like_other_segments() -> Checked<()> {
     Ok(())
 }
 
-/// Logs that are too short to be kept, as when a store is closed, and then one that is kept again.
+/// Alternates between logs too short to be kept, as after a close, and longer ones.
 async fn are_followed_by_other_segments() -> Checked<()> {
     let folder = temporary_folder();
     let (mut engine, mut written) = store_with_kept_logs(folder.path()).await;
@@ -135,11 +135,11 @@ async fn are_followed_by_other_segments() -> Checked<()> {
         commit_batches(&engine, &mut written, batches).await;
         read_back(&engine, &written).await?.nothing_lost()?;
     }
-    checkpoints_are_done(folder.path()).await;
+    wait_for_checkpoints(folder.path()).await;
     let kinds: Vec<_> =
         segments_of(folder.path(), BUSY).iter().map(|path| is_a_log(path)).collect();
-    let turns = kinds.windows(2).filter(|two| two[0] != two[1]).count();
-    ensure(turns >= 2, || format!("kept or not: {kinds:?}"))?;
+    let changes = kinds.windows(2).filter(|two| two[0] != two[1]).count();
+    ensure(changes >= 2, || format!("kept or not: {kinds:?}"))?;
     read_back(&engine, &written).await?.nothing_lost()
 }
 
@@ -150,7 +150,7 @@ async fn only_rows_that_are_long_enough() -> Checked<()> {
     let engine = DiskEngine::open(&options).expect("it opens");
     let mut written = Written::default();
     commit_batches(&engine, &mut written, 40).await;
-    checkpoints_are_done(folder.path()).await;
+    wait_for_checkpoints(folder.path()).await;
     let segments = segments_of(folder.path(), BUSY);
     ensure(!segments.is_empty() && !segments.iter().any(|path| is_a_log(path)), || {
         format!("{segments:?}")
@@ -158,7 +158,7 @@ async fn only_rows_that_are_long_enough() -> Checked<()> {
     read_back(&engine, &written).await?.nothing_lost()
 }
 
-async fn go_with_their_last_event() -> Checked<()> {
+async fn are_deleted_with_their_last_event() -> Checked<()> {
     let folder = temporary_folder();
     let (engine, written) = store_with_kept_logs(folder.path()).await;
     let busy = topic(BUSY);
@@ -167,7 +167,7 @@ async fn go_with_their_last_event() -> Checked<()> {
     let rule = Retention { max_age_ms: None, max_bytes: Some(bytes / 2), revision: 1 };
     let bounds = engine.retain(&busy, &rule).await.expect("a rule");
     ensure(bounds.first > Seq::FIRST && bounds.bytes >= bytes / 2, || format!("{bounds:?}"))?;
-    // Dropped by a thread of its own.
+    // A background thread deletes the files.
     let dropped = async {
         while segments_of(folder.path(), BUSY).len() == before.len() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -180,9 +180,9 @@ async fn go_with_their_last_event() -> Checked<()> {
     ensure(page.events == kept, || format!("{} events of {}", page.events.len(), kept.len()))
 }
 
-/// A crash came when the log had its second name, and the catalog did not know of it. Whatever the next start
-/// does with the log, it must not write over it by its other name.
-async fn of_an_unfinished_checkpoint() -> Checked<()> {
+/// A crash after the log was linked as a segment but before the catalog recorded it. The next start
+/// must not overwrite the log through its second name.
+async fn survive_an_unfinished_checkpoint() -> Checked<()> {
     for min_adopted_extent_bytes in [1, u64::MAX] {
         let folder = temporary_folder();
         let options = DiskOptions { min_adopted_extent_bytes, ..options(folder.path()) };
@@ -195,7 +195,7 @@ async fn of_an_unfinished_checkpoint() -> Checked<()> {
         fs::hard_link(&log, second_name.join("00000000000000000001.seg")).expect("a second name");
         fs::write(second_name.join("00000000000000000001.idx"), b"half an ind").expect("written");
         commit_batches(&engine, &mut written, 30).await;
-        checkpoints_are_done(folder.path()).await;
+        wait_for_checkpoints(folder.path()).await;
         read_back(&engine, &written).await?.nothing_lost()?;
         engine.close().await.expect("it closes");
         let engine = DiskEngine::open(&options).expect("it opens");

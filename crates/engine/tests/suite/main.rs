@@ -1,9 +1,6 @@
-//! The contract, run in full by every engine of this crate.
+//! The conformance suite for every engine of this crate, and tests of crashes and damage on disk.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "in a test, what is not as expected ends it; the place is what helps"
-)]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test and shows the line")]
 
 mod crash;
 mod damage_check;
@@ -30,8 +27,8 @@ fn main() -> ExitCode {
     if let Some(code) = damage_file_limit::run_as_child() {
         return code;
     }
-    crash::be_the_child_if_asked();
-    fixtures::write_if_asked();
+    crash::run_as_child();
+    fixtures::write_if_requested();
     let trials = [
         memory::trials(),
         faulty::trials(),
