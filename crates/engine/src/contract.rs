@@ -43,19 +43,20 @@ pub trait Engine: Send + Sync + 'static {
     /// not stored again. Its position is that of the first event, with
     /// [`duplicate`](crate::Position::duplicate) set.
     ///
-    /// *Durability.* Returns when the batch has at least the durability it asked for, or the most
-    /// that the engine supports; [`Committed::durability`] says which. `Fsync` is only reported for
-    /// data that was synced. When one write stores several commits, the first of them carries the
-    /// [`WriteStats`](crate::WriteStats) of that write.
+    /// *Durability.* Returns when the batch has the durability it asked for, or the highest that the
+    /// engine supports; [`Committed::durability`] says which, and may be higher. When one write stores
+    /// several commits, the first of them carries the [`WriteStats`](crate::WriteStats) of that write. A
+    /// sync time is only reported together with [`Durability::Fsync`](crate::Durability::Fsync).
     ///
     /// *Called twice.* The same batch again stores no event (the ids are known) and repeats its state
     /// operations, unless an expectation fails.
     ///
     /// # Errors
     ///
-    /// [`CommitError::Conflict`] if an expectation does not hold, [`CommitError::TooLarge`] if the
-    /// batch exceeds a limit. After [`CommitError::Unavailable`] it is unknown whether the batch is
-    /// stored; after every other error, nothing of it is.
+    /// [`CommitError::Conflict`] if an expectation does not hold, [`CommitError::TooLarge`] if the batch
+    /// exceeds a limit, [`CommitError::Full`] if the storage has no space. After
+    /// [`CommitError::Unavailable`] it is unknown whether the batch is stored; after every other error,
+    /// no part of it is.
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError>;
 
     /// Returns events of `topic` from `from` on, in order and without gaps: as many as `budget`
@@ -95,7 +96,7 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// The effect is durable when the call returns. The numbering continues: after dropping all
     /// events, the next one still gets the topic's next `seq`. The ids of dropped events are
-    /// forgotten, so an event with such an id is stored again.
+    /// forgotten: an event with the same id can be stored again.
     ///
     /// *Called twice.* The second call changes nothing. A smaller `below` brings nothing back.
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError>;

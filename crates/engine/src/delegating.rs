@@ -12,8 +12,8 @@ use crate::{
 /// An engine that wraps another one: every call goes to [`inner`](Self::inner) unless the wrapper
 /// overrides it here.
 ///
-/// Implementing this trait implements [`Engine`]. Do not import both traits where calls are made:
-/// the methods share their names.
+/// Implementing this trait implements [`Engine`]. Do not import both traits in a module that calls
+/// them: the methods share their names.
 #[async_trait]
 pub trait DelegatingEngine: Send + Sync + 'static {
     /// The wrapped engine.

@@ -52,7 +52,7 @@ fn parsing(name: &str, text: &str) {
     let limits = FrameLimits::default();
     ClientFrame::parse(&Bytes::copy_from_slice(text.as_bytes()), &limits).unwrap();
     nanos(name, text.len(), || {
-        // The gateway, too, allocates a buffer per frame.
+        // Allocates a buffer per frame, as the gateway does.
         let frame = Bytes::from(text.as_bytes().to_vec());
         drop(black_box(ClientFrame::parse(black_box(&frame), &limits)));
     });

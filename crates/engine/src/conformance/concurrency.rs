@@ -115,7 +115,7 @@ async fn batches_are_contiguous_and_ordered_by_version(store: TestStore) {
     let mut last_version = None;
     for (events, committed) in &answers {
         let version = Some(committed.version);
-        assert!(version > last_version, "a version came twice");
+        assert!(version > last_version, "a version was reused");
         last_version = version;
         for (event, position) in events.iter().zip(&committed.positions) {
             let next = next.get_mut(event.topic.as_str()).unwrap();

@@ -130,7 +130,7 @@ async fn consecutive_pages_have_no_gap_or_overlap(store: TestStore) {
             let Some(last) = page.last() else { break };
             from = last.seq.0 + 1;
             joined.extend(page);
-            assert!(joined.len() <= events.len(), "a page came twice");
+            assert!(joined.len() <= events.len(), "a page was returned twice");
         }
         assert_eq!(joined, all_as_stored(&events, 1), "{budget:?}");
     }

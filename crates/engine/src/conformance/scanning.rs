@@ -101,7 +101,7 @@ async fn consecutive_pages_have_no_gap_or_overlap(store: TestStore) {
             let page = store.engine().scan(b"p/", after.as_ref(), limit).await.unwrap();
             assert!(page.len() <= limit);
             joined.extend(page.iter().map(|entry| entry.key.clone()));
-            assert!(joined.len() <= names.len(), "a page came twice");
+            assert!(joined.len() <= names.len(), "a page was returned twice");
             if page.len() < limit {
                 break;
             }

@@ -103,10 +103,10 @@ async fn segment_deleted(sizes: Sizes, batches: usize) -> Checked<()> {
     for segment in &segments {
         let copy = store.copy();
         fs::remove_file(copy.path_of(&store, segment)).expect("deleted");
-        let (topic, held) = events_of(&store, segment);
-        let case = format!("{topic} without {held:?}");
+        let (topic, stored) = events_of(&store, segment);
+        let case = format!("{topic} without {stored:?}");
         let findings = in_time(&case, check_usable(&copy, &store.written)).await?;
-        lost_exactly(&findings, &topic, &held)?;
+        lost_exactly(&findings, &topic, &stored)?;
     }
     Ok(())
 }
@@ -115,7 +115,7 @@ async fn segment_cut_short() -> Checked<()> {
     let store = Killed::after(MANY_FILES, 90).await;
     for segment in store.files(Kind::Segment) {
         let whole = fs::read(&segment).expect("a segment").len();
-        let (topic, held) = events_of(&store, &segment);
+        let (topic, stored) = events_of(&store, &segment);
         for left in [0, 7, 32, 33, whole / 2, whole - 1] {
             let copy = store.copy();
             let file = fs::File::options().write(true).open(copy.path_of(&store, &segment));
@@ -123,8 +123,8 @@ async fn segment_cut_short() -> Checked<()> {
             let case = format!("{topic}, {left} of {whole} bytes");
             let findings = in_time(&case, check_usable(&copy, &store.written)).await?;
             let lost = findings.lost.get(&topic).cloned().unwrap_or_default();
-            ensure(findings.lost.len() == 1 && held.ends_with(&lost), || {
-                format!("{case}: {held:?} lost {:?}", findings.lost)
+            ensure(findings.lost.len() == 1 && stored.ends_with(&lost), || {
+                format!("{case}: {stored:?} lost {:?}", findings.lost)
             })?;
             let limit = whole - left + 600;
             ensure(findings.lost_bytes(&store.written) <= limit, || format!("{case}: {lost:?}"))?;
@@ -139,7 +139,7 @@ async fn kept_log_cut_short() -> Checked<()> {
     for segment in store.files(Kind::Segment) {
         let bytes = fs::read(&segment).expect("a segment");
         let frames = frames_of(&bytes);
-        let (topic, held) = events_of(&store, &segment);
+        let (topic, stored) = events_of(&store, &segment);
         for left in frames.iter().flat_map(|frame| [frame.start, frame.start + frame.len() / 2]) {
             let copy = store.copy();
             let file = fs::File::options().write(true).open(copy.path_of(&store, &segment));
@@ -147,8 +147,8 @@ async fn kept_log_cut_short() -> Checked<()> {
             let case = format!("{topic}, {left} of {} bytes", bytes.len());
             let findings = in_time(&case, check_usable(&copy, &store.written)).await?;
             let lost = findings.lost.get(&topic).cloned().unwrap_or_default();
-            ensure(findings.lost.len() == 1 && held.ends_with(&lost), || {
-                format!("{case}: {held:?} lost {:?}", findings.lost)
+            ensure(findings.lost.len() == 1 && stored.ends_with(&lost), || {
+                format!("{case}: {stored:?} lost {:?}", findings.lost)
             })?;
             let limit = bytes.len() - left + 600;
             ensure(findings.lost_bytes(&store.written) <= limit, || format!("{case}: {lost:?}"))?;
@@ -161,12 +161,12 @@ async fn segment_of_another_topic() -> Checked<()> {
     let store = Killed::after(MANY_FILES, 90).await;
     let segments = store.files(Kind::Segment);
     for (segment, other) in segments.iter().zip(segments.iter().rev()) {
-        let (topic, held) = events_of(&store, segment);
+        let (topic, stored) = events_of(&store, segment);
         if events_of(&store, other).0 != topic {
             let copy = store.copy();
             fs::copy(other, copy.path_of(&store, segment)).expect("replaced");
             let findings = in_time("another topic", check_usable(&copy, &store.written)).await?;
-            lost_exactly(&findings, &topic, &held)?;
+            lost_exactly(&findings, &topic, &stored)?;
         }
     }
     Ok(())
@@ -182,9 +182,9 @@ async fn segments_of_one_topic_swapped() -> Checked<()> {
     fs::copy(first, copy.path_of(&store, second)).expect("replaced");
     fs::copy(second, copy.path_of(&store, first)).expect("replaced");
     let findings = in_time("swapped", check_usable(&copy, &store.written)).await?;
-    let (topic, mut held) = events_of(&store, first);
-    held.extend(events_of(&store, second).1);
-    lost_exactly(&findings, &topic, &held)
+    let (topic, mut stored) = events_of(&store, first);
+    stored.extend(events_of(&store, second).1);
+    lost_exactly(&findings, &topic, &stored)
 }
 
 /// Files whose contents can be rebuilt from others.

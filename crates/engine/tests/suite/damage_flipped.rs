@@ -240,15 +240,17 @@ async fn check_lost_batch(
     commit_again(&engine, &mut written, &findings).await?;
     let engine = reopen(engine, &copy.options()).await?;
     // The state is not compared again: the loss was reported when it was found.
-    let kept = files_kept(&copy.folder.path().join("quarantine"));
-    ensure(kept.iter().any(|kept| kept == bytes), || "the log file was not kept".to_owned())?;
+    let preserved = preserved_files(&copy.folder.path().join("quarantine"));
+    ensure(preserved.iter().any(|file| file == bytes), || {
+        "the log file was not preserved".to_owned()
+    })?;
     engine.close().await.map_err(|error| error.to_string())
 }
 
-fn files_kept(quarantine: &std::path::Path) -> Vec<Vec<u8>> {
+fn preserved_files(quarantine: &std::path::Path) -> Vec<Vec<u8>> {
     crate::damage_store::files_in(quarantine)
         .iter()
-        .map(|file| fs::read(file).expect("a kept file"))
+        .map(|file| fs::read(file).expect("a preserved file"))
         .collect()
 }
 
@@ -270,8 +272,8 @@ async fn both_ends_of_the_last_batch() -> Checked<()> {
         let reported = |incident: &Incident| matches!(incident, Incident::DamagedLog { .. });
         ensure(findings.incidents.iter().any(reported), || format!("{findings:?}"))?;
         engine.close().await.map_err(|error| error.to_string())?;
-        let kept = files_kept(&copy.folder.path().join("quarantine"));
-        ensure(kept.contains(&bytes), || "the log file was not kept".to_owned())?;
+        let preserved = preserved_files(&copy.folder.path().join("quarantine"));
+        ensure(preserved.contains(&bytes), || "the log file was not preserved".to_owned())?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("misplaced::ids", ids),
         trial("misplaced::state", || is_refused(Kind::State)),
         trial("misplaced::log", || is_refused(Kind::Wal)),
-        trial("misplaced::damaged_ids_are_kept", damaged_ids_are_kept),
+        trial("misplaced::damaged_ids_are_preserved", damaged_ids_are_preserved),
         trial("misplaced::log_damaged_while_open", log_damaged_while_open),
     ]
 }
@@ -63,12 +63,12 @@ async fn is_refused(kind: Kind) -> Checked<()> {
     }
 }
 
-fn is_kept(folder: &Path, bytes: &[u8]) -> bool {
-    let kept = files_in(&folder.join("quarantine"));
-    kept.iter().any(|file| fs::read(file).is_ok_and(|kept| kept == bytes))
+fn is_preserved(folder: &Path, bytes: &[u8]) -> bool {
+    let preserved = files_in(&folder.join("quarantine"));
+    preserved.iter().any(|file| fs::read(file).is_ok_and(|preserved| preserved == bytes))
 }
 
-async fn damaged_ids_are_kept() -> Checked<()> {
+async fn damaged_ids_are_preserved() -> Checked<()> {
     let store = Killed::after(MANY_FILES, 60).await;
     let copy = store.copy();
     let file = copy.files(Kind::Ids).remove(0);
@@ -81,7 +81,7 @@ async fn damaged_ids_are_kept() -> Checked<()> {
         while file.exists() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        ensure(is_kept(copy.folder.path(), &bytes), || "deleted".to_owned())
+        ensure(is_preserved(copy.folder.path(), &bytes), || "deleted".to_owned())
     })
     .await?;
     let engine = reopen(engine, &copy.options()).await?;
@@ -113,5 +113,5 @@ async fn log_damaged_while_open() -> Checked<()> {
     let engine = reopen(engine, &copy.options()).await?;
     let again = read_back(&engine, &written).await?;
     ensure(again.lost == findings.lost, || format!("lost {:?}", again.lost))?;
-    ensure(is_kept(copy.folder.path(), &bytes), || "the log file was not kept".to_owned())
+    ensure(is_preserved(copy.folder.path(), &bytes), || "the log file was not preserved".to_owned())
 }

@@ -47,7 +47,7 @@ pub(crate) fn in_small_files(options: &mut DiskOptions) {
     options.open_files = 3;
 }
 
-/// As small, and a log file that is mostly about one topic becomes its segment as it is.
+/// Like [`in_small_files`], and log files that mostly contain one topic become its segments unchanged.
 pub(crate) fn with_kept_logs(options: &mut DiskOptions) {
     in_small_files(options);
     options.min_adopted_extent_bytes = 1;

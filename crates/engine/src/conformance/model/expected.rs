@@ -70,8 +70,8 @@ impl Expected {
     ) -> Vec<StateEntry> {
         let mut found = Vec::new();
         for key in self.state.keys() {
-            let behind = after.is_none_or(|after| key.as_slice() > after);
-            if key.starts_with(prefix) && behind {
+            let is_after = after.is_none_or(|after| key.as_slice() > after);
+            if key.starts_with(prefix) && is_after {
                 found.extend(self.get(key, now).cloned());
             }
         }
