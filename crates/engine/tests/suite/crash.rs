@@ -51,8 +51,8 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Files so small that a kill often hits a checkpoint, a merge or a new segment; log files that
-/// mostly contain one topic become its segments unchanged.
+/// Files so small that a kill often hits a checkpoint, a merge or a new segment; WAL files that
+/// mostly contain one topic are adopted as its segments.
 fn options(folder: &Path) -> DiskOptions {
     DiskOptions {
         wal_file_bytes: 48 << 10,

@@ -12,16 +12,16 @@ use crate::damage_check::{
     Checked, Findings, commit_again, ensure, in_time, open, read_back, reopen, trial,
 };
 use crate::damage_store::{
-    Copy, KEPT_LOGS, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Sizes, Written, files_in, frames_of,
+    ADOPTED_WAL, Copy, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Sizes, Written, files_in, frames_of,
     topic,
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("files::segment_deleted", || segment_deleted(MANY_FILES, 90)),
-        trial("files::kept_log_deleted", || segment_deleted(KEPT_LOGS, 30)),
+        trial("files::adopted_wal_deleted", || segment_deleted(ADOPTED_WAL, 30)),
         trial("files::segment_cut_short", segment_cut_short),
-        trial("files::kept_log_cut_short", kept_log_cut_short),
+        trial("files::adopted_wal_cut_short", adopted_wal_cut_short),
         trial("files::segment_of_another_topic", segment_of_another_topic),
         trial("files::segments_of_one_topic_swapped", segments_of_one_topic_swapped),
         trial("files::redundant_file_deleted", redundant_file_deleted),
@@ -134,8 +134,8 @@ async fn segment_cut_short() -> Checked<()> {
 }
 
 /// Events before the cut are readable. What is cut off may belong to other topics only.
-async fn kept_log_cut_short() -> Checked<()> {
-    let store = Killed::after(KEPT_LOGS, 30).await;
+async fn adopted_wal_cut_short() -> Checked<()> {
+    let store = Killed::after(ADOPTED_WAL, 30).await;
     for segment in store.files(Kind::Segment) {
         let bytes = fs::read(&segment).expect("a segment");
         let frames = frames_of(&bytes);
@@ -199,7 +199,7 @@ async fn redundant_file_emptied() -> Checked<()> {
 }
 
 async fn without_redundant_files(harm: impl Fn(&Path)) -> Checked<()> {
-    for store in [Killed::after(MANY_FILES, 90).await, Killed::after(KEPT_LOGS, 30).await] {
+    for store in [Killed::after(MANY_FILES, 90).await, Killed::after(ADOPTED_WAL, 30).await] {
         without_redundant_files_in(&store, &harm).await?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use prombus_engine::{Engine, Incident, OpenError};
 use crate::damage_check::{
     Checked, Findings, commit_again, ensure, in_time, open, read_back, reopen, trial,
 };
-use crate::damage_store::{KEPT_LOGS, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Sizes, frames_of};
+use crate::damage_store::{ADOPTED_WAL, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Sizes, frames_of};
 
 /// In a segment: the data between two index entries, and an event that extends beyond.
 const MAX_LOSS_IN_A_SEGMENT: usize = 4096 + 600;
@@ -23,8 +23,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("flipped::log_behind_many_files", || flip_each(Kind::Wal, MANY_FILES, 60, 60)),
         trial("flipped::logs_before_any_checkpoint", logs_before_any_checkpoint),
         trial("flipped::segment", || flip_each(Kind::Segment, MANY_FILES, 70, 250)),
-        trial("flipped::kept_log", || flip_each(Kind::Segment, KEPT_LOGS, 30, 300)),
-        trial("flipped::index_of_a_kept_log", || flip_each(Kind::SparseIndex, KEPT_LOGS, 30, 150)),
+        trial("flipped::adopted_wal", || flip_each(Kind::Segment, ADOPTED_WAL, 30, 300)),
+        trial("flipped::index_of_an_adopted_wal", || {
+            flip_each(Kind::SparseIndex, ADOPTED_WAL, 30, 150)
+        }),
         trial("flipped::newest_segment", newest_segment),
         trial("flipped::sparse_index", || flip_each(Kind::SparseIndex, MANY_FILES, 70, 150)),
         trial("flipped::ids", || flip_each(Kind::Ids, MANY_FILES, 50, 150)),
@@ -74,9 +76,9 @@ async fn flip_each(kind: Kind, sizes: Sizes, batches: usize, count: usize) -> Ch
     for target in &targets {
         noticed += usize::from(flip(&store, kind, target).await?);
     }
-    // Some bytes of ids, state and indexes are never read, nor those of other topics in a kept log.
+    // Some bytes of ids, state and indexes are never read, nor those of other topics in an adopted WAL file.
     let enough = match kind {
-        Kind::Segment if sizes.keeps_logs => targets.len() / 2,
+        Kind::Segment if sizes.adopts_wal => targets.len() / 2,
         Kind::Ids | Kind::State | Kind::SparseIndex => targets.len() / 2,
         _ => targets.len(),
     };

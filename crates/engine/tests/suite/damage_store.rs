@@ -153,19 +153,19 @@ pub(crate) fn temporary_folder() -> TempDir {
 pub(crate) struct Sizes {
     pub(crate) wal_file_bytes: u64,
     pub(crate) segment_bytes: u64,
-    /// Most events belong to one topic, so that log files become its segments unchanged.
-    pub(crate) keeps_logs: bool,
+    /// Most events belong to one topic, so that WAL files are adopted as its segments.
+    pub(crate) adopts_wal: bool,
 }
 
 /// Several segments per topic, each with a few entries in its index.
 pub(crate) const MANY_FILES: Sizes =
-    Sizes { wal_file_bytes: 3 << 10, segment_bytes: 14 << 10, keeps_logs: false };
+    Sizes { wal_file_bytes: 3 << 10, segment_bytes: 14 << 10, adopts_wal: false };
 /// Everything is still in the log.
 pub(crate) const ONE_LOG_FILE: Sizes =
-    Sizes { wal_file_bytes: 64 << 10, segment_bytes: 14 << 10, keeps_logs: false };
-/// Some segments are former log files, others are not.
-pub(crate) const KEPT_LOGS: Sizes =
-    Sizes { wal_file_bytes: 12 << 10, segment_bytes: 14 << 10, keeps_logs: true };
+    Sizes { wal_file_bytes: 64 << 10, segment_bytes: 14 << 10, adopts_wal: false };
+/// Some segments are adopted WAL files, others are not.
+pub(crate) const ADOPTED_WAL: Sizes =
+    Sizes { wal_file_bytes: 12 << 10, segment_bytes: 14 << 10, adopts_wal: true };
 
 impl Sizes {
     pub(crate) fn options(self, folder: &Path) -> DiskOptions {
@@ -173,7 +173,7 @@ impl Sizes {
         options.clock = Arc::new(ManualClock::at(NOW));
         options.wal_file_bytes = self.wal_file_bytes;
         options.segment_bytes = self.segment_bytes;
-        options.min_adopted_extent_bytes = if self.keeps_logs { 1 } else { u64::MAX };
+        options.min_adopted_extent_bytes = if self.adopts_wal { 1 } else { u64::MAX };
         options.open_files = 3;
         options
     }
@@ -273,7 +273,7 @@ async fn commit_batches(
     let mut written = Written::default();
     for _ in 0..batches {
         let mut batch = written.next_batch(250);
-        if sizes.keeps_logs {
+        if sizes.adopts_wal {
             let busy = (0..8).map(|i| event(BUSY, 500_000 + written.batches * 10 + i, 250));
             batch.events.extend(busy);
         }

@@ -26,8 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         conformance::trials("disk_in_small_files", CAPABILITIES, || {
             DiskSubject::new(in_small_files)
         }),
-        conformance::trials("disk_with_kept_logs", CAPABILITIES, || {
-            DiskSubject::new(with_kept_logs)
+        conformance::trials("disk_with_adopted_wal", CAPABILITIES, || {
+            DiskSubject::new(with_adopted_wal)
         }),
         conformance::trials("faulty_over_disk", CAPABILITIES, || {
             FaultySubject(DiskSubject::new(in_small_files))
@@ -47,8 +47,8 @@ pub(crate) fn in_small_files(options: &mut DiskOptions) {
     options.open_files = 3;
 }
 
-/// Like [`in_small_files`], and log files that mostly contain one topic become its segments unchanged.
-pub(crate) fn with_kept_logs(options: &mut DiskOptions) {
+/// Like [`in_small_files`], and WAL files that mostly contain one topic are adopted as its segments.
+pub(crate) fn with_adopted_wal(options: &mut DiskOptions) {
     in_small_files(options);
     options.min_adopted_extent_bytes = 1;
 }

@@ -2,8 +2,8 @@
 //!
 //! The directories under `tests/fixtures` were written with `PROMBUS_WRITE_FIXTURE=<folder>` when their
 //! format version was current, and are never rewritten: they stand for the data that users have. In
-//! `v2` the catalog records when half of a state file has expired. `v3` has log files that became
-//! segments unchanged.
+//! `v2` the catalog records when half of a state file has expired. `v3` has WAL files that were
+//! adopted as segments.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ fn state_op(n: u64) -> StateOp {
 
 async fn write(folder: &Path) {
     let engine = DiskEngine::open(&options(folder)).unwrap();
-    // One topic after the other, so that their log files become segments unchanged.
+    // One topic after the other, so that their WAL files are adopted as segments.
     for name in TOPICS {
         for first in (1..=EVENTS).step_by(6) {
             let numbers = first..first + 6;

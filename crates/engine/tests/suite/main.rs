@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test and shows the line")]
 
+mod adopted_wal;
 mod crash;
 mod damage_check;
 mod damage_file_limit;
@@ -15,7 +16,6 @@ mod disk;
 mod expired_state;
 mod faulty;
 mod fixtures;
-mod kept_logs;
 mod memory;
 mod shared_memory;
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         disk::trials(),
         expired_state::trials(),
         crash::trials(),
-        kept_logs::trials(),
+        adopted_wal::trials(),
         fixtures::trials(),
         damage_torn::trials(),
         damage_flipped::trials(),

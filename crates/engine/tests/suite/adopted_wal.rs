@@ -1,5 +1,5 @@
-//! A full log file that mostly contains one topic becomes a segment of that topic unchanged. Readers
-//! cannot tell the difference.
+//! A full WAL file that mostly contains one topic is adopted as a segment of that topic. Readers cannot
+//! tell the difference.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use prombus_proto::Seq;
 
 use crate::damage_check::{Checked, ensure, in_time, read_back, trial};
 use crate::damage_store::{
-    KEPT_LOGS, Kind, Written, event, files_of, put, temporary_folder, topic,
+    ADOPTED_WAL, Kind, Written, event, files_of, put, temporary_folder, topic,
 };
 
 const BUSY: &str = "orders";
@@ -20,17 +20,20 @@ const QUIET: &str = "audit.log";
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("kept_logs::are_the_file_that_was_written", are_the_file_that_was_written),
-        trial("kept_logs::are_read_like_other_segments", are_read_like_other_segments),
-        trial("kept_logs::are_followed_by_other_segments", are_followed_by_other_segments),
-        trial("kept_logs::only_rows_that_are_long_enough", only_rows_that_are_long_enough),
-        trial("kept_logs::are_deleted_with_their_last_event", are_deleted_with_their_last_event),
-        trial("kept_logs::survive_an_unfinished_checkpoint", survive_an_unfinished_checkpoint),
+        trial("adopted_wal::are_the_same_file", are_the_same_file),
+        trial("adopted_wal::are_read_like_other_segments", are_read_like_other_segments),
+        trial("adopted_wal::are_followed_by_other_segments", are_followed_by_other_segments),
+        trial(
+            "adopted_wal::needs_extents_that_are_long_enough",
+            needs_extents_that_are_long_enough,
+        ),
+        trial("adopted_wal::are_deleted_with_their_last_event", are_deleted_with_their_last_event),
+        trial("adopted_wal::survive_an_unfinished_checkpoint", survive_an_unfinished_checkpoint),
     ]
 }
 
 fn options(folder: &Path) -> DiskOptions {
-    KEPT_LOGS.options(folder)
+    ADOPTED_WAL.options(folder)
 }
 
 /// Commits batches of the busy topic, with some state and an occasional event of the quiet topic.
@@ -66,7 +69,7 @@ fn is_a_log(segment: &Path) -> bool {
     fs::read(segment).expect("a segment")[8..12] == *b"wal "
 }
 
-async fn store_with_kept_logs(folder: &Path) -> (DiskEngine, Written) {
+async fn store_with_adopted_wal(folder: &Path) -> (DiskEngine, Written) {
     let engine = DiskEngine::open(&options(folder)).expect("it opens");
     let mut written = Written::default();
     commit_batches(&engine, &mut written, 60).await;
@@ -74,7 +77,7 @@ async fn store_with_kept_logs(folder: &Path) -> (DiskEngine, Written) {
     (engine, written)
 }
 
-async fn are_the_file_that_was_written() -> Checked<()> {
+async fn are_the_same_file() -> Checked<()> {
     let folder = temporary_folder();
     let engine = DiskEngine::open(&options(folder.path())).expect("it opens");
     let mut written = Written::default();
@@ -103,7 +106,7 @@ async fn are_the_file_that_was_written() -> Checked<()> {
 /// By position, time and id, before and after a restart.
 async fn are_read_like_other_segments() -> Checked<()> {
     let folder = temporary_folder();
-    let (mut engine, written) = store_with_kept_logs(folder.path()).await;
+    let (mut engine, written) = store_with_adopted_wal(folder.path()).await;
     let busy = topic(BUSY);
     for _ in 0..2 {
         read_back(&engine, &written).await?.nothing_lost()?;
@@ -125,10 +128,10 @@ async fn are_read_like_other_segments() -> Checked<()> {
     Ok(())
 }
 
-/// Alternates between logs too short to be kept, as after a close, and longer ones.
+/// Alternates between WAL files too short to be adopted, as after a close, and longer ones.
 async fn are_followed_by_other_segments() -> Checked<()> {
     let folder = temporary_folder();
-    let (mut engine, mut written) = store_with_kept_logs(folder.path()).await;
+    let (mut engine, mut written) = store_with_adopted_wal(folder.path()).await;
     for batches in [1, 2, 40, 1] {
         engine.close().await.expect("it closes");
         engine = DiskEngine::open(&options(folder.path())).expect("it opens");
@@ -139,13 +142,13 @@ async fn are_followed_by_other_segments() -> Checked<()> {
     let kinds: Vec<_> =
         segments_of(folder.path(), BUSY).iter().map(|path| is_a_log(path)).collect();
     let changes = kinds.windows(2).filter(|two| two[0] != two[1]).count();
-    ensure(changes >= 2, || format!("kept or not: {kinds:?}"))?;
+    ensure(changes >= 2, || format!("adopted or not: {kinds:?}"))?;
     read_back(&engine, &written).await?.nothing_lost()
 }
 
-async fn only_rows_that_are_long_enough() -> Checked<()> {
+async fn needs_extents_that_are_long_enough() -> Checked<()> {
     let folder = temporary_folder();
-    // Six events are a row of less than this.
+    // Six events are an extent of less than this.
     let options = DiskOptions { min_adopted_extent_bytes: 4 << 10, ..options(folder.path()) };
     let engine = DiskEngine::open(&options).expect("it opens");
     let mut written = Written::default();
@@ -160,7 +163,7 @@ async fn only_rows_that_are_long_enough() -> Checked<()> {
 
 async fn are_deleted_with_their_last_event() -> Checked<()> {
     let folder = temporary_folder();
-    let (engine, written) = store_with_kept_logs(folder.path()).await;
+    let (engine, written) = store_with_adopted_wal(folder.path()).await;
     let busy = topic(BUSY);
     let before = segments_of(folder.path(), BUSY);
     let bytes = engine.bounds(&busy).await.expect("bounds").bytes;
