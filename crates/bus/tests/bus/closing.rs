@@ -1,4 +1,4 @@
-//! The end of a bus.
+//! Closing a bus.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::harness::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_bus_refuses_what_is_new() {
+async fn a_closed_bus_refuses_new_work() {
     let harness = Harness::new();
     let connection = harness.bus.connect();
     let before = harness.batch(&connection, &orders(), vec![event("1")]).unwrap();
@@ -26,7 +26,7 @@ async fn a_closed_bus_refuses_what_is_new() {
 }
 
 #[tokio::test]
-async fn what_was_handed_over_is_stored() {
+async fn submitted_events_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let harness = Harness::over(disk(folder.path()), unlimited());
     harness.publish(&orders(), 20).await;
@@ -50,7 +50,7 @@ async fn what_was_handed_over_is_stored() {
     assert_eq!(stored(engine.as_ref(), &orders()).await.len(), 70);
     let cursor = stored_cursor(engine.as_ref(), &orders(), &crate::harness::billing()).await;
     assert_eq!(cursor.floor, Seq(5));
-    // The leases were given back, and their attempts count on.
+    // The leases were released, and their attempts continue.
     let harness = Harness::over(engine, unlimited());
     let consumer = harness.consumer(at_most(5)).await;
     let mut again = Vec::new();
@@ -62,7 +62,7 @@ async fn what_was_handed_over_is_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_closed_bus_is_asked_is_not_left_without_an_answer() {
+async fn a_closed_bus_answers_every_command() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -74,7 +74,7 @@ async fn what_a_closed_bus_is_asked_is_not_left_without_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storage_that_fails_does_not_keep_a_bus_from_closing() {
+async fn a_bus_closes_while_its_storage_fails() {
     let faults = Faults::none();
     let engine = Arc::new(FaultyEngine::new(memory(), faults.clone()));
     let harness = Harness::over(engine, unlimited());
@@ -84,7 +84,7 @@ async fn a_storage_that_fails_does_not_keep_a_bus_from_closing() {
     faults.fail_commits_before(usize::MAX);
     let acked = consumer.subscription.ack(ids(&delivered), None, None);
     harness.bus.close().await.unwrap();
-    assert!(!matches!(acked.await, Ok(Ok(_))), "it was not stored");
+    assert!(!matches!(acked.await, Ok(Ok(_))), "the ack was not stored");
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,11 +97,11 @@ async fn the_tasks_of_a_dropped_bus_end() {
     drop(harness);
     drop(consumer);
     settle().await;
-    assert_eq!(engine.strong_count(), 0, "somebody still holds the engine");
+    assert_eq!(engine.strong_count(), 0, "a task still holds the engine");
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_it_closes_what_is_out_can_be_finished_and_nothing_more_comes() {
+async fn before_closing_leases_can_be_settled_and_deliveries_stop() {
     let harness = Harness::new();
     harness.publish(&orders(), 3).await;
     let consumer = harness.consumer(at_most(1)).await;

@@ -1,4 +1,4 @@
-//! What is set for a topic while the bus runs holds at once, and after a restart.
+//! Topic settings changed at run time.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ async fn passes(harness: &Harness, count: usize) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_holds_at_once_for_a_topic_that_is_in_use() {
+async fn a_rate_limit_takes_effect_immediately() {
     let harness = Harness::with(limited());
     assert!(passes(&harness, 500).await);
     harness.bus.configure_topic(&orders(), own()).await.unwrap();
@@ -43,7 +43,7 @@ async fn a_limit_holds_at_once_for_a_topic_that_is_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_has_to_keep_is_kept_and_the_rest_is_forgotten_at_once() {
+async fn retention_takes_effect_immediately() {
     let harness = Harness::new();
     harness.publish(&orders(), 100).await;
     harness.bus.configure_topic(&orders(), own()).await.unwrap();
@@ -56,7 +56,7 @@ async fn what_it_has_to_keep_is_kept_and_the_rest_is_forgotten_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_configured_holds_where_nothing_of_its_own_was_set() {
+async fn missing_settings_fall_back_to_the_configuration() {
     let configured = TopicSettings { retention_ms: Some(60_000), ..own() };
     let topics = HashMap::from([(orders(), configured)]);
     let harness = Harness::with(Settings { topics, ..limited() });
@@ -71,7 +71,7 @@ async fn what_was_configured_holds_where_nothing_of_its_own_was_set() {
 }
 
 #[tokio::test]
-async fn it_holds_again_after_a_restart() {
+async fn settings_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let harness = Harness::over(disk(folder.path()), limited());
     harness.bus.configure_topic(&orders(), own()).await.unwrap();
@@ -84,7 +84,7 @@ async fn it_holds_again_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings_of_a_newer_program_are_refused_by_name() {
+async fn settings_of_a_newer_version_are_refused() {
     let engine = memory();
     let put = StateOp::Put {
         key: StateKey::new("topic/orders").unwrap(),
@@ -108,7 +108,7 @@ async fn settings_of_a_newer_program_are_refused_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_topic_is_known_once_it_was_published_to_or_configured() {
+async fn a_topic_exists_once_it_is_published_to_or_configured() {
     let harness = Harness::new();
     assert!(harness.bus.topics().await.unwrap().is_empty());
     let refusal = harness.bus.topic(&orders()).await.unwrap_err();
@@ -117,7 +117,7 @@ async fn a_topic_is_known_once_it_was_published_to_or_configured() {
     harness.bus.configure_topic(&orders(), TopicSettings::default()).await.unwrap();
     assert_eq!(harness.bus.topics().await.unwrap(), [orders(), named("payments")]);
     assert_eq!(harness.bus.topic(&orders()).await.unwrap().bounds.count(), 0);
-    // Trimmed empty, it was still published to.
+    // A topic that is trimmed to nothing still exists.
     harness.engine.trim(&named("payments"), prombus_proto::Seq(2)).await.unwrap();
     assert_eq!(harness.bus.topic(&named("payments")).await.unwrap().bounds.count(), 0);
 }

@@ -1,4 +1,4 @@
-//! A connection that does not read costs its delivery_queue and no more.
+//! A connection that does not read costs no more than its delivery queue.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::harness::{Harness, at_most, large_event, orders, seqs, settle, unlimi
 const LIMIT: usize = 100_000;
 
 /// A harness with `count` events of about 10 KB each.
-async fn scene_with(count: usize) -> Harness {
+async fn harness_with(count: usize) -> Harness {
     let harness = Harness::with(Settings { max_outbox_bytes: LIMIT, ..unlimited() });
     let events = (0..count).map(|_| large_event(10_000)).collect();
     harness.try_publish(&harness.bus.connect(), &orders(), events).await.unwrap();
@@ -17,15 +17,15 @@ async fn scene_with(count: usize) -> Harness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delivery_stops_at_the_limit_and_goes_on_when_it_is_drained() {
-    let harness = scene_with(100).await;
+async fn delivery_stops_at_the_limit_and_continues_when_the_queue_is_drained() {
+    let harness = harness_with(100).await;
     let consumer = harness.consumer(at_most(1000)).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut waiting = Vec::new();
     consumer.connection.delivery_queue.take(usize::MAX, &mut waiting);
     let bytes: usize = waiting.iter().map(|delivery| delivery.event.json_bytes()).sum();
     assert!(bytes > LIMIT - 11_000 && bytes < LIMIT + 11_000, "{bytes}");
-    // Nothing is acknowledged: draining alone makes it go on.
+    // Without any acknowledgement: draining is enough.
     let mut seen = seqs(&waiting);
     while let Some(delivery) = consumer.next_within(Duration::from_secs(1)).await {
         seen.push(delivery.event.seq.0);
@@ -34,7 +34,7 @@ async fn delivery_stops_at_the_limit_and_goes_on_when_it_is_drained() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_larger_than_the_limit_passes_alone() {
+async fn an_event_above_the_limit_is_delivered_alone() {
     let harness = Harness::with(Settings { max_outbox_bytes: 1000, ..unlimited() });
     let events = (0..3).map(|_| large_event(5000)).collect();
     harness.try_publish(&harness.bus.connect(), &orders(), events).await.unwrap();
@@ -46,8 +46,8 @@ async fn an_event_larger_than_the_limit_passes_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_outbox_leaves_the_events_to_others() {
-    let harness = scene_with(100).await;
+async fn a_full_queue_leaves_events_to_other_members() {
+    let harness = harness_with(100).await;
     let stuck = harness.consumer(at_most(1000)).await;
     settle().await;
     let reader = harness.consumer(at_most(1000)).await;
@@ -63,8 +63,8 @@ async fn a_full_outbox_leaves_the_events_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_groups_share_one_outbox() {
-    let harness = scene_with(50).await;
+async fn two_groups_share_one_queue() {
+    let harness = harness_with(50).await;
     let connection = harness.bus.connect();
     let mut subscriptions = Vec::new();
     for name in ["billing", "shipping"] {
@@ -77,5 +77,5 @@ async fn two_groups_share_one_outbox() {
         settle().await;
         connection.delivery_queue.take(30_000, &mut taken);
     }
-    assert_eq!(taken.len(), 100, "neither group is forgotten");
+    assert_eq!(taken.len(), 100, "neither group starves");
 }

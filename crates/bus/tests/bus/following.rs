@@ -1,4 +1,4 @@
-//! Where a group begins, and that it sees every event once whatever it is read from.
+//! Where a group starts, and how it moves from stored to recent events.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::harness::{
     Consumer, Harness, at_most, disk, event, from, large_event, orders, seqs, unlimited,
 };
 
-/// A harness with events of the times 10, 20, 30, whose ids are a, b and c.
+/// A harness with three events: times 10, 20, 30, ids a, b, c.
 async fn three_events() -> Harness {
     let harness = Harness::new();
     let events = [("a", 10), ("b", 20), ("c", 30)].map(|(id, ts)| NewEvent {
@@ -22,7 +22,7 @@ async fn three_events() -> Harness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_group_begins_where_it_is_told() {
+async fn a_new_group_starts_at_the_requested_position() {
     let after = |id| StartAt::AfterId(EventId::new(id).unwrap());
     for (start, expected) in [
         (StartAt::Earliest, vec![1, 2, 3, 4]),
@@ -41,19 +41,19 @@ async fn a_new_group_begins_where_it_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_id_is_refused_and_leaves_no_group() {
+async fn an_unknown_id_is_refused_and_creates_no_group() {
     let harness = three_events().await;
     let start = StartAt::AfterId(EventId::new("nothing").unwrap());
     let refusal = harness.try_subscribe(&orders(), from(start)).await.err().unwrap();
     assert_eq!(refusal.code, ErrorCode::UnknownId);
     assert_eq!(refusal.message, "orders holds no event nothing");
-    // The group was not made: the next one decides where it begins.
+    // The group does not exist: the next subscription decides where it starts.
     let consumer = harness.consumer(from(StartAt::Earliest)).await;
     assert_eq!(seqs(&consumer.arrived().await), [1, 2, 3]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_exists_goes_on_from_its_cursor() {
+async fn an_existing_group_continues_at_its_cursor() {
     let harness = three_events().await;
     let consumer = harness.consumer(at_most(2)).await;
     let delivered = consumer.arrived().await;
@@ -65,7 +65,7 @@ async fn a_group_that_exists_goes_on_from_its_cursor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_topic_without_events_can_be_waited_for() {
+async fn an_empty_topic_can_be_subscribed_to() {
     let harness = Harness::new();
     let consumer = harness.consumer(from(StartAt::Latest)).await;
     assert!(consumer.next_within(Duration::from_secs(3600)).await.is_none());
@@ -73,7 +73,7 @@ async fn a_topic_without_events_can_be_waited_for() {
     assert_eq!(seqs(&consumer.arrived().await), [1, 2]);
 }
 
-/// Takes and acknowledges `count` events, and answers their places.
+/// Acknowledges `count` events, and returns their `seq`s.
 async fn consume(consumer: &Consumer, count: usize) -> Vec<u64> {
     let mut seen = Vec::new();
     while seen.len() < count {
@@ -94,7 +94,7 @@ async fn publish_singly(harness: &Harness, count: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn catching_up_goes_over_into_following_without_gap_or_double() {
+async fn catching_up_and_following_leave_no_gap_and_no_duplicate() {
     let harness = Harness::new();
     harness.publish(&orders(), 3000).await;
     let consumer = harness.consumer(at_most(7)).await;
@@ -104,7 +104,7 @@ async fn catching_up_goes_over_into_following_without_gap_or_double() {
 }
 
 #[tokio::test]
-async fn and_so_it_does_on_a_disk() {
+async fn catching_up_and_following_leave_no_gap_and_no_duplicate_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let harness = Harness::over(disk(folder.path()), unlimited());
     harness.publish(&orders(), 500).await;
@@ -114,9 +114,9 @@ async fn and_so_it_does_on_a_disk() {
     harness.bus.close().await.unwrap();
 }
 
-/// Twenty times 600 KB are more than the recent tail holds: who is slow has to read them back.
+/// Twenty events of 600 KB exceed the recent events in memory: a slow group has to read them back.
 #[tokio::test(start_paused = true)]
-async fn events_too_large_for_the_recent_tail_are_read_back() {
+async fn events_that_left_memory_are_read_back() {
     let harness = Harness::new();
     let options = SubscribeOptions { max_in_flight: Some(2), ..from(StartAt::Latest) };
     let consumer = harness.consumer(options).await;
@@ -155,7 +155,7 @@ async fn every_group_gets_every_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delivered_event_is_the_bytes_that_are_stored() {
+async fn a_delivery_has_the_stored_bytes() {
     let harness = Harness::new();
     let consumer = harness.consumer(from(StartAt::Earliest)).await;
     harness.publish(&orders(), 2).await;

@@ -1,4 +1,4 @@
-//! A bus, those who publish and those who consume.
+//! A bus under test, with publishers and consumers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use prombus_proto::{
     EventId, Group, IdSource, ManualClock, NewEvent, Payload, SeededRandom, Seq, Timestamp, Topic,
 };
 
-/// What the wall clock shows in every harness.
+/// The time of the wall clock in every harness.
 pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
 /// A bus over an engine that outlives it.
@@ -66,7 +66,7 @@ pub(crate) fn from(start: StartAt) -> SubscribeOptions {
     SubscribeOptions { start, max_in_flight: None, ack_timeout: None, max_attempts: None }
 }
 
-/// From the first event on, with so many out at a time.
+/// From the first event, with `max_in_flight` leases at a time.
 pub(crate) fn at_most(max_in_flight: u32) -> SubscribeOptions {
     SubscribeOptions { max_in_flight: Some(max_in_flight), ..from(StartAt::Earliest) }
 }
@@ -75,7 +75,7 @@ pub(crate) fn event(payload: &str) -> NewEvent {
     NewEvent::of(Payload::parse(Bytes::copy_from_slice(payload.as_bytes())).unwrap())
 }
 
-/// An event whose JSON has about so many bytes.
+/// An event whose JSON has about `bytes` bytes.
 pub(crate) fn large_event(bytes: usize) -> NewEvent {
     event(&format!("\"{}\"", "x".repeat(bytes)))
 }
@@ -88,7 +88,7 @@ pub(crate) fn disk(folder: &std::path::Path) -> Arc<dyn Engine> {
     Arc::new(DiskEngine::open(&DiskOptions::at(folder)).unwrap())
 }
 
-/// Lets everybody do what can be done without time. The paused clock moves a millisecond.
+/// Lets all tasks run until they wait for time. Advances the paused clock by a millisecond.
 pub(crate) async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
@@ -128,26 +128,26 @@ impl Harness {
     pub(crate) fn numbered(number: u64, engine: Arc<dyn Engine>, settings: Settings) -> Self {
         let clock = Arc::new(ManualClock::at(NOW));
         let random = Arc::new(SeededRandom::new(number));
-        Self::go_on(engine, settings, Arc::new(IdSource::new(clock, random)))
+        Self::resume(engine, settings, Arc::new(IdSource::new(clock, random)))
     }
 
-    fn go_on(engine: Arc<dyn Engine>, settings: Settings, ids: Arc<IdSource>) -> Self {
+    fn resume(engine: Arc<dyn Engine>, settings: Settings, ids: Arc<IdSource>) -> Self {
         let clock = Arc::new(ManualClock::at(NOW));
         let bus = Bus::start(Arc::clone(&engine), settings.clone(), clock, Arc::clone(&ids));
         Self { bus, engine, settings, ids }
     }
 
-    /// A new bus over the same engine; the old one is dropped as it is.
+    /// Drops the bus without closing it, and starts a new one over the same engine.
     pub(crate) fn restart(self) -> Self {
         let Self { bus, engine, settings, ids } = self;
         drop(bus);
-        Self::go_on(engine, settings, ids)
+        Self::resume(engine, settings, ids)
     }
 
-    /// Drops the bus as it is, and answers how to start one over another engine.
+    /// Drops the bus without closing it, and returns a function that starts one over another engine.
     pub(crate) fn stop(self) -> impl FnOnce(Arc<dyn Engine>) -> Self {
         let Self { settings, ids, .. } = self;
-        |engine| Self::go_on(engine, settings, ids)
+        |engine| Self::resume(engine, settings, ids)
     }
 
     pub(crate) fn batch(
@@ -171,7 +171,7 @@ impl Harness {
         batch.submit(&self.bus).await?.stored().await
     }
 
-    /// Publishes `count` small events and answers their ids.
+    /// Publishes `count` small events, and returns their ids.
     pub(crate) async fn publish(&self, topic: &Topic, count: usize) -> Vec<EventId> {
         let mut ids = Vec::new();
         for chunk in (0..count).collect::<Vec<_>>().chunks(1000) {
@@ -193,12 +193,12 @@ impl Harness {
         Ok(Consumer { connection, subscription })
     }
 
-    /// A member of the group billing on orders.
+    /// Subscribes to the group billing on orders.
     pub(crate) async fn consumer(&self, options: SubscribeOptions) -> Consumer {
         self.try_subscribe(&orders(), options).await.unwrap()
     }
 
-    /// The events on the dead-letter topic of orders.
+    /// Returns the dead letters of orders.
     pub(crate) async fn dead_letters(&self) -> Vec<StoredEvent> {
         stored(self.engine.as_ref(), &named("dlq.orders")).await
     }
@@ -209,7 +209,7 @@ impl Harness {
 }
 
 impl Consumer {
-    /// The next delivery, whenever it comes.
+    /// Waits for the next delivery.
     pub(crate) async fn next(&self) -> Delivery {
         let mut taken = Vec::new();
         loop {
@@ -221,12 +221,12 @@ impl Consumer {
         }
     }
 
-    /// The next delivery, if it comes in time.
+    /// Returns the next delivery, or `None` after `time`.
     pub(crate) async fn next_within(&self, time: Duration) -> Option<Delivery> {
         tokio::time::timeout(time, self.next()).await.ok()
     }
 
-    /// All that is there once everybody has done what can be done.
+    /// Returns the deliveries that arrive without time passing.
     pub(crate) async fn arrived(&self) -> Vec<Delivery> {
         settle().await;
         let mut taken = Vec::new();
@@ -238,7 +238,7 @@ impl Consumer {
         self.subscription.ack(ids, None, None).await.unwrap().unwrap()
     }
 
-    /// Says that `delivery` failed, and when to try again.
+    /// Nacks `delivery`, with a delay of `rest`.
     pub(crate) async fn nack(&self, delivery: &Delivery, rest: Option<Duration>) {
         let id = delivery.event.id.clone();
         let nacked = self.subscription.nack(id, Some("no stock".to_owned()), rest);

@@ -1,4 +1,4 @@
-//! What can be seen of topics and groups from outside.
+//! Read-only views of topics and groups.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn keyed(key: &str, id: &str, size: usize) -> NewEvent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_shows_what_it_has_done_and_how_far_it_is_behind() {
+async fn a_group_reports_its_cursor_and_lag() {
     let harness = Harness::new();
     let aged = |age: u64| NewEvent { ts: Some(Timestamp(NOW.0 - age)), ..event("1") };
     let events = vec![aged(500), aged(400), aged(300), aged(200)];
@@ -38,7 +38,7 @@ async fn a_group_shows_what_it_has_done_and_how_far_it_is_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn groups_that_nobody_subscribes_to_are_listed_and_those_of_other_topics_are_not() {
+async fn lists_the_groups_of_a_topic_with_and_without_members() {
     let harness = Harness::new();
     harness.publish(&orders(), 2).await;
     harness.publish(&named("orders.eu"), 1).await;
@@ -63,12 +63,12 @@ async fn groups_that_nobody_subscribes_to_are_listed_and_those_of_other_topics_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_latest_of_a_key_is_found_however_far_back_it_is() {
+async fn finds_the_latest_event_of_a_key_at_any_distance() {
     let harness = Harness::new();
     let connection = harness.bus.connect();
     let mut events = vec![keyed("rare", "r1", 10), keyed("rare", "r2", 10)];
     events.extend((0..900).map(|n| keyed("common", &format!("c{n}"), 10)));
-    // More than one page of bytes within one step.
+    // One step spans several pages.
     events.extend((0..8).map(|n| keyed("large", &format!("l{n}"), 400_000)));
     events.push(keyed("common", "last", 10));
     harness.try_publish(&connection, &orders(), events).await.unwrap();
@@ -84,7 +84,7 @@ async fn the_latest_of_a_key_is_found_however_far_back_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_reads_what_is_there_and_then_what_comes() {
+async fn a_follower_reads_stored_events_and_then_new_ones() {
     let harness = Harness::new();
     let refusal = harness.bus.follow(&orders(), &StartAt::Latest).await.err().unwrap();
     assert_eq!(refusal.code, ErrorCode::UnknownTopic);
@@ -107,7 +107,7 @@ async fn a_follower_reads_what_is_there_and_then_what_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_read_have_the_bytes_they_were_committed_as_whatever_the_way() {
+async fn every_way_to_read_returns_the_committed_bytes() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let mut follower = harness.bus.follow(&orders(), &StartAt::Latest).await.unwrap();

@@ -1,5 +1,5 @@
-//! The bus, seen from where gateways stand. Time is tokio's paused clock wherever the engine is in
-//! memory; a disk has its own time, and those tests wait for what happens instead.
+//! The bus, as gateways use it. Tests with the memory engine run on tokio's paused clock; tests with the
+//! disk engine run in real time and wait for effects.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

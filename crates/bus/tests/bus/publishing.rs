@@ -1,4 +1,4 @@
-//! From a publisher's events to their places in the topic.
+//! Publishing: positions, ids, batches and durability.
 
 use std::collections::{HashMap, HashSet};
 use std::iter;
@@ -19,7 +19,7 @@ fn with_id(id: &str) -> NewEvent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn positions_count_on_per_topic() {
+async fn every_topic_has_its_own_positions() {
     let harness = Harness::new();
     let connection = harness.bus.connect();
     for (topic, expected) in [("orders", 1), ("orders", 2), ("payments", 1), ("orders", 3)] {
@@ -30,7 +30,7 @@ async fn positions_count_on_per_topic() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_bus_adds_what_the_publisher_left_out() {
+async fn the_bus_adds_missing_ids_and_times() {
     let harness = Harness::new();
     let own = NewEvent { ts: Some(Timestamp(5)), ..with_id("mine") };
     let events = vec![event("{\"a\": 1}"), own];
@@ -38,7 +38,7 @@ async fn the_bus_adds_what_the_publisher_left_out() {
     let stored = stored(harness.engine.as_ref(), &orders()).await;
     let (seq, first) = Event::decode(&stored[0].json).unwrap();
     assert_eq!((seq, first.ts, first.topic), (Seq(1), NOW, orders()));
-    assert_eq!(first.payload.as_bytes(), b"{\"a\": 1}", "the payload is carried as it came");
+    assert_eq!(first.payload.as_bytes(), b"{\"a\": 1}", "the payload is unchanged");
     assert!(first.id.as_uuid().is_some_and(|uuid| uuid.get_version_num() == 7));
     let (_, second) = Event::decode(&stored[1].json).unwrap();
     assert_eq!((second.ts, second.id), (Timestamp(5), EventId::new("mine").unwrap()));
@@ -86,18 +86,18 @@ async fn a_batch_with_one_bad_event_stores_nothing() {
 }
 
 #[tokio::test]
-async fn a_batch_larger_than_a_commit_is_refused_and_others_are_not() {
+async fn an_oversized_batch_does_not_fail_others() {
     let folder = tempfile::tempdir().unwrap();
     let one_at_a_time: Arc<dyn Engine> = WatchedEngine::for_one_commit(memory());
-    // On disk the refusal is there before the commit that was handed over first.
+    // The disk engine refuses it before it completes the commit submitted first.
     for engine in [memory(), one_at_a_time, disk(folder.path())] {
         let harness = Harness::over(engine, unlimited());
-        only_what_is_too_large_is_refused(&harness).await;
+        only_the_oversized_batch_is_refused(&harness).await;
         harness.bus.close().await.unwrap();
     }
 }
 
-async fn only_what_is_too_large_is_refused(harness: &Harness) {
+async fn only_the_oversized_batch_is_refused(harness: &Harness) {
     let connection = harness.bus.connect();
     let too_much = (0..3).map(|_| large_event(12 << 20)).collect();
     let too_much = harness.batch(&connection, &orders(), too_much).unwrap();
@@ -111,22 +111,22 @@ async fn only_what_is_too_large_is_refused(harness: &Harness) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_that_waits_is_one_commit_and_each_gets_its_own_places() {
+async fn queued_submissions_are_one_commit_and_get_their_own_positions() {
     let engine = WatchedEngine::for_one_commit(memory());
-    each_gets_its_own_places(&Harness::over(engine.clone(), unlimited())).await;
+    each_gets_its_own_positions(&Harness::over(engine.clone(), unlimited())).await;
     assert_eq!(engine.take_commits().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_gathers_commits_gets_each_by_itself_and_in_order() {
+async fn an_engine_that_merges_commits_gets_each_submission_in_order() {
     let engine = WatchedEngine::over(memory());
-    each_gets_its_own_places(&Harness::over(engine.clone(), unlimited())).await;
+    each_gets_its_own_positions(&Harness::over(engine.clone(), unlimited())).await;
     let topics: Vec<_> = engine.take_commits().into_iter().map(|commit| commit.topics).collect();
     let (orders, payments) = (orders(), named("payments"));
     assert_eq!(topics, [vec![orders.clone(); 2], vec![payments], vec![orders; 3]]);
 }
 
-async fn each_gets_its_own_places(harness: &Harness) {
+async fn each_gets_its_own_positions(harness: &Harness) {
     let connection = harness.bus.connect();
     let mut submitted = Vec::new();
     for (topic, count) in [("orders", 2), ("payments", 1), ("orders", 3)] {
@@ -143,7 +143,7 @@ async fn each_gets_its_own_places(harness: &Harness) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_is_as_durable_as_the_most_careful_topic_in_it() {
+async fn a_commit_has_the_strongest_durability_of_its_topics() {
     let buffered =
         TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
     let engine = WatchedEngine::for_one_commit(memory());
@@ -166,7 +166,7 @@ async fn a_commit_is_as_durable_as_the_most_careful_topic_in_it() {
 }
 
 #[tokio::test]
-async fn many_publishers_on_a_disk_leave_no_hole() {
+async fn concurrent_publishers_leave_no_gap() {
     let folder = tempfile::tempdir().unwrap();
     let harness = Harness::over(disk(folder.path()), unlimited());
     let topic = orders();

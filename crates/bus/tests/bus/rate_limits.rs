@@ -1,4 +1,4 @@
-//! Publishes are refused, deliveries wait.
+//! Rate limits: publishes are refused, deliveries wait.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const fn rate(capacity: u64, refill_per_sec: u64) -> Rate {
     Rate { capacity, refill_per_sec }
 }
 
-fn usual() -> Settings {
+fn limited() -> Settings {
     Settings {
         connection_rate: Some(rate(200, 200)),
         topic_rate: Some(rate(1000, 1000)),
@@ -21,7 +21,7 @@ fn usual() -> Settings {
     }
 }
 
-fn some(count: usize) -> Vec<prombus_proto::NewEvent> {
+fn events(count: usize) -> Vec<prombus_proto::NewEvent> {
     (0..count).map(|_| event("1")).collect()
 }
 
@@ -30,43 +30,43 @@ fn refused(message: &str, retry_after: Option<Duration>) -> Refusal {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_beyond_its_rate_is_told_when_to_come_again() {
-    let harness = Harness::with(usual());
+async fn a_connection_above_its_rate_is_told_when_to_retry() {
+    let harness = Harness::with(limited());
     let connection = harness.bus.connect();
-    harness.try_publish(&connection, &orders(), some(200)).await.unwrap();
-    let refusal = harness.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
+    harness.try_publish(&connection, &orders(), events(200)).await.unwrap();
+    let refusal = harness.try_publish(&connection, &orders(), events(1)).await.unwrap_err();
     let wait = Duration::from_millis(5);
     assert_eq!(refusal, refused("conn publish rate exceeded", Some(wait)));
-    let refusal = harness.try_publish(&connection, &orders(), some(100)).await.unwrap_err();
+    let refusal = harness.try_publish(&connection, &orders(), events(100)).await.unwrap_err();
     assert_eq!(refusal.retry_after, Some(Duration::from_millis(500)));
-    harness.try_publish(&harness.bus.connect(), &orders(), some(1)).await.unwrap();
+    harness.try_publish(&harness.bus.connect(), &orders(), events(1)).await.unwrap();
     advance(wait).await;
-    harness.try_publish(&connection, &orders(), some(1)).await.unwrap();
-    harness.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
+    harness.try_publish(&connection, &orders(), events(1)).await.unwrap();
+    harness.try_publish(&connection, &orders(), events(1)).await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_topic_beyond_its_rate_refuses_every_connection_and_takes_none_of_its_tokens() {
-    let harness = Harness::with(usual());
+async fn a_topic_above_its_rate_refuses_every_connection_and_takes_no_connection_tokens() {
+    let harness = Harness::with(limited());
     for _ in 0..5 {
-        harness.try_publish(&harness.bus.connect(), &orders(), some(200)).await.unwrap();
+        harness.try_publish(&harness.bus.connect(), &orders(), events(200)).await.unwrap();
     }
     let connection = harness.bus.connect();
-    let refusal = harness.try_publish(&connection, &orders(), some(200)).await.unwrap_err();
+    let refusal = harness.try_publish(&connection, &orders(), events(200)).await.unwrap_err();
     let wait = Duration::from_millis(200);
     assert_eq!(refusal, refused("topic publish rate exceeded", Some(wait)));
-    // All of the connection's tokens are still there for another topic.
-    harness.try_publish(&connection, &named("payments"), some(200)).await.unwrap();
+    // The connection still has all tokens for another topic.
+    harness.try_publish(&connection, &named("payments"), events(200)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_than_the_capacity_at_once_never_passes() {
-    let settings = Settings { topic_rate: Some(rate(50, 1000)), ..usual() };
+async fn a_batch_above_the_capacity_has_no_retry_time() {
+    let settings = Settings { topic_rate: Some(rate(50, 1000)), ..limited() };
     let harness = Harness::with(settings);
     let connection = harness.bus.connect();
-    let refusal = harness.try_publish(&connection, &orders(), some(201)).await.unwrap_err();
+    let refusal = harness.try_publish(&connection, &orders(), events(201)).await.unwrap_err();
     assert_eq!(refusal, refused("conn publish rate exceeded", None));
-    let refusal = harness.try_publish(&connection, &orders(), some(51)).await.unwrap_err();
+    let refusal = harness.try_publish(&connection, &orders(), events(51)).await.unwrap_err();
     assert_eq!(refusal, refused("topic publish rate exceeded", None));
     assert!(stored(harness.engine.as_ref(), &orders()).await.is_empty());
 }
@@ -74,34 +74,34 @@ async fn more_than_the_capacity_at_once_never_passes() {
 #[tokio::test(start_paused = true)]
 async fn a_topic_can_have_its_own_rate() {
     let own = TopicSettings { rate: Some(rate(3, 1)), ..TopicSettings::default() };
-    let harness = Harness::with(Settings { topics: HashMap::from([(orders(), own)]), ..usual() });
+    let harness = Harness::with(Settings { topics: HashMap::from([(orders(), own)]), ..limited() });
     let connection = harness.bus.connect();
-    harness.try_publish(&connection, &orders(), some(3)).await.unwrap();
-    let refusal = harness.try_publish(&connection, &orders(), some(1)).await.unwrap_err();
+    harness.try_publish(&connection, &orders(), events(3)).await.unwrap();
+    let refusal = harness.try_publish(&connection, &orders(), events(1)).await.unwrap_err();
     assert_eq!(refusal.retry_after, Some(Duration::from_secs(1)));
-    harness.try_publish(&connection, &named("payments"), some(100)).await.unwrap();
+    harness.try_publish(&connection, &named("payments"), events(100)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn switched_off_means_off_for_all() {
+async fn disabled_limits_are_off_for_every_topic() {
     let own = TopicSettings { rate: Some(rate(3, 1)), ..TopicSettings::default() };
     let harness =
         Harness::with(Settings { topics: HashMap::from([(orders(), own)]), ..unlimited() });
     let connection = harness.bus.connect();
     for _ in 0..10 {
-        harness.try_publish(&connection, &orders(), some(1000)).await.unwrap();
+        harness.try_publish(&connection, &orders(), events(1000)).await.unwrap();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_seconds_of_publishing_admit_the_capacity_and_ten_times_the_rate() {
-    let harness = Harness::with(usual());
+async fn publishing_for_ten_seconds_admits_the_capacity_plus_ten_times_the_rate() {
+    let harness = Harness::with(limited());
     let connection = harness.bus.connect();
     let start = Instant::now();
     let mut admitted = 0_u64;
     let mut step = 0_u64;
     loop {
-        while harness.try_publish(&connection, &orders(), some(1)).await.is_ok() {
+        while harness.try_publish(&connection, &orders(), events(1)).await.is_ok() {
             admitted += 1;
         }
         if start.elapsed() == Duration::from_secs(10) {
@@ -115,10 +115,10 @@ async fn ten_seconds_of_publishing_admit_the_capacity_and_ten_times_the_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_seconds_of_deliveries_are_as_many_and_need_nobody_to_ask() {
+async fn deliveries_for_ten_seconds_are_the_capacity_plus_ten_times_the_rate() {
     let harness = Harness::with(Settings { connection_rate: Some(rate(20, 50)), ..unlimited() });
     for _ in 0..100 {
-        harness.try_publish(&harness.bus.connect(), &orders(), some(10)).await.unwrap();
+        harness.try_publish(&harness.bus.connect(), &orders(), events(10)).await.unwrap();
     }
     let start = Instant::now();
     let consumer = harness.consumer(from(StartAt::Earliest)).await;
@@ -126,7 +126,7 @@ async fn ten_seconds_of_deliveries_are_as_many_and_need_nobody_to_ask() {
     while start.elapsed() < Duration::from_secs(10) {
         let left = Duration::from_secs(10) - start.elapsed();
         let Some(delivery) = consumer.next_within(left).await else { break };
-        // Not waited for, so that nothing but time wakes the group.
+        // Not awaited, so that only time wakes the group.
         drop(consumer.subscription.ack(vec![delivery.event.id.clone()], None, None));
         delivered.push(delivery);
     }
@@ -138,53 +138,54 @@ async fn ten_seconds_of_deliveries_are_as_many_and_need_nobody_to_ask() {
 #[tokio::test(start_paused = true)]
 async fn publishes_and_deliveries_share_the_connections_bucket() {
     let harness = Harness::with(Settings { connection_rate: Some(rate(10, 1)), ..unlimited() });
-    harness.try_publish(&harness.bus.connect(), &orders(), some(7)).await.unwrap();
+    harness.try_publish(&harness.bus.connect(), &orders(), events(7)).await.unwrap();
     let consumer = harness.consumer(from(StartAt::Earliest)).await;
     assert_eq!(consumer.arrived().await.len(), 7);
     let payments = named("payments");
-    harness.try_publish(&consumer.connection, &payments, some(3)).await.unwrap();
-    let refusal = harness.try_publish(&consumer.connection, &payments, some(1)).await.unwrap_err();
+    harness.try_publish(&consumer.connection, &payments, events(3)).await.unwrap();
+    let refusal =
+        harness.try_publish(&consumer.connection, &payments, events(1)).await.unwrap_err();
     assert_eq!(refusal.message, "conn publish rate exceeded");
-    // Nothing is left for a delivery, until time brings it.
-    harness.try_publish(&harness.bus.connect(), &orders(), some(1)).await.unwrap();
+    // A delivery waits for the refill.
+    harness.try_publish(&harness.bus.connect(), &orders(), events(1)).await.unwrap();
     assert_eq!(consumer.arrived().await.len(), 0);
     assert!(consumer.next_within(Duration::from_millis(900)).await.is_none());
     assert!(consumer.next_within(Duration::from_millis(200)).await.is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delivery_that_is_taken_back_gives_its_token_back() {
+async fn a_withdrawn_delivery_returns_its_token() {
     let harness = Harness::with(Settings { connection_rate: Some(rate(10, 1)), ..unlimited() });
-    harness.try_publish(&harness.bus.connect(), &orders(), some(10)).await.unwrap();
+    harness.try_publish(&harness.bus.connect(), &orders(), events(10)).await.unwrap();
     let consumer = harness.consumer(from(StartAt::Earliest)).await;
     crate::harness::settle().await;
     let payments = named("payments");
-    harness.try_publish(&consumer.connection, &payments, some(1)).await.unwrap_err();
+    harness.try_publish(&consumer.connection, &payments, events(1)).await.unwrap_err();
     consumer.subscription.pause().await.unwrap().unwrap();
-    harness.try_publish(&consumer.connection, &payments, some(10)).await.unwrap();
+    harness.try_publish(&consumer.connection, &payments, events(10)).await.unwrap();
     assert!(ids(&consumer.arrived().await).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_paced_push_waits_for_tokens_and_takes_no_more_than_its_share() {
-    let harness = Harness::with(usual());
+    let harness = Harness::with(limited());
     let (patient, start) = (harness.bus.connect(), Instant::now());
     let mut batch = PublishBatch::new();
-    batch.push_paced(&harness.bus, &patient, &orders(), some(1000)).await.unwrap();
+    batch.push_paced(&harness.bus, &patient, &orders(), events(1000)).await.unwrap();
     assert_eq!(batch.len(), 1000);
     // 200 immediately, and 800 at 200 per second.
     assert_eq!(start.elapsed().as_secs(), 4);
     // It has not taken the tokens of others.
     let others = harness.bus.connect();
-    harness.try_publish(&others, &orders(), some(200)).await.unwrap();
+    harness.try_publish(&others, &orders(), events(200)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_paced_push_ends_when_the_bus_closes() {
-    let harness = Harness::with(usual());
+    let harness = Harness::with(limited());
     let (connection, topic) = (harness.bus.connect(), orders());
     let mut batch = PublishBatch::new();
-    let waiting = batch.push_paced(&harness.bus, &connection, &topic, some(100_000));
+    let waiting = batch.push_paced(&harness.bus, &connection, &topic, events(100_000));
     let closing = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         harness.bus.refuse_new_work();

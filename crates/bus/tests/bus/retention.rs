@@ -1,4 +1,4 @@
-//! Topics forget what they are told to, and nothing else.
+//! Retention rules from the configuration.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use prombus_bus::{Settings, TopicSettings};
 use crate::harness::{Harness, named, orders, unlimited};
 
 #[tokio::test(start_paused = true)]
-async fn a_topic_with_a_rule_forgets_and_others_do_not() {
+async fn removes_events_only_from_topics_with_a_rule() {
     let own = TopicSettings { retention_bytes: Some(1000), ..TopicSettings::default() };
     let topics = HashMap::from([(orders(), own)]);
     let harness = Harness::with(Settings { topics, ..unlimited() });
@@ -18,6 +18,6 @@ async fn a_topic_with_a_rule_forgets_and_others_do_not() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     let kept = harness.engine.bounds(&orders()).await.unwrap();
     assert!(kept.count() < 100 && kept.bytes <= 1000, "{kept:?}");
-    assert_eq!(kept.last().0, 100, "positions go on");
+    assert_eq!(kept.last().0, 100, "positions are kept");
     assert_eq!(harness.engine.bounds(&named("payments")).await.unwrap().count(), 100);
 }

@@ -1,4 +1,4 @@
-//! An engine that remembers what it was asked to commit, and some of whose events are damaged.
+//! An engine that records its commits, and can pretend that events are damaged.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ pub(crate) struct WatchedEngine {
     gathers_commits: bool,
 }
 
-/// What was seen of a commit.
+/// A recorded commit.
 #[derive(Clone, Debug)]
 pub(crate) struct SeenCommit {
     pub(crate) topics: Vec<Topic>,
@@ -32,13 +32,12 @@ impl WatchedEngine {
         Arc::new(Self::of(inner))
     }
 
-    /// One that wants one commit at a time, whatever `inner` says.
+    /// Takes one commit at a time, whatever the capabilities of `inner`.
     pub(crate) fn for_one_commit(inner: Arc<dyn Engine>) -> Arc<Self> {
         Arc::new(Self { gathers_commits: false, ..Self::of(inner) })
     }
 
-    /// One that several gateways may use at a time, whatever `inner` says; as those do, it wants one
-    /// commit at a time.
+    /// Claims to support several gateways, and takes one commit at a time like engines that do.
     pub(crate) fn for_several(inner: Arc<dyn Engine>) -> Arc<Self> {
         Arc::new(Self { several_gateways: true, gathers_commits: false, ..Self::of(inner) })
     }
@@ -49,12 +48,12 @@ impl WatchedEngine {
         Self { inner, commits, damaged, several_gateways, gathers_commits }
     }
 
-    /// What was committed since this was asked last.
+    /// Returns the commits since the last call.
     pub(crate) fn take_commits(&self) -> Vec<SeenCommit> {
         std::mem::take(&mut self.commits.lock().unwrap())
     }
 
-    /// From now on these events cannot be read back.
+    /// Makes reads of these events fail.
     pub(crate) fn damage(&self, topic: &Topic, first: u64, last: u64) {
         *self.damaged.lock().unwrap() = Some((topic.clone(), Seq(first), Seq(last)));
     }

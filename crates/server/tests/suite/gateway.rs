@@ -1,25 +1,25 @@
-//! The whole server, started in this process, as a WebSocket client meets it.
+//! The server, started in this process, as a WebSocket client sees it.
 //!
-//! | idea | file |
+//! | topic | module |
 //! |---|---|
-//! | a server to test, and a client to test it with | `running`, `client` |
+//! | the test server and the test client | `running`, `client` |
 //! | each operation and its answers | `publishing`, `subscribing`, `acknowledging`, `pausing`, `marking` |
-//! | answers in the order of the frames | `pipelining` |
+//! | answers in frame order | `pipelining` |
 //! | every error code | `error_codes` |
-//! | what is no proper frame | `bad_frames` |
-//! | signs of life | `liveness` |
-//! | who may do what | `authorising` |
-//! | who may connect, and how | `admission`, `encryption` |
-//! | members of a group | `sharing` |
-//! | limits of rate | `rates` |
-//! | peers that do not read, and what is kept for them | `slow_consumer`, `bounds` |
-//! | connections and bytes are counted | `counting` |
-//! | the end of the server | `stopping` |
+//! | malformed frames | `bad_frames` |
+//! | pings, pongs, the time to authenticate | `liveness` |
+//! | tokens and scopes | `authorising` |
+//! | paths, origins, the connection limit; TLS | `admission`, `encryption` |
+//! | several members of a group | `sharing` |
+//! | rate limits | `rates` |
+//! | peers that do not read, and the bounds of their buffers | `slow_consumer`, `bounds` |
+//! | metrics of connections and bytes | `counting` |
+//! | shutdown | `stopping` |
 
 #![expect(
     clippy::unwrap_used,
     clippy::needless_pass_by_value,
-    reason = "what stands beside the tests fails as they do, and takes frames where they are written"
+    reason = "test helpers panic like the tests, and take frames by value where they are written"
 )]
 
 mod acknowledging;

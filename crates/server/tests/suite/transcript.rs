@@ -1,4 +1,4 @@
-//! `docs/protocol.md` and `docs/asyncapi.yaml`, held to what the server does.
+//! Checks `docs/protocol.md` and `docs/asyncapi.yaml` against the server.
 
 mod asyncapi;
 mod placeholder;

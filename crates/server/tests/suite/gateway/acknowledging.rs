@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::gateway::client::{Client, about, payload};
+use crate::gateway::client::{Client, frame_for, payload};
 use crate::gateway::running::{Running, started, started_with_faults};
 
-/// A client that subscribes to `t`, which has so many events, ids `e1` and on.
+/// Returns a client that subscribes to `t`, which has `events` events with the ids `e1`, `e2`, ….
 async fn consumer(events: usize, opts: Value) -> (Running, Client) {
     let running = started(&[]).await;
     let mut client = running.connect().await;
@@ -26,7 +26,7 @@ fn ack(more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn one_and_many_are_acknowledged_and_what_is_not_lent_is_stale() {
+async fn acks_of_one_and_many_ids_report_stale_ones() {
     let (running, mut client) = consumer(4, json!({})).await;
     for _ in 0..4 {
         client.event().await;
@@ -44,23 +44,23 @@ async fn one_and_many_are_acknowledged_and_what_is_not_lent_is_stale() {
 }
 
 #[tokio::test]
-async fn a_stale_ack_does_not_touch_the_lease_of_another() {
+async fn a_stale_ack_does_not_end_the_lease_of_another_member() {
     let (running, mut first) = consumer(1, json!({"ackTimeoutMs": 200})).await;
     let mut second = running.connect().await;
     let event = first.event().await;
-    // Its credit is used up, so that the event moves.
+    // Paused, so that the redelivery goes to the other member.
     first.ok(json!({"op": "PAUSE", "topic": "t", "group": "g"})).await;
     second.subscribe("t", "g", json!({"ackTimeoutMs": 1000})).await;
     let moved = second.event().await;
     assert_eq!(moved["ctx"]["attempt"], 2);
     for op in ["ACK", "NACK"] {
-        assert_eq!(first.ask(about(op, &event)).await, r#"{"op":"OK","stale":true}"#, "{op}");
+        assert_eq!(first.ask(frame_for(op, &event)).await, r#"{"op":"OK","stale":true}"#, "{op}");
     }
-    assert_eq!(second.ask(about("ACK", &moved)).await, r#"{"op":"OK"}"#);
+    assert_eq!(second.ask(frame_for("ACK", &moved)).await, r#"{"op":"OK"}"#);
 }
 
 #[tokio::test]
-async fn ack_and_publish_are_one_commit_and_need_the_lease() {
+async fn ack_with_publish_is_one_commit_and_requires_the_lease() {
     let (running, mut client) = consumer(2, json!({})).await;
     let mut reader = running.connect().await;
     for topic in ["out.a", "out.b"] {
@@ -86,7 +86,7 @@ async fn ack_and_publish_are_one_commit_and_need_the_lease() {
         );
     }
     reader.gets_nothing_for(Duration::from_millis(100)).await;
-    // An empty list publishes nothing, and still asks for the lease.
+    // An empty list publishes nothing, but still requires the lease.
     let none = ack(json!({"id": "e2", "publish": []}));
     assert_eq!(client.ask(none.clone()).await, r#"{"op":"OK","corr":"a","results":[]}"#);
     let again = client.ask(none).await;
@@ -94,9 +94,9 @@ async fn ack_and_publish_are_one_commit_and_need_the_lease() {
 }
 
 #[tokio::test]
-async fn nack_delivers_again_after_its_delay_or_a_back_off() {
+async fn nack_redelivers_after_its_delay_or_a_back_off() {
     let (_running, mut client) = consumer(1, json!({"maxAttempts": 9})).await;
-    let mut nack = about("NACK", &client.event().await);
+    let mut nack = frame_for("NACK", &client.event().await);
     nack["corr"] = json!("n");
     nack["delay_ms"] = json!(0);
     nack["reason"] = json!("not today");
@@ -113,11 +113,11 @@ async fn nack_delivers_again_after_its_delay_or_a_back_off() {
 }
 
 #[tokio::test]
-async fn the_reason_of_the_last_nack_is_in_the_dead_letter() {
+async fn the_dead_letter_has_the_reason_of_the_last_nack() {
     let (running, mut client) = consumer(1, json!({"maxAttempts": 1})).await;
     let mut letters = running.connect().await;
     letters.subscribe("dlq.t", "undertaker", json!({})).await;
-    let mut nack = about("NACK", &client.event().await);
+    let mut nack = frame_for("NACK", &client.event().await);
     nack["reason"] = json!("cannot \"read\" it");
     client.ok(nack).await;
     let letter = letters.event().await;
@@ -126,9 +126,9 @@ async fn the_reason_of_the_last_nack_is_in_the_dead_letter() {
     assert_eq!(payload(&letter)["original"]["id"], "e1");
 }
 
-/// However long the store takes to note the attempt before.
+/// Even if it takes the store long to record the previous attempt.
 #[tokio::test]
-async fn what_is_given_back_comes_before_what_is_new() {
+async fn redeliveries_precede_new_events() {
     let (running, faults) = started_with_faults(&[]).await;
     let mut client = running.connect().await;
     client.subscribe("t", "g", json!({"maxInFlight": 1})).await;
@@ -139,7 +139,7 @@ async fn what_is_given_back_comes_before_what_is_new() {
     }
     faults.shut_gate();
     client.ok(which("RESUME")).await;
-    let mut nack = about("NACK", &client.event().await);
+    let mut nack = frame_for("NACK", &client.event().await);
     nack["delay_ms"] = json!(0);
     client.send(&nack).await;
     client.gets_nothing_for(Duration::from_millis(300)).await;
@@ -150,14 +150,14 @@ async fn what_is_given_back_comes_before_what_is_new() {
 }
 
 #[tokio::test]
-async fn modack_keeps_a_lease_beyond_its_first_deadline() {
+async fn modack_extends_a_lease() {
     let (_running, mut client) = consumer(1, json!({"ackTimeoutMs": 300})).await;
     let event = client.event().await;
-    let mut modack = about("MODACK", &event);
+    let mut modack = frame_for("MODACK", &event);
     modack["corr"] = json!("m");
     modack["extend_ms"] = json!(1);
     assert_eq!(client.ask(modack.clone()).await, r#"{"op":"OK","corr":"m"}"#);
-    // A second at least, whatever is asked for: longer than it was lent for.
+    // At least a second, which is longer than the original lease.
     client.gets_nothing_for(Duration::from_millis(600)).await;
     assert_eq!(client.event().await["ctx"]["attempt"], 2);
     modack["extend_ms"] = json!(60_000);

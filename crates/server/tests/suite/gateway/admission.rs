@@ -1,4 +1,4 @@
-//! Who may connect: paths, origins, room; and public addresses.
+//! Paths, origins, the connection limit, and public addresses.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn request(running: &Running, path: &str, headers: &[(&'static str, &str)]) -> R
     request
 }
 
-/// The status that the request is answered with.
+/// Returns the status of the response.
 async fn status(running: &Running, path: &str, headers: &[(&'static str, &str)]) -> u16 {
     match client_async(request(running, path, headers), running.tcp().await).await {
         Ok((_, response)) => response.status().as_u16(),
@@ -32,7 +32,7 @@ async fn status(running: &Running, path: &str, headers: &[(&'static str, &str)])
 }
 
 #[tokio::test]
-async fn the_gateway_is_at_two_paths() {
+async fn serves_two_paths() {
     let running = started(&[]).await;
     for (path, expected) in
         [("/", 101), ("/ws", 101), ("/?a=b", 101), ("/ws/", 404), ("/x", 404), ("//", 404)]
@@ -42,7 +42,7 @@ async fn the_gateway_is_at_two_paths() {
 }
 
 #[tokio::test]
-async fn pages_of_other_origins_are_refused() {
+async fn refuses_other_origins() {
     let running = started(&[r#"auth.allowed_origins=["https://app.example"]"#]).await;
     let own = format!("http://{}", running.address());
     for (origin, expected) in [
@@ -68,7 +68,7 @@ async fn plain(running: &Running, request: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_no_websocket_is_told_so() {
+async fn explains_itself_to_clients_without_websocket() {
     let running = started(&[]).await;
     let answer = plain(&running, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 426 "), "{answer}");
@@ -83,14 +83,14 @@ async fn what_is_no_websocket_is_told_so() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_503_until_another_leaves() {
+async fn answers_503_above_the_connection_limit() {
     let running = started(&["gateway.max_connections=2"]).await;
     let mut first = running.connect().await;
     let second = running.connect().await;
     assert_eq!(status(&running, "/", &[]).await, 503);
     first.assert_lives().await;
     drop(second);
-    // Its place is free once the server has seen that it is gone.
+    // There is room again once the server has noticed that the connection is closed.
     let free = async {
         while status(&running, "/", &[]).await == 503 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -100,7 +100,7 @@ async fn one_connection_too_many_is_503_until_another_leaves() {
 }
 
 #[tokio::test]
-async fn a_public_address_needs_tokens() {
+async fn a_public_address_requires_tokens() {
     let public = |more: &[&str]| {
         let set = [&["server.ws=0.0.0.0:0"], more].concat();
         Config::load(&sources(&set)).map(drop).map_err(|error| error.to_string())

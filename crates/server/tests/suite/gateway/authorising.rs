@@ -1,4 +1,4 @@
-//! Tokens and what they allow.
+//! Tokens and scopes.
 
 use std::time::Duration;
 
@@ -34,9 +34,10 @@ fn publish(topic: &str) -> Value {
 async fn every_operation_before_auth_is_unauthorized() {
     let running = started(&[TOKENS]).await;
     let mut client = running.connect().await;
-    let about = |op| json!({"op": op, "corr": "c", "topic": "a.b", "group": "g", "id": "x", "extend_ms": 1});
+    let frame_for = |op| json!({"op": op, "corr": "c", "topic": "a.b", "group": "g", "id": "x", "extend_ms": 1});
     let publish = json!({"op": "PUBLISH", "corr": "c", "topic": "a.b", "payload": 1});
-    let others = ClientOp::NAMES.iter().filter(|op| !["AUTH", "PUBLISH"].contains(op)).map(about);
+    let others =
+        ClientOp::NAMES.iter().filter(|op| !["AUTH", "PUBLISH"].contains(op)).map(frame_for);
     for frame in others.chain([publish.clone()]) {
         assert_eq!(
             client.ask(frame.clone()).await,
@@ -55,7 +56,7 @@ async fn every_operation_before_auth_is_unauthorized() {
 }
 
 #[tokio::test]
-async fn scopes_allow_and_deny_by_their_first_rule() {
+async fn the_first_matching_scope_decides() {
     let running = started(&[TOKENS]).await;
     let subscribe = |topic| json!({"op": "SUBSCRIBE", "topic": topic, "group": "g"});
     let mut writer = authenticated(&running, "writer").await;
@@ -73,7 +74,7 @@ async fn scopes_allow_and_deny_by_their_first_rule() {
     reader.ok(subscribe("a.b")).await;
     let event = writer.publish("a.b", json!(2)).await;
     assert_eq!(reader.event().await["event"]["id"], event["id"]);
-    // What comes of an event is published with the same rights.
+    // The publish of an ACK requires the same rights.
     let ack = json!({
         "op": "ACK", "topic": "a.b", "group": "g", "id": event["id"],
         "publish": [{"topic": "a.c", "payload": 1}],
@@ -89,12 +90,12 @@ async fn auth_may_be_repeated_and_the_newest_token_counts() {
     for topic in ["a.b", "b"] {
         client.subscribe(topic, "g", json!({})).await;
     }
-    // A token that is refused changes nothing.
+    // A refused token changes nothing.
     assert_eq!(code(&mut client, json!({"op": "AUTH", "token": "x"})).await, "bad_token");
     client.ok(publish("c")).await;
     client.ok(json!({"op": "AUTH", "token": "reader"})).await;
     assert_eq!(code(&mut client, publish("c")).await, "forbidden");
-    // What the new token does not allow has ended; the rest goes on.
+    // Subscriptions that the new token does not allow have ended; the others continue.
     publisher.publish("b", json!("not for it")).await;
     publisher.publish("a.b", json!("for it")).await;
     assert_eq!(payload(&client.event().await), "for it");
@@ -104,7 +105,7 @@ async fn auth_may_be_repeated_and_the_newest_token_counts() {
     assert_eq!(payload(&client.event().await), "not for it");
 }
 
-/// Rights last five seconds longer than the token says, so this one has so many left.
+/// Rights last five seconds longer than `exp`.
 pub(crate) fn token_with_seconds_left(seconds: u64) -> String {
     let now = SystemClock.now().0 / 1000;
     let claims = json!({"scope": "publish:** subscribe:**", "exp": now + seconds - 5});
@@ -114,7 +115,7 @@ pub(crate) fn token_with_seconds_left(seconds: u64) -> String {
 pub(crate) const SECRET: &str = "a shared secret of the tests, long enough";
 
 #[tokio::test]
-async fn expiry_ends_the_rights_of_a_running_connection_until_it_authenticates_again() {
+async fn an_expired_token_suspends_the_connection_until_the_next_auth() {
     let running = started(&[&format!("auth.jwt.secret={SECRET}")]).await;
     let mut publisher = authenticated(&running, &token_with_seconds_left(600)).await;
     let mut client = authenticated(&running, &token_with_seconds_left(3)).await;
@@ -133,7 +134,7 @@ async fn expiry_ends_the_rights_of_a_running_connection_until_it_authenticates_a
         r#"{"op":"ERR","code":"unauthorized","msg":"publish to u: the token has expired, authenticate again"}"#
     );
     for op in ["ACK", "RESUME", "SUBSCRIBE"] {
-        let mut frame = crate::gateway::client::about(op, &first);
+        let mut frame = crate::gateway::client::frame_for(op, &first);
         assert_eq!(code(&mut client, frame.take()).await, "unauthorized", "{op}");
     }
     let expired = token_with_seconds_left(0);
@@ -145,7 +146,7 @@ async fn expiry_ends_the_rights_of_a_running_connection_until_it_authenticates_a
     assert_eq!((payload(&second), &second["group"]), (&json!(2), &json!("g")));
     client.ack(&first).await;
     client.ok(publish("u")).await;
-    // What its client had paused stays so.
+    // A subscription that its client paused stays paused.
     client.gets_nothing_for(Duration::from_millis(100)).await;
     client.ok(json!({"op": "RESUME", "topic": "t", "group": "paused"})).await;
     assert_eq!(client.event().await["group"], "paused");

@@ -1,4 +1,4 @@
-//! What is no proper frame: refused, and the connection lives, unless it cannot.
+//! Malformed frames are refused without closing the connection, where possible.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::gateway::client::parsed;
 use crate::gateway::running::started;
 
 #[tokio::test]
-async fn a_bad_frame_is_an_error_and_the_connection_lives() {
+async fn a_bad_frame_does_not_close_the_connection() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     for (frame, code) in [
@@ -36,14 +36,14 @@ async fn a_bad_frame_is_an_error_and_the_connection_lives() {
     }
     let long_corr = json!({"op": "AUTH", "token": "", "corr": "x".repeat(129)});
     assert_eq!(parsed(&client.ask(long_corr).await)["code"], "bad_frame");
-    // No dead letter could be written for it.
+    // The name of its dead-letter topic would be too long.
     let long_topic = json!({"op": "SUBSCRIBE", "topic": "x".repeat(200), "group": "g"});
     assert_eq!(parsed(&client.ask(long_topic).await)["code"], "bad_topic");
     client.assert_lives().await;
 }
 
 #[tokio::test]
-async fn a_binary_frame_is_an_error_in_its_place() {
+async fn a_binary_frame_is_refused_in_order() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     client.send(&json!({"op": "PUBLISH", "corr": "1", "topic": "t", "payload": 1})).await;
@@ -58,7 +58,7 @@ async fn a_binary_frame_is_an_error_in_its_place() {
 }
 
 #[tokio::test]
-async fn a_frame_above_the_limit_is_an_error_and_then_the_goodbye() {
+async fn a_frame_above_the_limit_is_refused_and_the_connection_closed() {
     let running = started(&["gateway.max_frame_bytes=2000"]).await;
     for fragments in [1, 3] {
         let mut client = running.connect().await;
@@ -68,7 +68,7 @@ async fn a_frame_above_the_limit_is_an_error_and_then_the_goodbye() {
         client.send(&json!({"op": "PUBLISH", "corr": "1", "topic": "t", "payload": 1})).await;
         let large = json!({"op": "PUBLISH", "topic": "t", "payload": fitting + "x"}).to_string();
         send_in_fragments(&mut client, &large, fragments).await;
-        assert_eq!(parsed(&client.answer().await)["corr"], "1", "what came before is answered");
+        assert_eq!(parsed(&client.answer().await)["corr"], "1", "earlier frames are answered");
         let refused = parsed(&client.answer().await);
         assert_eq!(
             (&refused["op"], &refused["code"]),
@@ -79,10 +79,9 @@ async fn a_frame_above_the_limit_is_an_error_and_then_the_goodbye() {
     }
 }
 
-/// Larger than all buffers between the two: the goodbye arrives although the client is still
-/// sending.
+/// Larger than all buffers in between: the close frame arrives although the client is still sending.
 #[tokio::test]
-async fn a_huge_frame_is_not_taken_in() {
+async fn a_huge_frame_is_not_buffered() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     let huge = "x".repeat(60 << 20);
@@ -94,9 +93,9 @@ async fn a_huge_frame_is_not_taken_in() {
 async fn send_in_fragments(client: &mut crate::gateway::client::Client, text: &str, count: usize) {
     let size = text.len().div_ceil(count);
     let pieces: Vec<_> = text.as_bytes().chunks(size).collect();
-    for (place, piece) in pieces.iter().enumerate() {
-        let data = if place == 0 { Data::Text } else { Data::Continue };
-        let is_last = place + 1 == pieces.len();
+    for (index, piece) in pieces.iter().enumerate() {
+        let data = if index == 0 { Data::Text } else { Data::Continue };
+        let is_last = index + 1 == pieces.len();
         let frame = Frame::message(Bytes::copy_from_slice(piece), OpCode::Data(data), is_last);
         client.send_message(Message::Frame(frame)).await;
         if !is_last {
@@ -106,21 +105,20 @@ async fn send_in_fragments(client: &mut crate::gateway::client::Client, text: &s
 }
 
 #[tokio::test]
-async fn fragments_become_one_frame_with_control_frames_between_them() {
+async fn fragments_with_control_frames_in_between_are_one_frame() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     let publish =
         json!({"op": "PUBLISH", "topic": "t", "payload": "äöü".repeat(50), "opts": {"id": "a"}});
-    // Cut at any byte, also within a character.
+    // Fragments may split a character.
     send_in_fragments(&mut client, &publish.to_string(), 37).await;
     assert_eq!(client.answer().await, r#"{"op":"OK","id":"a","seq":1}"#);
 }
 
-/// The beginning of every client's connection.
 const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// Sends bytes behind the upgrade, in the same write, and answers what comes back.
+/// Sends bytes in the same write as the upgrade request, and returns the bytes after the response.
 async fn raw(frames: &[u8]) -> Vec<u8> {
     let running = started(&[]).await;
     let mut stream = running.tcp().await;
@@ -133,40 +131,40 @@ async fn raw(frames: &[u8]) -> Vec<u8> {
     all.split_off(end)
 }
 
-/// A text frame as clients send it; a mask of zeros changes nothing.
+/// A client text frame with a mask of zeros.
 fn text_frame(text: &[u8]) -> Vec<u8> {
     let length = u8::try_from(text.len()).ok().filter(|length| *length < 126).unwrap();
     [&[0x81, 0x80 | length, 0, 0, 0, 0], text].concat()
 }
 
 #[tokio::test]
-async fn what_breaks_the_websocket_protocol_is_closed_with_its_code() {
+async fn protocol_violations_close_the_connection_with_their_code() {
     let good = text_frame(br#"{"op":"AUTH","token":""}"#);
     for (bad, code) in [
-        (b"\x81\x02{}".to_vec(), 1002_u16),   // without a mask
+        (b"\x81\x02{}".to_vec(), 1002_u16),   // not masked
         (b"\xC1\x80\0\0\0\0".to_vec(), 1002), // a reserved bit
-        (b"\x83\x80\0\0\0\0".to_vec(), 1002), // a reserved operation
+        (b"\x83\x80\0\0\0\0".to_vec(), 1002), // a reserved opcode
         (text_frame(b"\"\xFF\xFE\""), 1007),  // not UTF-8
     ] {
         let answered = raw(&[&good[..], &bad].concat()).await;
-        let (ok, goodbye) = answered.split_at(2 + 11);
-        assert_eq!(ok, b"\x81\x0b{\"op\":\"OK\"}", "what came before is answered");
-        assert_eq!(goodbye[0], 0x88);
-        assert_eq!(goodbye[2..4], code.to_be_bytes(), "{bad:?}");
+        let (ok, close) = answered.split_at(2 + 11);
+        assert_eq!(ok, b"\x81\x0b{\"op\":\"OK\"}", "earlier frames are answered");
+        assert_eq!(close[0], 0x88);
+        assert_eq!(close[2..4], code.to_be_bytes(), "{bad:?}");
     }
 }
 
-/// Frames that came in one packet with the request are not lost, and a peer that has closed its
-/// half still gets its answers.
+/// Frames in the same packet as the request are not lost, and a peer that has shut down its side still
+/// gets its answers.
 #[tokio::test]
-async fn what_came_with_the_request_is_answered() {
+async fn frames_sent_with_the_request_are_answered() {
     let answered = raw(&text_frame(br#"{"op":"AUTH","token":"","corr":"first"}"#)).await;
     let expected = br#"{"op":"OK","corr":"first"}"#;
     assert_eq!(answered[2..2 + expected.len()], expected[..]);
 }
 
 #[tokio::test]
-async fn a_goodbye_is_answered_with_its_own_code() {
+async fn a_close_frame_is_echoed_with_its_code() {
     use tokio_tungstenite::tungstenite::protocol::CloseFrame;
     let running = started(&[]).await;
     let mut client = running.connect().await;

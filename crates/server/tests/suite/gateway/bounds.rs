@@ -1,4 +1,4 @@
-//! What is kept for one connection has an end, whatever its client does.
+//! The memory of one connection is bounded, whatever its client does.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::gateway::client::{Client, payload};
 use crate::gateway::running::{started, started_with_faults};
 
-/// How many bytes of `frame`s the server takes before it stops reading.
-async fn taken(client: &mut Client, frame: &str, most: usize) -> usize {
+/// Sends `frame` repeatedly, and returns how many bytes the server accepts before it stops reading.
+async fn accepted_bytes(client: &mut Client, frame: &str, max: usize) -> usize {
     let mut sent = 0;
-    while sent < most {
+    while sent < max {
         let sending = client.socket.send(Message::text(frame));
         match timeout(Duration::from_secs(1), sending).await {
             Ok(result) => result.unwrap(),
@@ -25,23 +25,23 @@ async fn taken(client: &mut Client, frame: &str, most: usize) -> usize {
     sent
 }
 
-/// Delivery stops, reading stops, then it is closed; and who reads at last is told why.
+/// Reading stops first, then the connection is closed; a client that reads at last sees the close code.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_and_never_reads_the_answers_is_read_no_more_and_then_closed() {
+async fn a_client_that_never_reads_its_answers_is_not_read_and_then_closed() {
     let set = ["gateway.slow_consumer_timeout_ms=2500", "gateway.max_outbox_bytes=65536"];
     let running = started(&set).await;
     let mut client = Client::connect_narrow(running.address()).await;
     let frame = json!({"op": "NOPE", "corr": "x".repeat(100)}).to_string();
-    let sent = taken(&mut client, &frame, 200 << 20).await;
-    println!("{sent} bytes of frames were taken before reading stopped");
+    let sent = accepted_bytes(&mut client, &frame, 200 << 20).await;
+    println!("{sent} bytes of frames were accepted before reading stopped");
     assert!(sent < 100 << 20, "reading never stopped");
     sleep(Duration::from_millis(2500)).await;
     assert_eq!(client.close_code().await, 4008);
 }
 
-/// One large event, after which nothing happens that could remind the server of its time.
+/// One large event, after which nothing but the timeout wakes the session.
 #[tokio::test]
-async fn who_takes_only_a_part_of_what_waits_is_closed_in_time() {
+async fn a_client_that_reads_only_a_part_is_closed_in_time() {
     let set = [
         "gateway.slow_consumer_timeout_ms=300",
         "gateway.ping_interval_ms=3600000",
@@ -55,10 +55,10 @@ async fn who_takes_only_a_part_of_what_waits_is_closed_in_time() {
     assert_eq!(client.close_code().await, 4008);
 }
 
-/// Frames wait for a storage that does not answer. They may be large, for what is unknown in them
-/// is ignored, so counting them is not enough.
+/// Frames wait for a storage that does not answer. Unknown members can make them large, so counting
+/// frames is not enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn frames_that_wait_for_the_storage_are_bounded_in_bytes() {
+async fn unanswered_frames_are_bounded_in_bytes() {
     let (running, faults) = started_with_faults(&[]).await;
     let mut client = running.connect().await;
     client.subscribe("t", "g", json!({"maxInFlight": 1000})).await;
@@ -87,31 +87,31 @@ async fn frames_that_wait_for_the_storage_are_bounded_in_bytes() {
             break;
         }
     }
-    println!("{sent} bytes of frames were taken before reading stopped");
+    println!("{sent} bytes of frames were accepted before reading stopped");
     assert!(sent < 100 << 20, "reading never stopped");
     faults.open_gate();
-    // The one that was cut off above goes on by itself, and all are answered.
+    // The send that timed out completes, and all frames are answered.
     timeout(Duration::from_secs(20), client.socket.flush()).await.unwrap().unwrap();
     for _ in 0..acks {
         assert_eq!(client.answer().await, r#"{"op":"OK","corr":"c"}"#);
     }
 }
 
-/// The answers become ready by themselves, when the client has said all it had to say.
+/// The answers become ready when the client has stopped sending.
 #[tokio::test]
-async fn who_does_not_take_its_answers_is_closed_in_time() {
+async fn a_client_that_does_not_read_its_answers_is_closed_in_time() {
     let set = ["gateway.slow_consumer_timeout_ms=300", "gateway.ping_interval_ms=3600000"];
     let (running, faults) = started_with_faults(&set).await;
     let mut client = Client::connect_narrow(running.address()).await;
     faults.shut_gate();
     for frame in 0..60 {
-        // Ids are repeated in the answer, which makes that as large as the question.
+        // Answers repeat the ids, which makes them large.
         let id = |n| format!("{frame}-{n}-{}", "x".repeat(240));
         let events: Vec<_> =
             (0..1000).map(|n| json!({"payload": 1, "opts": {"id": id(n)}})).collect();
         let frame = json!({"op": "PUBLISH", "topic": "t", "events": events}).to_string();
         let sending = client.socket.send(Message::text(frame));
-        // It stops reading when enough waits.
+        // The server stops reading when enough frames are unanswered.
         if timeout(Duration::from_millis(500), sending).await.is_err() {
             break;
         }
@@ -119,7 +119,7 @@ async fn who_does_not_take_its_answers_is_closed_in_time() {
     faults.until_waiting(1).await;
     faults.open_gate();
     let mut last = running.last_of("t").await;
-    // Until all is stored, however long that takes, and answered for longer than it may.
+    // Until everything is stored, and the timeout of the answers has passed.
     loop {
         sleep(Duration::from_millis(1500)).await;
         let before = std::mem::replace(&mut last, running.last_of("t").await);
@@ -130,10 +130,10 @@ async fn who_does_not_take_its_answers_is_closed_in_time() {
     assert_eq!(client.close_code().await, 4008);
 }
 
-/// What waits in the delivery_queue of a client that does not read has not been delivered: its time may
-/// run out there, but not its attempts.
+/// Events in the delivery queue of a client that does not read are not delivered: their leases may
+/// expire there, but that does not count as an attempt.
 #[tokio::test]
-async fn what_never_left_the_server_does_not_die() {
+async fn an_event_that_was_never_sent_does_not_become_a_dead_letter() {
     let running = started(&["gateway.max_frame_bytes=16777216"]).await;
     let mut letters = running.connect().await;
     letters.subscribe("dlq.small", "undertaker", json!({})).await;
@@ -141,14 +141,14 @@ async fn what_never_left_the_server_does_not_die() {
     let mut client = Client::connect_narrow(running.address()).await;
     client.subscribe("large", "g", json!({})).await;
     client.subscribe("small", "g", json!({"ackTimeoutMs": 150, "maxAttempts": 2})).await;
-    // More than the sockets take, so that all behind it waits.
+    // Larger than the socket buffers, so that everything after it waits.
     publisher.publish("large", json!("x".repeat(14 << 20))).await;
     sleep(Duration::from_millis(300)).await;
     for n in 0..10 {
         publisher.publish("small", json!(n)).await;
     }
     letters.gets_nothing_for(Duration::from_millis(1500)).await;
-    // Others may have them meanwhile; and who reads at last gets them, for the first time.
+    // A client that reads at last gets them with attempt 1.
     assert_eq!(client.event().await["topic"], "large");
     let mut got = Vec::new();
     for _ in 0..10 {
@@ -157,15 +157,15 @@ async fn what_never_left_the_server_does_not_die() {
         got.push(payload(&event).as_u64().unwrap());
         client.ack(&event).await;
     }
-    // Those whose time ran out went behind the others, if the store was slow to take these.
+    // Expired ones may come after the others.
     got.sort_unstable();
     assert!(got.iter().copied().eq(0..10), "{got:?}");
 }
 
-/// Whoever published an event knows its id, also before it is delivered.
+/// The publisher of an event knows its id before it is delivered.
 #[tokio::test]
-async fn who_nacks_what_it_has_not_seen_takes_nothing_from_others() {
-    // With room for what waits, so that it is still read.
+async fn a_nack_of_an_unsent_event_does_not_affect_other_members() {
+    // A large buffer, so that the client is still read.
     let set = ["gateway.max_frame_bytes=16777216", "gateway.max_outbox_bytes=67108864"];
     let running = started(&set).await;
     let mut other = running.connect().await;
@@ -177,7 +177,7 @@ async fn who_nacks_what_it_has_not_seen_takes_nothing_from_others() {
     let opts = json!({"id": "x"});
     other.ok(json!({"op": "PUBLISH", "topic": "small", "payload": 1, "opts": opts})).await;
     sleep(Duration::from_millis(100)).await;
-    // It waits behind the large one, and then goes to who has more room.
+    // It waits behind the large event, and is then redelivered to the member with more room.
     other.subscribe("small", "g", json!({"maxInFlight": 100})).await;
     let nack = json!({"op": "NACK", "topic": "small", "group": "g", "id": "x", "delay_ms": 0});
     client.send(&nack).await;
@@ -185,7 +185,7 @@ async fn who_nacks_what_it_has_not_seen_takes_nothing_from_others() {
     assert_eq!(event["ctx"]["attempt"], 2);
     client.send(&json!({"op": "PAUSE", "topic": "small", "group": "g"})).await;
     sleep(Duration::from_millis(200)).await;
-    assert_eq!(other.ack(&event).await, json!({"op": "OK"}), "its lease is still its own");
+    assert_eq!(other.ack(&event).await, json!({"op": "OK"}), "it still has the lease");
     client.answer().await;
     client.answer().await;
     client.assert_lives().await;

@@ -1,4 +1,4 @@
-//! A client to test with: it sends frames, and sorts answers from events.
+//! The test client: sends frames, and separates answers from events.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-/// So long nothing takes, except for a server that hangs.
+/// Only a server that hangs takes this long.
 const HANG: Duration = Duration::from_secs(20);
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -20,16 +20,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 pub(crate) struct Client {
     pub(crate) socket: WebSocketStream<Box<dyn Stream>>,
-    /// What came while somebody waited for an answer.
+    /// Events received while waiting for an answer.
     events: VecDeque<Value>,
 }
 
-/// What came from the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Received {
     Text(String),
     Closed(u16),
-    /// Without a goodbye.
+    /// Without a close frame.
     Lost,
 }
 
@@ -38,7 +37,7 @@ impl Client {
         Self::over(TcpStream::connect(address).await.unwrap(), &format!("ws://{address}/")).await
     }
 
-    /// With little room in its socket, so that not reading is felt soon.
+    /// With a small receive buffer, so that the server soon notices when the client does not read.
     pub(crate) async fn connect_narrow(address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(16 << 10).unwrap();
@@ -65,24 +64,24 @@ impl Client {
     }
 
     pub(crate) async fn try_send(&mut self, message: Message) -> Result<(), Error> {
-        timeout(HANG, self.socket.send(message)).await.expect("the server takes nothing")
+        timeout(HANG, self.socket.send(message)).await.expect("the server does not read")
     }
 
-    /// Many frames in one go.
+    /// Sends many frames with one flush.
     pub(crate) async fn send_all(&mut self, frames: impl IntoIterator<Item = Value>) {
         for frame in frames {
             let fed = timeout(HANG, self.socket.feed(Message::text(frame.to_string()))).await;
-            fed.expect("the server takes nothing").unwrap();
+            fed.expect("the server does not read").unwrap();
         }
-        timeout(HANG, self.socket.flush()).await.expect("the server takes nothing").unwrap();
+        timeout(HANG, self.socket.flush()).await.expect("the server does not read").unwrap();
     }
 
-    /// The next text or goodbye. Pings are answered meanwhile.
+    /// Returns the next text or close frame. Answers pings.
     pub(crate) async fn receive(&mut self) -> Received {
-        timeout(HANG, self.receive_at_leisure()).await.expect("the server says nothing")
+        timeout(HANG, self.receive_without_timeout()).await.expect("the server sends nothing")
     }
 
-    async fn receive_at_leisure(&mut self) -> Received {
+    async fn receive_without_timeout(&mut self) -> Received {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => return Received::Text(text.to_string()),
@@ -96,7 +95,7 @@ impl Client {
         }
     }
 
-    /// The next answer, as it was written.
+    /// Returns the JSON of the next answer.
     pub(crate) async fn answer(&mut self) -> String {
         loop {
             match self.receive().await {
@@ -104,7 +103,7 @@ impl Client {
                     self.events.push_back(parsed(&text));
                 }
                 Received::Text(text) => return text,
-                other => panic!("an answer was due: {other:?}"),
+                other => panic!("expected an answer: {other:?}"),
             }
         }
     }
@@ -114,10 +113,10 @@ impl Client {
         self.answer().await
     }
 
-    /// Asks what has to be done without more ado.
+    /// Sends `frame`, which has to be answered with OK.
     pub(crate) async fn ok(&mut self, frame: Value) -> Value {
         let answer = parsed(&self.ask(frame.clone()).await);
-        assert_eq!(answer["op"], "OK", "{frame} was answered {answer}");
+        assert_eq!(answer["op"], "OK", "the answer to {frame} is {answer}");
         answer
     }
 
@@ -130,50 +129,49 @@ impl Client {
     }
 
     pub(crate) async fn ack(&mut self, event: &Value) -> Value {
-        self.ok(about("ACK", event)).await
+        self.ok(frame_for("ACK", event)).await
     }
 
-    /// The next event.
     pub(crate) async fn event(&mut self) -> Value {
         if let Some(event) = self.events.pop_front() {
             return event;
         }
         match self.receive().await {
             Received::Text(text) if text.starts_with(r#"{"op":"EVENT""#) => parsed(&text),
-            other => panic!("an event was due: {other:?}"),
+            other => panic!("expected an event: {other:?}"),
         }
     }
 
-    /// The next event, if it comes before `time` is over.
+    /// Returns the next event, or `None` after `time`.
     pub(crate) async fn event_within(&mut self, time: Duration) -> Option<Value> {
         timeout(time, self.event()).await.ok()
     }
 
-    /// Fails if an event comes before `time` is over.
+    /// Fails if an event arrives within `time`.
     pub(crate) async fn gets_nothing_for(&mut self, time: Duration) {
         let event = self.event_within(time).await;
         assert_eq!(event, None);
     }
 
-    /// Reads on to the goodbye.
+    /// Reads until the close frame.
     pub(crate) async fn close_code(&mut self) -> u16 {
         loop {
             match self.receive().await {
                 Received::Text(_) => {}
                 Received::Closed(code) => return code,
-                Received::Lost => panic!("the connection was lost without a goodbye"),
+                Received::Lost => panic!("the connection was lost without a close frame"),
             }
         }
     }
 
-    /// Whether the connection still serves.
+    /// Fails if the connection does not work any more.
     pub(crate) async fn assert_lives(&mut self) {
         self.publish("signs-of-life", json!(1)).await;
     }
 }
 
-/// A frame about the event that was delivered.
-pub(crate) fn about(op: &str, delivery: &Value) -> Value {
+/// Returns a frame for the delivered event.
+pub(crate) fn frame_for(op: &str, delivery: &Value) -> Value {
     json!({
         "op": op,
         "topic": delivery["topic"],
@@ -186,7 +184,6 @@ pub(crate) fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The payloads of deliveries.
 pub(crate) fn payload(delivery: &Value) -> &Value {
     &delivery["event"]["payload"]
 }

@@ -1,4 +1,4 @@
-//! Connections and their bytes are counted.
+//! Metrics of connections and bytes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::gateway::running::{Running, started};
 
-/// So long no connection takes to end, except one that hangs.
+/// Only a connection that hangs takes this long to end.
 const HANG: Duration = Duration::from_secs(20);
 
 impl Running {
@@ -28,7 +28,7 @@ impl Running {
 }
 
 #[tokio::test]
-async fn connections_count_while_they_are_open() {
+async fn counts_open_connections() {
     let running = started(&[]).await;
     running.until_connections_are(0).await;
     let mut first = running.connect().await;
@@ -41,10 +41,10 @@ async fn connections_count_while_they_are_open() {
     running.until_connections_are(0).await;
 }
 
-/// A frame of the client's has a head of two bytes and four of a mask, one of the server's only
-/// the two; longer ones have two more for their length.
+/// A short client frame has a header of two bytes and a mask of four, a server frame no mask; longer
+/// frames have two more bytes of length.
 #[tokio::test]
-async fn bytes_are_those_of_the_frames() {
+async fn counts_the_bytes_of_frames() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     let short = json!({"op": "PUBLISH", "topic": "t", "payload": 1});
@@ -59,7 +59,7 @@ async fn bytes_are_those_of_the_frames() {
 }
 
 #[tokio::test]
-async fn what_a_client_does_is_counted() {
+async fn counts_deliveries_acks_and_refusals() {
     let running = started(&["limits.enabled=true", "limits.connection.capacity=3"]).await;
     let mut client = running.connect().await;
     client.subscribe("t", "g", json!({})).await;

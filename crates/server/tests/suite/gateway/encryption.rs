@@ -1,4 +1,4 @@
-//! TLS, with a certificate of our own.
+//! TLS, with a self-signed certificate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Encrypted {
 }
 
 #[tokio::test]
-async fn frames_of_all_sizes_travel_encrypted() {
+async fn serves_frames_of_all_sizes_over_tls() {
     let encrypted = encrypted(&[]).await;
     assert!(encrypted.running.server.ws_url().starts_with("wss://127.0.0.1:"));
     let mut client = encrypted.connect().await;
@@ -57,7 +57,7 @@ async fn frames_of_all_sizes_travel_encrypted() {
 }
 
 #[tokio::test]
-async fn the_goodbye_of_a_stop_arrives_encrypted() {
+async fn the_close_frame_of_a_shutdown_arrives_over_tls() {
     let encrypted = encrypted(&[]).await;
     let mut client = encrypted.connect().await;
     client.assert_lives().await;
@@ -68,7 +68,7 @@ async fn the_goodbye_of_a_stop_arrives_encrypted() {
 }
 
 #[tokio::test]
-async fn a_slow_consumer_is_found_out_behind_encryption_too() {
+async fn detects_a_slow_consumer_over_tls() {
     let set = ["gateway.slow_consumer_timeout_ms=300", "gateway.max_frame_bytes=16777216"];
     let encrypted = encrypted(&set).await;
     let mut client = encrypted.connect().await;
@@ -80,13 +80,13 @@ async fn a_slow_consumer_is_found_out_behind_encryption_too() {
 }
 
 #[tokio::test]
-async fn who_does_not_encrypt_is_let_go() {
+async fn drops_a_connection_without_tls() {
     let encrypted = encrypted(&[]).await;
     let mut stream = encrypted.running.tcp().await;
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
     let ended = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
-    // However it ends: no word of HTTP.
-    let _ = ended.expect("the server lets it go");
+    // It may end in any way, but not with HTTP.
+    let _ = ended.expect("the server drops it");
     assert!(!answer.starts_with(b"HTTP"));
 }

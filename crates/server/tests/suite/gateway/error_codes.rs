@@ -1,4 +1,4 @@
-//! Each error code that the gateway can give, seen on the wire.
+//! Provokes each error code of the gateway.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::gateway::client::parsed;
 use crate::gateway::running::{started, started_with_faults, started_with_unreadable_cursor};
 
-type Seen = Pin<Box<dyn Future<Output = String>>>;
+type Answer = Pin<Box<dyn Future<Output = String>>>;
 
-/// How to see each code. Every way ends with the answer to a frame whose `corr` is `c`.
-fn ways() -> Vec<(ErrorCode, Seen)> {
+/// Provokes each code: the answer to a frame with the `corr` `c`.
+fn answers() -> Vec<(ErrorCode, Answer)> {
     let publish = || json!({"op": "PUBLISH", "corr": "c", "topic": "t", "payload": 1});
-    let about = |op: &str| json!({"op": op, "corr": "c", "topic": "t", "group": "g", "id": "x", "extend_ms": 1});
+    let frame_for = |op: &str| json!({"op": op, "corr": "c", "topic": "t", "group": "g", "id": "x", "extend_ms": 1});
     let tokens = r#"auth.tokens=[{token="one",scopes=["subscribe:t"]}]"#;
     vec![
         (ErrorCode::BadFrame, alone(json!({"op": "PUBLISH", "corr": "c", "topic": "t"}))),
@@ -49,8 +49,11 @@ fn ways() -> Vec<(ErrorCode, Seen)> {
                 publish(),
             ),
         ),
-        (ErrorCode::AlreadySubscribed, after(&[], vec![about("SUBSCRIBE")], about("SUBSCRIBE"))),
-        (ErrorCode::NotSubscribed, alone(about("ACK"))),
+        (
+            ErrorCode::AlreadySubscribed,
+            after(&[], vec![frame_for("SUBSCRIBE")], frame_for("SUBSCRIBE")),
+        ),
+        (ErrorCode::NotSubscribed, alone(frame_for("ACK"))),
         (
             ErrorCode::UnknownId,
             alone(json!({
@@ -58,7 +61,7 @@ fn ways() -> Vec<(ErrorCode, Seen)> {
                 "opts": {"from": "afterId", "afterId": "nobody"},
             })),
         ),
-        (ErrorCode::LeaseLost, after(&[], vec![about("SUBSCRIBE")], about("MODACK"))),
+        (ErrorCode::LeaseLost, after(&[], vec![frame_for("SUBSCRIBE")], frame_for("MODACK"))),
         (ErrorCode::Conflict, Box::pin(conflict())),
         (ErrorCode::StorageUnavailable, Box::pin(storage_unavailable())),
         (ErrorCode::ShuttingDown, Box::pin(shutting_down())),
@@ -66,21 +69,21 @@ fn ways() -> Vec<(ErrorCode, Seen)> {
     ]
 }
 
-/// Seen below, for its frame has no `corr` that could be read.
+/// Tested below: the `corr` of its frame cannot be read.
 const WITHOUT_CORR: [ErrorCode; 1] = [ErrorCode::BadJson];
 
-/// What the gateway cannot give yet, and why.
-const NOT_YET: [(ErrorCode, &str); 2] = [
-    (ErrorCode::UnknownTopic, "HTTP alone asks for topics that have to be there"),
-    (ErrorCode::SchemaViolation, "topics have no schemas so far"),
+/// Codes that the gateway does not use, and why.
+const UNUSED: [(ErrorCode, &str); 2] = [
+    (ErrorCode::UnknownTopic, "only HTTP requires that a topic exists"),
+    (ErrorCode::SchemaViolation, "topics have no schemas yet"),
 ];
 
-fn alone(frame: Value) -> Seen {
+fn alone(frame: Value) -> Answer {
     after(&[], vec![], frame)
 }
 
-/// The answer to `frame` after others, which are fine.
-fn after(set: &[&str], others: Vec<Value>, frame: Value) -> Seen {
+/// The answer to `frame` after `others`, which are answered with OK.
+fn after(set: &[&str], others: Vec<Value>, frame: Value) -> Answer {
     let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
     Box::pin(async move {
         let set: Vec<&str> = set.iter().map(String::as_str).collect();
@@ -93,7 +96,7 @@ fn after(set: &[&str], others: Vec<Value>, frame: Value) -> Seen {
     })
 }
 
-/// The largest frame takes a payload that leaves no room for the rest of its event.
+/// A payload that fits in the largest frame, but not together with the rest of its event.
 async fn payload_too_large() -> String {
     let running = started(&["gateway.max_frame_bytes=16777216"]).await;
     let mut client = running.connect().await;
@@ -101,7 +104,7 @@ async fn payload_too_large() -> String {
     client.ask(json!({"op": "PUBLISH", "corr": "c", "topic": "t", "payload": payload})).await
 }
 
-/// An event that was handled already, as its mark says.
+/// An ACK with `publish` and `mark` for a marked event.
 async fn conflict() -> String {
     let running = started(&[]).await;
     let mut client = running.connect().await;
@@ -131,7 +134,7 @@ async fn storage_unavailable() -> String {
 async fn shutting_down() -> String {
     let running = started(&[]).await;
     let mut client = running.connect().await;
-    // Those who have a subscription may finish what they have.
+    // A connection with a subscription is not closed immediately.
     client.subscribe("t", "g", json!({})).await;
     let stopped = tokio::spawn(running.server.stop());
     tokio::task::yield_now().await;
@@ -152,12 +155,12 @@ async fn internal() -> String {
 }
 
 #[tokio::test]
-async fn every_code_is_seen_or_has_its_reason() {
-    let mut known: Vec<_> = NOT_YET.map(|(code, _)| code).into_iter().chain(WITHOUT_CORR).collect();
-    for (code, seen) in ways() {
-        let answer = seen.await;
-        let begins = format!(r#"{{"op":"ERR","corr":"c","code":"{code}","msg":""#);
-        assert!(answer.starts_with(&begins), "{answer} instead of {code}");
+async fn every_code_is_provoked_or_unused() {
+    let mut known: Vec<_> = UNUSED.map(|(code, _)| code).into_iter().chain(WITHOUT_CORR).collect();
+    for (code, answer) in answers() {
+        let answer = answer.await;
+        let start = format!(r#"{{"op":"ERR","corr":"c","code":"{code}","msg":""#);
+        assert!(answer.starts_with(&start), "{answer} instead of {code}");
         assert!(!parsed(&answer)["msg"].as_str().unwrap().is_empty());
         let has_time = answer.contains("retry_after_ms");
         assert_eq!(has_time, code == ErrorCode::RateLimited, "{answer}");
@@ -165,25 +168,25 @@ async fn every_code_is_seen_or_has_its_reason() {
     }
     for code in ErrorCode::ALL {
         let times = known.iter().filter(|known| *known == code).count();
-        assert_eq!(times, 1, "{code} has to be in one of the lists, once");
+        assert_eq!(times, 1, "{code} has to be in exactly one of the lists");
     }
 }
 
 #[tokio::test]
-async fn what_is_no_json_is_said_without_a_corr() {
+async fn bad_json_is_refused_without_a_corr() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     for text in ["", "{", "nonsense", r#"{"op":"AUTH","corr":"c","token":"}"#] {
         client.send_text(text).await;
         let answer = client.answer().await;
-        let begins = r#"{"op":"ERR","code":"bad_json","msg":"the frame is not JSON: "#;
-        assert!(answer.starts_with(begins), "{text:?}: {answer}");
+        let start = r#"{"op":"ERR","code":"bad_json","msg":"the frame is not JSON: "#;
+        assert!(answer.starts_with(start), "{text:?}: {answer}");
     }
     client.assert_lives().await;
 }
 
 #[tokio::test]
-async fn what_storage_refuses_is_refused_in_every_operation_and_nothing_is_lost() {
+async fn a_storage_failure_is_reported_by_every_operation_and_loses_nothing() {
     let (running, faults) = started_with_faults(&[]).await;
     let mut client = running.connect().await;
     let subscribe = json!({"op": "SUBSCRIBE", "topic": "t", "group": "g"});
@@ -197,7 +200,7 @@ async fn what_storage_refuses_is_refused_in_every_operation_and_nothing_is_lost(
     assert_eq!(parsed(&client.ask(batch.clone()).await)["code"], "storage_unavailable");
     client.ok(batch).await;
     let event = client.event().await;
-    assert_eq!(event["event"]["seq"], 1, "the refused ones were not stored");
+    assert_eq!(event["event"]["seq"], 1, "the refused events are not stored");
     faults.fail_commits_before(usize::MAX);
     let ack = json!({
         "op": "ACK", "topic": "t", "group": "g", "id": event["event"]["id"],
@@ -205,7 +208,7 @@ async fn what_storage_refuses_is_refused_in_every_operation_and_nothing_is_lost(
     });
     assert_eq!(parsed(&client.ask(ack.clone()).await)["code"], "storage_unavailable");
     faults.heal();
-    // The lease went on; the group tries again by itself.
+    // The lease is still valid, and the group retries.
     let answer = client.ok(ack).await;
     assert_eq!(answer["results"][0]["seq"], 1);
 }

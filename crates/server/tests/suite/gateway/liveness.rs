@@ -11,7 +11,7 @@ use crate::gateway::client::parsed;
 use crate::gateway::running::{started, started_with_faults};
 
 #[tokio::test]
-async fn a_ping_is_answered_with_its_own_bytes() {
+async fn a_pong_has_the_payload_of_its_ping() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     for text in ["", "are you there?"] {
@@ -22,7 +22,7 @@ async fn a_ping_is_answered_with_its_own_bytes() {
 }
 
 #[tokio::test]
-async fn pings_come_at_their_interval_and_pongs_keep_the_connection() {
+async fn pings_periodically_and_accepts_pongs() {
     let running = started(&["gateway.ping_interval_ms=50", "gateway.pong_timeout_ms=2000"]).await;
     let mut client = running.connect().await;
     for _ in 0..5 {
@@ -33,18 +33,18 @@ async fn pings_come_at_their_interval_and_pongs_keep_the_connection() {
 }
 
 #[tokio::test]
-async fn without_a_pong_it_is_closed_with_4009() {
+async fn a_missing_pong_closes_the_connection() {
     let running = started(&["gateway.ping_interval_ms=50", "gateway.pong_timeout_ms=100"]).await;
     let mut client = running.connect().await;
-    // Who does not read does not answer pings either.
+    // A client that does not read does not answer pings.
     sleep(Duration::from_millis(600)).await;
     assert_eq!(client.close_code().await, 4009);
 }
 
-/// The server stops reading while too many answers are due. Pongs that came meanwhile are not
-/// read, which is not their sender's fault.
+/// The server stops reading while too many frames are unanswered. It must not blame the client for pongs
+/// that it has not read.
 #[tokio::test]
-async fn a_pong_that_the_server_had_not_read_yet_counts() {
+async fn an_unread_pong_is_not_a_missing_pong() {
     let set = ["gateway.ping_interval_ms=100", "gateway.pong_timeout_ms=500"];
     let (running, faults) = started_with_faults(&set).await;
     let mut client = running.connect().await;
@@ -62,9 +62,9 @@ async fn a_pong_that_the_server_had_not_read_yet_counts() {
     reading.await.unwrap();
 }
 
-/// As above, for a storage that lets a SUBSCRIBE wait.
+/// The same while a SUBSCRIBE waits for the storage.
 #[tokio::test]
-async fn a_subscribe_that_takes_long_does_not_cost_the_connection() {
+async fn a_slow_subscribe_does_not_close_the_connection() {
     let set = ["gateway.ping_interval_ms=100", "gateway.pong_timeout_ms=300"];
     let (running, faults) = started_with_faults(&set).await;
     let mut client = running.connect().await;
@@ -82,7 +82,7 @@ async fn a_subscribe_that_takes_long_does_not_cost_the_connection() {
 const TOKEN: &str = r#"auth.tokens=[{token="one",scopes=["publish:**"]}]"#;
 
 #[tokio::test]
-async fn who_does_not_authenticate_in_time_is_closed_with_4401() {
+async fn a_connection_without_auth_is_closed_in_time() {
     let running = started(&[TOKEN, "gateway.auth_timeout_ms=300"]).await;
     let mut silent = running.connect().await;
     let mut talking = running.connect().await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::client::{Client, about, parsed};
+use crate::gateway::client::{Client, frame_for, parsed};
 use crate::gateway::running::{Running, started, started_with_faults};
 
 fn seen(ids: Value) -> Value {
@@ -13,7 +13,7 @@ fn mark(ids: Value) -> Value {
     json!({"op": "MARK", "topic": "t", "group": "g", "ids": ids, "corr": "m"})
 }
 
-/// A client that has the events `e1` to `e3` on lease.
+/// Returns a client with the events `e1` to `e3` on lease.
 async fn consumer(running: &Running) -> Client {
     let mut client = running.connect().await;
     client.subscribe("t", "g", json!({})).await;
@@ -28,7 +28,7 @@ async fn consumer(running: &Running) -> Client {
 }
 
 #[tokio::test]
-async fn needs_no_subscription_and_is_seen_by_others() {
+async fn marks_need_no_subscription_and_are_visible_to_others() {
     let running = started(&[]).await;
     let mut marker = running.connect().await;
     assert_eq!(marker.ask(mark(json!(["b", "c"]))).await, r#"{"op":"OK","corr":"m"}"#);
@@ -37,12 +37,12 @@ async fn needs_no_subscription_and_is_seen_by_others() {
         other.ask(seen(json!(["a", "c", "b"]))).await,
         r#"{"op":"OK","corr":"s","seen":["c","b"]}"#
     );
-    let elsewhere = json!({"op": "SEEN", "topic": "t", "group": "h", "id": "b"});
-    assert_eq!(other.ask(elsewhere).await, r#"{"op":"OK","seen":[]}"#);
+    let other_group = json!({"op": "SEEN", "topic": "t", "group": "h", "id": "b"});
+    assert_eq!(other.ask(other_group).await, r#"{"op":"OK","seen":[]}"#);
 }
 
 #[tokio::test]
-async fn frames_in_one_go_tell_of_each_other() {
+async fn seen_reflects_all_earlier_frames() {
     let running = started(&[]).await;
     let mut client = consumer(&running).await;
     let ack = json!({"op": "ACK", "topic": "t", "group": "g", "id": "e2", "mark": true});
@@ -56,7 +56,7 @@ async fn frames_in_one_go_tell_of_each_other() {
 }
 
 #[tokio::test]
-async fn acks_in_one_go_are_marked_or_not_as_each_says() {
+async fn pipelined_acks_are_marked_individually() {
     let running = started(&[]).await;
     let mut client = consumer(&running).await;
     let ack = |id: &str, mark: Value| json!({"op": "ACK", "topic": "t", "group": "g", "id": id, "mark": mark});
@@ -75,7 +75,7 @@ async fn acks_in_one_go_are_marked_or_not_as_each_says() {
 }
 
 #[tokio::test]
-async fn a_mark_ends_when_its_time_is_over() {
+async fn a_mark_expires() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     let mut short = mark(json!(["a"]));
@@ -88,7 +88,7 @@ async fn a_mark_ends_when_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_stored_is_not_marked_and_still_lent() {
+async fn a_failed_ack_neither_marks_nor_ends_the_lease() {
     let (running, faults) = started_with_faults(&[]).await;
     let mut client = consumer(&running).await;
     faults.fail_commits_before(1);
@@ -108,7 +108,7 @@ async fn marks_take_tokens_and_acks_that_mark_do_not() {
     let limits = ["limits.enabled=true", "limits.connection.capacity=7"];
     let slow = "limits.connection.refill_per_sec=1";
     let running = started(&[limits[0], limits[1], slow]).await;
-    // Three to publish them, three to get them.
+    // Takes three tokens for the publishes and three for the deliveries.
     let mut client = consumer(&running).await;
     let three =
         json!({"op": "ACK", "topic": "t", "group": "g", "ids": ["e1", "e2", "e3"], "mark": true});
@@ -121,7 +121,7 @@ async fn marks_take_tokens_and_acks_that_mark_do_not() {
 }
 
 #[tokio::test]
-async fn who_may_not_subscribe_may_neither_ask_nor_mark() {
+async fn seen_and_mark_require_the_right_to_subscribe() {
     let tokens = r#"auth.tokens=[{token="reader",scopes=["subscribe:t"]},{token="writer",scopes=["publish:**"]}]"#;
     let running = started(&[tokens]).await;
     for (token, code) in [("reader", Value::Null), ("writer", json!("forbidden"))] {
@@ -134,7 +134,7 @@ async fn who_may_not_subscribe_may_neither_ask_nor_mark() {
 }
 
 #[tokio::test]
-async fn an_ack_of_somebody_elses_event_marks_it_and_leaves_the_lease() {
+async fn an_ack_of_another_members_event_marks_it_and_keeps_the_lease() {
     let running = started(&[]).await;
     let mut holder = consumer(&running).await;
     let mut other = running.connect().await;
@@ -144,5 +144,5 @@ async fn an_ack_of_somebody_elses_event_marks_it_and_leaves_the_lease() {
     ack["mark"] = json!(false);
     assert_eq!(holder.ok(ack).await, json!({"op": "OK"}));
     let event = json!({"topic": "t", "group": "g", "event": {"id": "e2"}});
-    holder.ok(about("ACK", &event)).await;
+    holder.ok(frame_for("ACK", &event)).await;
 }

@@ -8,7 +8,7 @@ use crate::gateway::client::payload;
 use crate::gateway::running::started;
 
 #[tokio::test]
-async fn a_paused_subscription_gets_nothing_until_it_is_resumed() {
+async fn a_paused_subscription_gets_no_events_until_it_is_resumed() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     let mut publisher = running.connect().await;
@@ -21,7 +21,7 @@ async fn a_paused_subscription_gets_nothing_until_it_is_resumed() {
     assert_eq!(client.ask(resume.clone()).await, r#"{"op":"OK","corr":"r"}"#);
     let event = client.event().await;
     assert_eq!((payload(&event), &event["ctx"]["attempt"]), (&json!(1), &json!(1)));
-    // Both may be repeated.
+    // Both are idempotent.
     for frame in [&pause, &pause, &resume, &resume] {
         client.ok(frame.clone()).await;
     }
@@ -29,7 +29,7 @@ async fn a_paused_subscription_gets_nothing_until_it_is_resumed() {
 }
 
 #[tokio::test]
-async fn after_the_ok_of_pause_no_event_comes_though_many_wait() {
+async fn no_event_follows_the_ok_of_pause() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     let mut publisher = running.connect().await;
@@ -39,7 +39,7 @@ async fn after_the_ok_of_pause_no_event_comes_though_many_wait() {
     }
     client.subscribe("t", "g", json!({"from": "earliest", "maxInFlight": 10_000})).await;
     client.event().await;
-    // What comes before its OK was on its way already.
+    // Events that arrive before its OK were already on their way.
     client.ok(json!({"op": "PAUSE", "topic": "t", "group": "g"})).await;
     let mut known = 1;
     while client.event_within(Duration::ZERO).await.is_some() {
@@ -50,13 +50,13 @@ async fn after_the_ok_of_pause_no_event_comes_though_many_wait() {
     while known < 5000 {
         let event = client.event().await;
         known += 1;
-        assert_eq!(event["event"]["seq"], known, "none is missing, none comes twice");
-        assert_eq!(event["ctx"]["attempt"], 1, "what had not left does not count");
+        assert_eq!(event["event"]["seq"], known, "each event arrives once");
+        assert_eq!(event["ctx"]["attempt"], 1, "an unsent delivery is not an attempt");
     }
 }
 
 #[tokio::test]
-async fn leases_that_are_out_keep_their_deadlines() {
+async fn pausing_does_not_extend_leases() {
     let running = started(&[]).await;
     let mut paused = running.connect().await;
     let mut other = running.connect().await;

@@ -1,4 +1,4 @@
-//! Answers come in the order of the frames.
+//! Answers arrive in frame order.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::gateway::client::parsed;
 use crate::gateway::running::{started, started_over};
 use crate::store::Store;
 
-/// Of every kind, good and bad; the answer's shape comes with each.
+/// Returns the nth frame of a mix of all operations, valid and not, and the shape of its answer.
 fn mixed(n: usize) -> (Value, &'static str) {
     let (frame, shape) = match n % 12 {
         0..=2 => (json!({"op": "PUBLISH", "topic": "t", "payload": n}), "seq"),
@@ -39,9 +39,9 @@ fn shape_of(answer: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_thousand_mixed_frames_in_one_go_are_answered_in_their_order() {
-    let lasting = Store::new();
-    for running in [started(&[]).await, started_over(lasting.open().await, &[]).await] {
+async fn a_thousand_pipelined_frames_are_answered_in_order() {
+    let store = Store::new();
+    for running in [started(&[]).await, started_over(store.open().await, &[]).await] {
         let mut client = running.connect().await;
         client.send_all((0..1000).map(|n| mixed(n).0)).await;
         for n in 0..1000 {
@@ -55,7 +55,7 @@ async fn a_thousand_mixed_frames_in_one_go_are_answered_in_their_order() {
 }
 
 #[tokio::test]
-async fn pipelined_publishes_get_their_places_in_their_order() {
+async fn pipelined_publishes_are_stored_in_order() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     client.send_all((0..5000).map(|n| json!({"op": "PUBLISH", "topic": "t", "payload": n}))).await;
@@ -65,7 +65,7 @@ async fn pipelined_publishes_get_their_places_in_their_order() {
 }
 
 #[tokio::test]
-async fn no_event_comes_before_the_ok_of_its_subscribe() {
+async fn no_event_precedes_the_ok_of_its_subscribe() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     client.publish("t", json!(0)).await;

@@ -1,4 +1,4 @@
-//! AUTH and PUBLISH, and the exact answers.
+//! AUTH and PUBLISH, and their exact answers.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::gateway::client::parsed;
 use crate::gateway::running::started;
 
 #[tokio::test]
-async fn without_tokens_any_auth_is_fine_and_none_is_needed() {
+async fn without_tokens_auth_is_optional_and_always_ok() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     client.assert_lives().await;
@@ -26,13 +26,13 @@ async fn one_event_is_answered_with_its_id_and_seq() {
     let corr =
         json!({"op": "PUBLISH", "corr": "ü\"", "topic": "t", "payload": null, "opts": {"id": "b"}});
     assert_eq!(client.ask(corr).await, r#"{"op":"OK","corr":"ü\"","id":"b","seq":2}"#);
-    let made = client.publish("t", json!({})).await;
-    assert_eq!(made["seq"], 3);
-    assert_eq!(made["id"].as_str().unwrap().len(), 36, "a UUID");
+    let generated = client.publish("t", json!({})).await;
+    assert_eq!(generated["seq"], 3);
+    assert_eq!(generated["id"].as_str().unwrap().len(), 36, "a UUID");
 }
 
 #[tokio::test]
-async fn many_events_are_answered_together_and_stored_all_or_none() {
+async fn a_batch_is_stored_all_or_none_and_answered_with_results() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     let events = json!([
@@ -51,7 +51,7 @@ async fn many_events_are_answered_together_and_stored_all_or_none() {
         answer.await,
         r#"{"op":"ERR","corr":"n","code":"bad_frame","msg":"events[1].payload is missing"}"#
     );
-    assert_eq!(client.publish("t", json!(5)).await["seq"], 3, "nothing of it was stored");
+    assert_eq!(client.publish("t", json!(5)).await["seq"], 3, "no event of the batch was stored");
     let thousand: Vec<_> = (0..1000).map(|n| json!({"payload": n})).collect();
     let answer = client.ok(json!({"op": "PUBLISH", "topic": "t", "events": thousand})).await;
     assert_eq!(answer["results"].as_array().unwrap().len(), 1000);
@@ -62,7 +62,7 @@ async fn many_events_are_answered_together_and_stored_all_or_none() {
 }
 
 #[tokio::test]
-async fn every_option_arrives_and_the_event_is_delivered_as_it_was_stored() {
+async fn an_event_with_all_options_is_delivered_as_published() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     client.subscribe("t", "g", json!({})).await;
@@ -80,7 +80,7 @@ async fn every_option_arrives_and_the_event_is_delivered_as_it_was_stored() {
 }
 
 #[tokio::test]
-async fn what_is_unknown_in_a_frame_is_ignored() {
+async fn unknown_members_are_ignored() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     client

@@ -1,4 +1,4 @@
-//! Limits of rate: refused publishes, and deliveries that wait.
+//! Rate limits: publishes are refused, deliveries wait.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ fn publish(topic: &str) -> Value {
     json!({"op": "PUBLISH", "topic": topic, "payload": 1})
 }
 
-/// Its exact text, and that waiting as long as it says helps.
-async fn refused_and_then_not(set: &[&str], frame: Value, message: &str) {
+/// Checks the exact refusal, and that the frame succeeds after `retry_after_ms`.
+async fn refuses_and_then_accepts(set: &[&str], frame: Value, message: &str) {
     let running = started(set).await;
     let mut client = running.connect().await;
     let mut answer = client.ask(frame.clone()).await;
-    // As many as there are tokens pass; they come back slowly.
+    // Until all tokens are taken; the refill is slow.
     for _ in 0..10 {
         if answer.contains(r#""ERR""#) {
             break;
@@ -39,20 +39,20 @@ const CONNECTION: [&str; 3] =
     ["limits.enabled=true", "limits.connection.capacity=4", "limits.connection.refill_per_sec=4"];
 
 #[tokio::test]
-async fn a_connection_has_its_limit() {
-    refused_and_then_not(&CONNECTION, publish("t"), "conn publish rate exceeded").await;
+async fn limits_a_connection() {
+    refuses_and_then_accepts(&CONNECTION, publish("t"), "conn publish rate exceeded").await;
 }
 
 #[tokio::test]
-async fn a_topic_has_its_limit_for_all_connections_together() {
+async fn limits_a_topic_across_connections() {
     let set = ["limits.enabled=true", "limits.topic.capacity=2", "limits.topic.refill_per_sec=2"];
-    refused_and_then_not(&set, publish("t"), "topic publish rate exceeded").await;
+    refuses_and_then_accepts(&set, publish("t"), "topic publish rate exceeded").await;
     let own = [
         "limits.enabled=true",
         r#"topics."t".limit.capacity=2"#,
         r#"topics."t".limit.refill_per_sec=2"#,
     ];
-    refused_and_then_not(&own, publish("t"), "topic publish rate exceeded").await;
+    refuses_and_then_accepts(&own, publish("t"), "topic publish rate exceeded").await;
     let running = started(&own).await;
     let (mut one, mut two) = (running.connect().await, running.connect().await);
     one.ok(publish("t")).await;
@@ -61,10 +61,10 @@ async fn a_topic_has_its_limit_for_all_connections_together() {
     one.ok(publish("u")).await;
 }
 
-/// What is published with an ACK is all or nothing for the limit, too: a refusal takes no tokens,
-/// or waiting as long as it says would never be enough.
+/// The events of an ACK are admitted all or none. A refusal that kept some tokens would make its
+/// `retry_after_ms` too short.
 #[tokio::test]
-async fn events_with_an_ack_are_refused_together() {
+async fn the_events_of_an_ack_are_admitted_all_or_none() {
     let running = started(&CONNECTION).await;
     let mut client = running.connect().await;
     client.subscribe("t", "g", json!({})).await;
@@ -72,8 +72,8 @@ async fn events_with_an_ack_are_refused_together() {
     publisher.ok(publish("t")).await;
     let event = client.event().await;
     client.ok(publish("u")).await;
-    // One token went with the delivery, one with the publish: two and a little are left.
-    let mut ack = crate::gateway::client::about("ACK", &event);
+    // The delivery and the publish took a token each: little more than two are left.
+    let mut ack = crate::gateway::client::frame_for("ACK", &event);
     ack["publish"] = json!(["a", "b", "a", "b"].map(|topic| json!({"topic": topic, "payload": 1})));
     let answer = parsed(&client.ask(ack.clone()).await);
     assert_eq!(answer["msg"], "conn publish rate exceeded", "{answer}");
@@ -83,7 +83,7 @@ async fn events_with_an_ack_are_refused_together() {
 }
 
 #[tokio::test]
-async fn a_batch_that_no_bucket_holds_has_no_time_to_try_again() {
+async fn a_batch_above_the_capacity_has_no_retry_time() {
     let running = started(&CONNECTION).await;
     let mut client = running.connect().await;
     let events: Vec<_> = (0..5).map(|n| json!({"payload": n})).collect();
@@ -96,7 +96,7 @@ async fn a_batch_that_no_bucket_holds_has_no_time_to_try_again() {
 }
 
 #[tokio::test]
-async fn deliveries_share_the_bucket_wait_for_tokens_and_go_on_by_themselves() {
+async fn deliveries_share_the_bucket_and_wait_for_tokens() {
     let set = [
         "limits.enabled=true",
         "limits.connection.capacity=10",
@@ -114,10 +114,10 @@ async fn deliveries_share_the_bucket_wait_for_tokens_and_go_on_by_themselves() {
     for _ in 0..10 {
         consumer.event().await;
     }
-    // Its deliveries took what its publishes would need.
+    // Its deliveries took the tokens for its publishes.
     let refused = parsed(&consumer.ask(publish("u")).await);
     assert_eq!(refused["msg"], "conn publish rate exceeded", "{refused}");
-    // Nobody does anything, and the rest comes.
+    // The rest arrives without any action.
     for seq in 11..=20 {
         let event = consumer.event().await;
         assert_eq!((&event["event"]["seq"], &event["ctx"]["attempt"]), (&json!(seq), &json!(1)));

@@ -1,4 +1,4 @@
-//! A server to test.
+//! The test server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,21 +14,20 @@ use tokio::net::TcpStream;
 use crate::gateway::client::Client;
 use crate::store;
 
-/// A server of this process, on a port of its own.
+/// A server in this process, on ports of its own.
 pub(crate) struct Running {
     pub(crate) server: Server,
 }
 
-/// Starts one without limits of rate but with these settings.
+/// Starts a server with these settings, and without rate limits.
 pub(crate) async fn started(set: &[&str]) -> Running {
     started_over(store::engine().await, set).await
 }
 
-/// Starts one whose storage fails when it is told to.
+/// Starts a server whose storage fails on request.
 pub(crate) async fn started_with_faults(set: &[&str]) -> (Running, Faults) {
     let faults = Faults::none();
-    // What a gateway that shares its store does at times of its own: it says that it lives, and looks
-    // what others set.
+    // Heartbeats and reloads of topic settings run at their own times and must not consume faults.
     let engine = FaultyEngine::new(store::engine().await, faults.clone())
         .sparing_commits_of("gateway/")
         .sparing_reads_of("topic/");
@@ -36,7 +35,7 @@ pub(crate) async fn started_with_faults(set: &[&str]) -> (Running, Faults) {
     (started_over(engine, set).await, faults)
 }
 
-/// Starts one whose group g on the topic t has a cursor that nobody can read.
+/// Starts a server with an unreadable cursor of the group `g` on the topic `t`.
 pub(crate) async fn started_with_unreadable_cursor() -> Running {
     let engine = store::engine().await;
     let key = Cursor::key(&Topic::new("t").unwrap(), &Group::new("g").unwrap()).unwrap();
@@ -55,8 +54,8 @@ pub(crate) async fn started_over(engine: Arc<dyn Engine>, set: &[&str]) -> Runni
 }
 
 pub(crate) fn sources(set: &[&str]) -> Sources {
-    let usual = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "limits.enabled=false"];
-    let set = usual.iter().chain(set).map(|&text| text.to_owned()).collect();
+    let defaults = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "limits.enabled=false"];
+    let set = defaults.iter().chain(set).map(|&text| text.to_owned()).collect();
     Sources { set, ..Sources::default() }
 }
 
@@ -65,7 +64,7 @@ impl Running {
         self.server.ws()
     }
 
-    /// Where a topic ends.
+    /// Returns the last `seq` of a topic.
     pub(crate) async fn last_of(&self, topic: &str) -> Seq {
         let topic = Topic::new(topic).unwrap();
         self.server.engine().bounds(&topic).await.unwrap().last()
@@ -75,7 +74,7 @@ impl Running {
         Client::connect(self.address()).await
     }
 
-    /// A connection that is no WebSocket yet.
+    /// Opens a connection without a WebSocket handshake.
     pub(crate) async fn tcp(&self) -> TcpStream {
         TcpStream::connect(self.address()).await.unwrap()
     }

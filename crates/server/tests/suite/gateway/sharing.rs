@@ -1,18 +1,18 @@
-//! Members of one group share its events.
+//! Several members of a group.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::gateway::client::{Client, about, payload};
+use crate::gateway::client::{Client, frame_for, payload};
 use crate::gateway::running::{Running, started, started_over};
 use crate::store::Store;
 
 async fn publish_many(publisher: &mut Client, count: usize) {
     let numbers: Vec<_> = (0..count).collect();
-    for some in numbers.chunks(1000) {
-        let events: Vec<_> = some.iter().map(|n| json!({"payload": n})).collect();
+    for chunk in numbers.chunks(1000) {
+        let events: Vec<_> = chunk.iter().map(|n| json!({"payload": n})).collect();
         publisher.ok(json!({"op": "PUBLISH", "topic": "t", "events": events})).await;
     }
 }
@@ -23,20 +23,20 @@ async fn member(running: &Running, opts: Value) -> Client {
     client
 }
 
-/// Acknowledges all it gets until nothing comes for a while. Answers the payloads.
+/// Acknowledges events until none arrives for a second, and returns their payloads.
 async fn consume(mut client: Client) -> Vec<u64> {
     let mut got = Vec::new();
     while let Some(event) = client.event_within(Duration::from_secs(1)).await {
         assert_eq!(event["ctx"]["attempt"], 1);
         got.push(payload(&event).as_u64().unwrap());
-        client.send(&about("ACK", &event)).await;
+        client.send(&frame_for("ACK", &event)).await;
         assert_eq!(client.answer().await, r#"{"op":"OK"}"#);
     }
     got
 }
 
 #[tokio::test]
-async fn two_consumers_share_ten_thousand_events_none_lost_none_double() {
+async fn two_members_get_each_event_once() {
     let running = started(&[]).await;
     let one = tokio::spawn(consume(member(&running, json!({})).await));
     let two = tokio::spawn(consume(member(&running, json!({})).await));
@@ -45,14 +45,14 @@ async fn two_consumers_share_ten_thousand_events_none_lost_none_double() {
     println!("shared {} to {}", one.len(), two.len());
     assert!(one.len() > 1000 && two.len() > 1000, "{} to {}", one.len(), two.len());
     for own in [&one, &two] {
-        assert!(own.is_sorted(), "each gets its part in order");
+        assert!(own.is_sorted(), "each member gets its events in order");
     }
     let all: HashSet<_> = one.iter().chain(&two).copied().collect();
     assert_eq!((all.len(), one.len() + two.len()), (10_000, 10_000));
 }
 
 #[tokio::test]
-async fn the_leases_of_a_stalled_one_move_to_the_other() {
+async fn expired_leases_move_to_another_member() {
     let running = started(&[]).await;
     let mut stalled =
         member(&running, json!({"ackTimeoutMs": 400, "maxInFlight": 5, "maxAttempts": 9})).await;
@@ -70,17 +70,17 @@ async fn the_leases_of_a_stalled_one_move_to_the_other() {
 }
 
 #[tokio::test]
-async fn a_connection_that_goes_gives_back_at_once_and_the_attempt_counts() {
+async fn a_closed_connection_releases_its_leases_and_the_attempt_counts() {
     let running = started(&[]).await;
-    let mut going = member(&running, json!({"maxInFlight": 2})).await;
+    let mut leaving = member(&running, json!({"maxInFlight": 2})).await;
     publish_many(&mut running.connect().await, 3).await;
     for _ in 0..2 {
-        going.event().await;
+        leaving.event().await;
     }
     let mut staying = member(&running, json!({"maxInFlight": 9})).await;
     assert_eq!(payload(&staying.event().await), 2);
-    // The leases would last for half a minute more.
-    drop(going);
+    // Its leases would last for another half minute.
+    drop(leaving);
     for n in 0..2 {
         let event = staying.event_within(Duration::from_secs(10)).await.unwrap();
         assert_eq!((payload(&event), &event["ctx"]["attempt"]), (&json!(n), &json!(2)));
@@ -88,7 +88,7 @@ async fn a_connection_that_goes_gives_back_at_once_and_the_attempt_counts() {
 }
 
 #[tokio::test]
-async fn groups_do_not_take_from_each_other() {
+async fn every_group_gets_every_event() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     for group in ["a", "b"] {
@@ -103,9 +103,9 @@ async fn groups_do_not_take_from_each_other() {
     }
 }
 
-/// The server may be another one by then.
+/// A restarted server continues with the attempts and cursors of the previous one.
 #[tokio::test]
-async fn attempts_and_cursors_outlive_the_server() {
+async fn attempts_and_cursors_survive_restarts() {
     let store = Store::new();
     for attempt in 1..=3 {
         let running = started_over(store.open().await, &[]).await;

@@ -1,4 +1,4 @@
-//! A client that never reads, while a hundred thousand events wait for it, and what it costs.
+//! The cost of a client that never reads, with a hundred thousand events to deliver.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use crate::store::Store;
 
 const EVENTS: usize = 100_000;
 const PAYLOAD: usize = 1000;
-/// Each could have 10,000 events out at a time: together far more than the buffer.
+/// Each may lease 10,000 events at a time: together far more than the delivery queue holds.
 const GROUPS: usize = 8;
 const MIB: usize = 1 << 20;
 
-/// The built binary, so that what it holds is its own.
+/// The built binary, so that its memory can be measured.
 struct Process {
     child: Child,
-    /// Open as long as it runs: it speaks until it is ready.
+    /// Kept open while it runs.
     _out: BufReader<ChildStdout>,
 }
 
@@ -45,7 +45,7 @@ impl Process {
         (Self { child, _out: out }, address.unwrap())
     }
 
-    /// What it holds in memory, in bytes.
+    /// Returns its resident anonymous memory, in bytes.
     fn resident(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
@@ -60,22 +60,22 @@ impl Drop for Process {
     }
 }
 
-/// The middle of the times from a publish to its delivery and its acknowledgement.
+/// Returns the median time of a publish, its delivery and its acknowledgement.
 async fn latency(client: &mut Client) -> Duration {
     let mut times = Vec::new();
     for n in 0..100 {
-        let begun = Instant::now();
+        let started = Instant::now();
         client.publish("other", json!(n)).await;
         let event = client.event().await;
         client.ack(&event).await;
-        times.push(begun.elapsed());
+        times.push(started.elapsed());
     }
     times.sort();
     times[times.len() / 2]
 }
 
 #[tokio::test]
-async fn costs_its_buffer_and_nobody_elses_time_and_is_told_why_it_is_closed() {
+async fn a_slow_consumer_costs_only_its_buffer_and_is_closed() {
     let store = Store::new();
     let (process, address) = Process::started(&store);
     let mut publisher = Client::connect(address).await;
@@ -94,7 +94,7 @@ async fn costs_its_buffer_and_nobody_elses_time_and_is_told_why_it_is_closed() {
         let group = format!("g{group}");
         stuck.send(&json!({"op": "SUBSCRIBE", "topic": "t", "group": group, "opts": opts})).await;
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     sleep(Duration::from_millis(500)).await;
     let meanwhile = latency(&mut other).await;
     let growth = process.resident().saturating_sub(resident);
@@ -103,9 +103,9 @@ async fn costs_its_buffer_and_nobody_elses_time_and_is_told_why_it_is_closed() {
         "latency of others: {before:?} before, {meanwhile:?} meanwhile, ratio {:.2}",
         meanwhile.as_secs_f64() / before.as_secs_f64()
     );
-    // The buffer, what each group has read ahead, and what an allocator needs beside.
+    // The delivery queue, the read-ahead of each group, and overhead of the allocator.
     assert!(growth < 16 * MIB, "{growth} bytes");
-    sleep(Duration::from_millis(6000).saturating_sub(begun.elapsed())).await;
+    sleep(Duration::from_millis(6000).saturating_sub(started.elapsed())).await;
     assert_eq!(stuck.close_code().await, 4008);
     other.assert_lives().await;
 }

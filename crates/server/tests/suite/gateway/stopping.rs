@@ -1,4 +1,4 @@
-//! The end of the server.
+//! Shutdown.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -9,15 +9,15 @@ use serde_json::json;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::gateway::client::{Client, Received, about, parsed};
+use crate::gateway::client::{Client, Received, frame_for, parsed};
 use crate::gateway::running::{started, started_with_faults};
 use crate::store::Store;
 
-/// What a stop may take.
+/// The limit of a shutdown.
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn who_has_events_may_finish_them_and_new_work_is_refused() {
+async fn leases_can_be_settled_and_new_work_is_refused() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
     client.subscribe("t", "g", json!({})).await;
@@ -36,7 +36,7 @@ async fn who_has_events_may_finish_them_and_new_work_is_refused() {
             r#"{"op":"ERR","code":"shutting_down","msg":"the server is shutting down"}"#
         );
     }
-    assert_eq!(client.ask(about("ACK", &event)).await, r#"{"op":"OK"}"#);
+    assert_eq!(client.ask(frame_for("ACK", &event)).await, r#"{"op":"OK"}"#);
     assert_eq!(client.close_code().await, 1001);
     drop(client);
     timeout(TEN_SECONDS, stopped).await.unwrap().unwrap().unwrap();
@@ -44,7 +44,7 @@ async fn who_has_events_may_finish_them_and_new_work_is_refused() {
 }
 
 #[tokio::test]
-async fn answers_that_are_due_are_still_sent() {
+async fn pending_answers_are_sent() {
     let (running, faults) = started_with_faults(&[]).await;
     let mut client = running.connect().await;
     faults.shut_gate();
@@ -62,7 +62,7 @@ async fn answers_that_are_due_are_still_sent() {
 }
 
 #[tokio::test]
-async fn clients_that_do_nothing_do_not_hold_it_up() {
+async fn idle_clients_do_not_delay_it() {
     let running = started(&[]).await;
     let mut idle = running.connect().await;
     idle.subscribe("t", "g", json!({})).await;
@@ -70,15 +70,14 @@ async fn clients_that_do_nothing_do_not_hold_it_up() {
     let no_websocket = running.tcp().await;
     let address = running.address();
     timeout(TEN_SECONDS, running.server.stop()).await.expect("it stops in time").unwrap();
-    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the port is closed");
     assert_eq!(idle.close_code().await, 1001);
     drop((other, no_websocket));
 }
 
-/// A client that never pauses between its frames must not keep the server from seeing that it has
-/// to stop.
+/// A client that never pauses between frames must not keep its session from seeing the shutdown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_never_stops_sending_does_not_hold_it_up() {
+async fn a_client_that_never_stops_sending_does_not_delay_it() {
     use futures_util::{SinkExt, StreamExt};
     let running = started(&[]).await;
     let client = running.connect().await;
@@ -111,9 +110,9 @@ async fn a_client_that_never_stops_sending_does_not_hold_it_up() {
     assert_eq!(timeout(TEN_SECONDS, reading).await.unwrap().unwrap(), Some(1001));
 }
 
-/// The built binary, told to end by the system.
+/// The built binary, stopped by a signal.
 #[tokio::test]
-async fn the_binary_ends_by_sigterm_with_clients_that_do_nothing() {
+async fn sigterm_stops_the_binary_with_idle_clients() {
     let store = Store::new();
     let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
         .args(["--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"])
@@ -133,9 +132,9 @@ async fn the_binary_ends_by_sigterm_with_clients_that_do_nothing() {
     let mut client = Client::connect(address).await;
     client.subscribe("t", "g", json!({})).await;
     client.publish("t", json!(1)).await;
-    // What a stopping server has not yet lent stays for the next subscriber: so this comes first.
+    // Before the signal: a server that shuts down does not deliver.
     assert_eq!(client.event().await["event"]["seq"], 1);
-    let begun = Instant::now();
+    let started = Instant::now();
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let ended = tokio::task::spawn_blocking(move || {
         let mut said = String::new();
@@ -144,6 +143,6 @@ async fn the_binary_ends_by_sigterm_with_clients_that_do_nothing() {
     });
     let (status, said) = timeout(Duration::from_secs(20), ended).await.unwrap().unwrap();
     assert!(status.success() && said.contains("everything is stored"), "{status}: {said}");
-    assert!(begun.elapsed() < TEN_SECONDS, "{:?}", begun.elapsed());
+    assert!(started.elapsed() < TEN_SECONDS, "{:?}", started.elapsed());
     assert_eq!(client.close_code().await, 1001);
 }

@@ -1,4 +1,4 @@
-//! SUBSCRIBE with each of its options, and UNSUBSCRIBE.
+//! SUBSCRIBE with all of its options, and UNSUBSCRIBE.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::gateway::client::{Client, payload};
 use crate::gateway::running::{Running, started};
 
-/// A topic `t` of the payloads 1 to 4, of the ids `e1` to `e4` and the times 10 to 40.
+/// Starts a server with a topic `t` of four events: payloads 1 to 4, ids `e1` to `e4`, times 10 to 40.
 async fn with_four_events() -> (Running, Client) {
     let running = started(&[]).await;
     let mut client = running.connect().await;
@@ -26,7 +26,7 @@ async fn first_payload(running: &Running, group: &str, opts: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_new_group_begins_where_from_says() {
+async fn a_new_group_starts_at_from() {
     let (running, mut publisher) = with_four_events().await;
     for (group, opts, first) in [
         ("earliest", json!({"from": "earliest"}), 1),
@@ -53,7 +53,7 @@ async fn a_new_group_begins_where_from_says() {
 }
 
 #[tokio::test]
-async fn a_group_that_exists_goes_on_from_its_cursor() {
+async fn an_existing_group_continues_at_its_cursor() {
     let (running, _publisher) = with_four_events().await;
     let mut client = running.connect().await;
     client.subscribe("t", "g", json!({"from": "earliest", "maxInFlight": 1})).await;
@@ -68,7 +68,7 @@ async fn a_group_that_exists_goes_on_from_its_cursor() {
 }
 
 #[tokio::test]
-async fn no_more_is_out_than_asked_for() {
+async fn max_in_flight_limits_the_leases() {
     let (running, _publisher) = with_four_events().await;
     let mut client = running.connect().await;
     client.subscribe("t", "g", json!({"from": "earliest", "maxInFlight": 2})).await;
@@ -81,7 +81,7 @@ async fn no_more_is_out_than_asked_for() {
 }
 
 #[tokio::test]
-async fn a_lease_lasts_as_long_as_asked_for_and_ends_in_the_dead_letters() {
+async fn a_lease_expires_after_ack_timeout_and_becomes_a_dead_letter_after_max_attempts() {
     let (running, mut letters) = with_four_events().await;
     letters.subscribe("dlq.t", "undertaker", json!({})).await;
     let mut client = running.connect().await;
@@ -93,8 +93,8 @@ async fn a_lease_lasts_as_long_as_asked_for_and_ends_in_the_dead_letters() {
         assert!(event["ctx"]["ack_deadline_ms"].as_u64().unwrap() <= 150, "{event}");
     }
     let mut letter = letters.event().await;
-    let died = payload(&letter)["ts"].as_u64().unwrap();
-    assert!(died > 1_600_000_000_000);
+    let failed_at = payload(&letter)["ts"].as_u64().unwrap();
+    assert!(failed_at > 1_600_000_000_000);
     letter["event"]["payload"]["ts"] = json!(0);
     assert_eq!(
         payload(&letter),
@@ -112,7 +112,7 @@ async fn a_lease_lasts_as_long_as_asked_for_and_ends_in_the_dead_letters() {
 }
 
 #[tokio::test]
-async fn after_unsubscribing_nothing_comes_and_others_get_what_was_out_at_once() {
+async fn unsubscribe_stops_deliveries_and_releases_the_leases() {
     let (running, mut other) = with_four_events().await;
     let mut client = running.connect().await;
     client.subscribe("t", "g", json!({"from": "earliest", "maxInFlight": 2})).await;
@@ -126,9 +126,9 @@ async fn after_unsubscribing_nothing_comes_and_others_get_what_was_out_at_once()
         assert_eq!((payload(&event), &event["ctx"]["attempt"]), (&json!(n), &json!(attempt)));
     }
     client.gets_nothing_for(Duration::from_millis(100)).await;
-    let ack = client.ask(crate::gateway::client::about("ACK", &first)).await;
+    let ack = client.ask(crate::gateway::client::frame_for("ACK", &first)).await;
     assert!(ack.contains(r#""code":"not_subscribed""#), "{ack}");
-    // And back again.
+    // It may subscribe again.
     client.subscribe("t", "g", json!({})).await;
     other.publish("t", json!(5)).await;
     let (a, b) = (
@@ -140,7 +140,7 @@ async fn after_unsubscribing_nothing_comes_and_others_get_what_was_out_at_once()
 }
 
 #[tokio::test]
-async fn one_connection_has_so_many_subscriptions_as_configured() {
+async fn max_subscriptions_limits_a_connection() {
     let running = started(&["gateway.max_subscriptions=2"]).await;
     let mut client = running.connect().await;
     for group in ["a", "b"] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use prombus_test_mongod::{Kind, new_database, shared};
 use serde_json::{Value, json};
 
-use crate::gateway::client::{Client, about, parsed};
+use crate::gateway::client::{Client, frame_for, parsed};
 use crate::killed::process::{Process, free_address};
 use crate::store::Store;
 
@@ -63,7 +63,7 @@ async fn what_it_still_says_changes_nothing() {
     second.ack(&again[0]).await;
     one.process.thaw();
     // Before it knows that it was replaced, and after that.
-    let mut with_publish = about("ACK", &delivered[1]);
+    let mut with_publish = frame_for("ACK", &delivered[1]);
     with_publish["publish"] = json!([{"topic": "shipped", "payload": 1}]);
     for _ in 0..2 {
         let refused = parsed(&first.ask(with_publish.clone()).await);

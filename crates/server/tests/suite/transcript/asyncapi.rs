@@ -1,4 +1,4 @@
-//! The description for machines names what there is, and its examples are frames.
+//! `asyncapi.yaml` has all operations, codes and limits, and its examples are valid frames.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use yaml_rust2::{Yaml, YamlLoader};
 use crate::transcript::ASYNCAPI;
 
 fn document() -> Value {
-    let documents = YamlLoader::load_from_str(ASYNCAPI).expect("it is YAML");
+    let documents = YamlLoader::load_from_str(ASYNCAPI).expect("valid YAML");
     to_json(&documents[0])
 }
 
@@ -27,11 +27,11 @@ fn to_json(yaml: &Yaml) -> Value {
             let members = members.iter().map(|(key, value)| (name(key), to_json(value)));
             Value::Object(members.collect::<Map<_, _>>())
         }
-        Yaml::Alias(_) | Yaml::BadValue => panic!("not in a document that was loaded"),
+        Yaml::Alias(_) | Yaml::BadValue => unreachable!("not in a loaded document"),
     }
 }
 
-/// Names and examples of all messages.
+/// Returns the name and payload of each example of each message.
 fn examples(document: &Value) -> Vec<(&str, &Value)> {
     let messages = document["components"]["messages"].as_object().expect("an object").values();
     messages
@@ -44,7 +44,7 @@ fn examples(document: &Value) -> Vec<(&str, &Value)> {
 }
 
 #[test]
-fn its_examples_are_frames_and_every_operation_has_one() {
+fn every_operation_has_valid_examples() {
     let document = document();
     let mut named = BTreeSet::new();
     for (name, example) in examples(&document) {
@@ -62,7 +62,7 @@ fn its_examples_are_frames_and_every_operation_has_one() {
             let parsed = ClientFrame::parse(&frame, &FrameLimits::default())
                 .unwrap_or_else(|error| panic!("{error}: {example}"));
             assert_eq!(parsed.op.name(), name);
-            // What is read from it is all of it.
+            // No member of the example was ignored.
             let mut written = Vec::new();
             parsed.write(&mut written);
             assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), *example);
@@ -74,7 +74,7 @@ fn its_examples_are_frames_and_every_operation_has_one() {
 }
 
 #[test]
-fn every_message_is_in_the_channel_and_in_an_operation() {
+fn every_message_belongs_to_the_channel_and_an_operation() {
     let document = document();
     let messages = document["components"]["messages"].as_object().unwrap();
     let listed = document["channels"]["gateway"]["messages"].as_object().unwrap();
@@ -87,7 +87,7 @@ fn every_message_is_in_the_channel_and_in_an_operation() {
 }
 
 #[test]
-fn its_error_codes_are_ours() {
+fn error_codes_match() {
     let document = document();
     let codes = document["components"]["schemas"]["errorCode"]["enum"].as_array().unwrap();
     let written: Vec<_> = codes.iter().map(|code| code.as_str().unwrap()).collect();
@@ -96,7 +96,7 @@ fn its_error_codes_are_ours() {
 }
 
 #[test]
-fn its_limits_are_ours() {
+fn limits_match() {
     let document = document();
     let components = &document["components"];
     let (schemas, messages) = (&components["schemas"], &components["messages"]);

@@ -1,17 +1,17 @@
-//! What varies from run to run: `"<id1>"` and the like.
+//! Placeholders such as `"<id1>"` for values that vary from run to run.
 
 use std::collections::HashMap;
 
 use prombus_proto::EventId;
 use serde_json::Value;
 
-/// What each placeholder turned out to be in one session.
+/// The values of the placeholders of one session.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found(HashMap<String, Value>);
+pub(crate) struct Placeholders(HashMap<String, Value>);
 
-impl Found {
-    /// Whether `actual` is what `expected` says; new placeholders are learned.
-    pub(crate) fn fits(&mut self, expected: &Value, actual: &Value) -> bool {
+impl Placeholders {
+    /// Returns whether `actual` matches `expected`. A new placeholder takes the actual value.
+    pub(crate) fn matches(&mut self, expected: &Value, actual: &Value) -> bool {
         match (expected, actual) {
             (Value::String(text), _) if is_placeholder(text) => match self.0.get(text) {
                 Some(known) => known == actual,
@@ -23,7 +23,7 @@ impl Found {
             (Value::Object(expected), Value::Object(actual)) => {
                 expected.len() == actual.len()
                     && expected.iter().all(|(name, expected)| {
-                        actual.get(name).is_some_and(|actual| self.fits(expected, actual))
+                        actual.get(name).is_some_and(|actual| self.matches(expected, actual))
                     })
             }
             (Value::Array(expected), Value::Array(actual)) => {
@@ -31,13 +31,13 @@ impl Found {
                     && expected
                         .iter()
                         .zip(actual)
-                        .all(|(expected, actual)| self.fits(expected, actual))
+                        .all(|(expected, actual)| self.matches(expected, actual))
             }
             _ => expected == actual,
         }
     }
 
-    /// `frame` with all that was learned in place of its name.
+    /// Replaces the placeholders in `frame` with their values.
     pub(crate) fn fill(&self, frame: &str) -> String {
         self.0.iter().fold(frame.to_owned(), |frame, (name, value)| {
             frame.replace(&format!("\"{name}\""), &value.to_string())
@@ -55,7 +55,7 @@ fn is_of_kind(name: &str, value: &Value) -> bool {
         return id.and_then(|id| id.as_uuid()).is_some_and(|id| id.get_version_num() == 7);
     }
     if name.starts_with("<ts") {
-        // Some time in this century.
+        // A plausible time.
         return value
             .as_u64()
             .is_some_and(|ms| (1_500_000_000_000..4_100_000_000_000).contains(&ms));
@@ -67,12 +67,12 @@ fn is_of_kind(name: &str, value: &Value) -> bool {
 }
 
 #[test]
-fn a_name_is_one_value_and_nothing_else_may_differ() {
+fn a_placeholder_has_one_value_and_everything_else_must_match() {
     let json = |text| serde_json::from_str::<Value>(text).unwrap();
-    let mut found = Found::default();
-    assert!(found.fits(&json(r#"{"a":["<wait_ms>"]}"#), &json(r#"{"a":[7]}"#)));
-    assert!(found.fits(&json(r#""<wait_ms>""#), &json("7")));
-    assert_eq!(found.fill(r#"{"b":"<wait_ms>"}"#), r#"{"b":7}"#);
+    let mut placeholders = Placeholders::default();
+    assert!(placeholders.matches(&json(r#"{"a":["<wait_ms>"]}"#), &json(r#"{"a":[7]}"#)));
+    assert!(placeholders.matches(&json(r#""<wait_ms>""#), &json("7")));
+    assert_eq!(placeholders.fill(r#"{"b":"<wait_ms>"}"#), r#"{"b":7}"#);
     for (expected, actual) in [
         (r#""<wait_ms>""#, "8"),
         (r#""<other_ms>""#, "-1"),
@@ -82,6 +82,6 @@ fn a_name_is_one_value_and_nothing_else_may_differ() {
         ("[1]", "[1,2]"),
         ("1", "2"),
     ] {
-        assert!(!found.fits(&json(expected), &json(actual)), "{expected} {actual}");
+        assert!(!placeholders.matches(&json(expected), &json(actual)), "{expected} {actual}");
     }
 }

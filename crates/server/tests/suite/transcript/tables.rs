@@ -1,4 +1,4 @@
-//! The tables of the document say what the code says.
+//! The tables of `docs/protocol.md` match the code.
 
 use prombus_proto::{ErrorCode, limits};
 use prombus_server::config::{Config, Sources};
@@ -6,7 +6,7 @@ use prombus_server::gateway::close_code::CloseCode;
 
 use crate::transcript::PROTOCOL;
 
-/// The cells of the table below `heading`, row by row, without its head.
+/// Returns the cells of the first table below `heading`, without its header.
 fn table(heading: &str) -> Vec<Vec<&'static str>> {
     let (_, section) = PROTOCOL.split_once(&format!("\n{heading}\n")).expect(heading);
     let rows = section.lines().skip_while(|line| !line.starts_with('|'));
@@ -20,9 +20,9 @@ fn error_codes() {
         .iter()
         .map(|code| (format!("`{code}`"), if code.is_retryable() { "yes" } else { "no" }))
         .collect();
-    let written: Vec<_> =
+    let documented: Vec<_> =
         table("### Error codes").iter().map(|row| (row[0].to_owned(), row[2])).collect();
-    assert_eq!(written, expected);
+    assert_eq!(documented, expected);
 }
 
 #[test]
@@ -30,15 +30,15 @@ fn close_codes() {
     let expected: Vec<_> =
         CloseCode::ALL.iter().map(|code| (code.number().to_string(), code.reason())).collect();
     let rows = table("### Close codes");
-    let written: Vec<_> = rows.iter().map(|row| (row[0].to_owned(), row[1])).collect();
-    assert_eq!(written, expected);
+    let documented: Vec<_> = rows.iter().map(|row| (row[0].to_owned(), row[1])).collect();
+    assert_eq!(documented, expected);
     for row in rows {
         assert!(row[2].starts_with("yes") || row[2].starts_with("no"), "{row:?}");
     }
 }
 
 #[test]
-fn limits_of_size() {
+fn size_limits() {
     let config = defaults();
     let expected = [
         config.gateway.max_frame_bytes,
@@ -60,13 +60,13 @@ fn limits_of_size() {
         config.gateway.max_connections,
     ];
     let rows = table("## Limits");
-    let written: Vec<usize> =
+    let documented: Vec<usize> =
         rows.iter().map(|row| row[1].replace(',', "").parse().unwrap()).collect();
-    assert_eq!(written, expected);
+    assert_eq!(documented, expected);
 }
 
 #[test]
-fn limits_of_rate() {
+fn rate_limits() {
     let limits = defaults().limits;
     let rows = table("## Rate limits");
     for (row, bucket) in rows.iter().zip([limits.connection, limits.topic]) {
@@ -77,18 +77,18 @@ fn limits_of_rate() {
 }
 
 #[test]
-fn defaults_of_a_subscription() {
-    let usual = defaults().subscribe;
+fn subscription_defaults() {
+    let expected = defaults().subscribe;
     let rows = table("### SUBSCRIBE");
-    let written = |name: &str| {
+    let documented = |name: &str| {
         let row = rows.iter().find(|row| row[0] == format!("`{name}`")).expect(name);
         row[1].replace(',', "")
     };
-    assert_eq!(written("maxInFlight"), usual.max_in_flight.to_string());
-    assert_eq!(written("ackTimeoutMs"), usual.ack_timeout.as_millis().to_string());
-    assert_eq!(written("maxAttempts"), usual.max_attempts.to_string());
+    assert_eq!(documented("maxInFlight"), expected.max_in_flight.to_string());
+    assert_eq!(documented("ackTimeoutMs"), expected.ack_timeout.as_millis().to_string());
+    assert_eq!(documented("maxAttempts"), expected.max_attempts.to_string());
 }
 
 fn defaults() -> Config {
-    Config::load(&Sources::default()).expect("the default file is right")
+    Config::load(&Sources::default()).expect("the default file is valid")
 }
