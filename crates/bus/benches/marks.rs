@@ -1,10 +1,10 @@
-//! What marks cost: `make bench-marks`.
+//! The cost of marks: `make bench-marks`.
 //!
-//! Marks a million events of one group on a disk store, asks for marks that are there and marks that
-//! are not, and lets all of them expire. Prints time, memory and disk, beside the same bytes appended
-//! to a plain file with as many syncs.
+//! Marks a million events of one group on a disk store, looks up existing and missing marks, and lets
+//! all of them expire. Prints time, memory and disk usage, and for comparison the time to append the
+//! same bytes to a plain file with as many syncs.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used)] // A bench talks to whoever runs it.
+#![allow(clippy::print_stdout, clippy::unwrap_used)] // A benchmark prints its results.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -19,45 +19,46 @@ use prombus_proto::{
     Clock, EventId, Group, IdSource, ManualClock, SystemClock, SystemRandom, Topic,
 };
 
-const USUAL_COUNT: usize = 1_000_000;
-const AT_ONCE: usize = 1000;
-const LOOK_UPS: usize = 100_000;
-/// So long nothing takes, except for an engine that hangs.
-const HANG: Duration = Duration::from_secs(60);
+const DEFAULT_COUNT: usize = 1_000_000;
+const MARKS_PER_COMMIT: usize = 1000;
+const LOOKUPS: usize = 100_000;
+/// Only an engine that hangs takes this long.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn main() {
-    // `cargo bench` adds words of its own, such as --bench.
-    let count = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(USUAL_COUNT);
+    // `cargo bench` adds arguments such as --bench.
+    let count =
+        std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(DEFAULT_COUNT);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(measure(count));
 }
 
 async fn measure(count: usize) {
-    // On the filesystem that is built on, which is a disk; the usual temporary folder may be memory.
+    // On the file system of the build, which is a disk; the temporary folder may be in memory.
     let folder = tempfile::tempdir_in(PathBuf::from(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let data = folder.path().join("data");
     let ids = IdSource::new(Arc::new(SystemClock), Arc::new(SystemRandom));
     let marked: Vec<EventId> = (0..count).map(|_| ids.next_id()).collect();
-    let others: Vec<EventId> = (0..LOOK_UPS).map(|_| ids.next_id()).collect();
+    let missing: Vec<EventId> = (0..LOOKUPS).map(|_| ids.next_id()).collect();
     let clock = Arc::new(ManualClock::at(SystemClock.now()));
     let bus = start(&data, &clock);
     let (topic, group) = (Topic::new("orders").unwrap(), Group::new("billing").unwrap());
     let memory_before = resident_bytes();
 
     let connection = bus.connect();
-    let began = Instant::now();
-    for ids in marked.chunks(AT_ONCE) {
+    let started = Instant::now();
+    for ids in marked.chunks(MARKS_PER_COMMIT) {
         let mut marking =
             bus.mark(&connection, &topic, &group, ids, DEFAULT_MARK_TTL).await.unwrap();
         marking.stored().await.unwrap();
     }
-    let marking = began.elapsed();
+    let marking = started.elapsed();
     let memory_after = resident_bytes();
     let plain = append_to_plain_file(&folder.path().join("plain"), &marked);
-    println!("{count} marks, {AT_ONCE} in a commit, each commit synced");
+    println!("{count} marks, {MARKS_PER_COMMIT} per commit, each commit synced");
     println!("  mark          {} each", per(marking, count));
     let ratio = marking.as_secs_f64() / plain.as_secs_f64();
-    println!("  plain file    {} each: the ratio is {ratio:.2}", per(plain, count));
+    println!("  plain file    {} each, ratio {ratio:.2}", per(plain, count));
     println!("  memory        {} before, {} after", mib(memory_before), mib(memory_after));
     until(|| wal_files(&data) <= 1).await;
     let full = bytes_below(&data.join("state"));
@@ -67,23 +68,23 @@ async fn measure(count: usize) {
         mib(bytes_below(&data.join("wal")))
     );
 
-    let some: Vec<_> = (0..LOOK_UPS).map(|n| marked[n * 7919 % count].clone()).collect();
-    for (what, ids) in [("there", &some), ("not there", &others)] {
-        for at_once in [1, 100] {
-            let began = Instant::now();
-            for ids in ids.chunks(at_once) {
+    let existing: Vec<_> = (0..LOOKUPS).map(|n| marked[n * 7919 % count].clone()).collect();
+    for (what, ids) in [("existing", &existing), ("missing", &missing)] {
+        for batch in [1, 100] {
+            let started = Instant::now();
+            for ids in ids.chunks(batch) {
                 black_box(bus.seen(&topic, &group, ids.to_vec()).await.unwrap());
             }
-            let each = per(began.elapsed(), ids.len());
-            println!("  seen          {each} each where {what}, asked for {at_once} at a time");
+            let each = per(started.elapsed(), ids.len());
+            println!("  seen          {each} per {what} mark, {batch} per lookup");
         }
     }
 
     clock.advance_ms(2 * u64::try_from(DEFAULT_MARK_TTL.as_millis()).unwrap());
-    let began = Instant::now();
+    let started = Instant::now();
     until(|| bytes_below(&data.join("state")) <= full / 100).await;
     let left = bytes_below(&data.join("state"));
-    println!("  expired       {} of state are left {:?} later", mib(left), began.elapsed());
+    println!("  expired       {} of state left after {:?}", mib(left), started.elapsed());
     bus.close().await.unwrap();
 }
 
@@ -108,8 +109,8 @@ fn start(data: &Path, clock: &Arc<ManualClock>) -> Bus {
 
 fn append_to_plain_file(path: &Path, ids: &[EventId]) -> Duration {
     let mut file = File::create(path).unwrap();
-    let began = Instant::now();
-    for ids in ids.chunks(AT_ONCE) {
+    let started = Instant::now();
+    for ids in ids.chunks(MARKS_PER_COMMIT) {
         let mut bytes = Vec::new();
         for id in ids {
             write!(bytes, "dedupe/orders::billing::{id}1").unwrap();
@@ -117,13 +118,13 @@ fn append_to_plain_file(path: &Path, ids: &[EventId]) -> Duration {
         file.write_all(&bytes).unwrap();
         file.sync_data().unwrap();
     }
-    began.elapsed()
+    started.elapsed()
 }
 
-async fn until(is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < HANG, "the engine does nothing");
+async fn until(condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < TIMEOUT, "the engine hangs");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -133,7 +134,7 @@ fn wal_files(data: &Path) -> usize {
 }
 
 fn bytes_below(folder: &Path) -> u64 {
-    // A file may be gone before it is looked at.
+    // A file may be deleted in the meantime.
     let sizes = std::fs::read_dir(folder).unwrap().filter_map(|file| file.ok()?.metadata().ok());
     sizes.map(|file| file.len()).sum()
 }

@@ -1,4 +1,4 @@
-//! Topics in use: their settings, their recent events, and the ways to read them.
+//! Topics in use: settings, retention, recent events, followers.
 
 mod configure;
 mod feed;

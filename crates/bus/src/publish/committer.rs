@@ -1,7 +1,7 @@
 //! The task that commits submissions in order, and completes them.
 //!
-//! An engine that merges concurrent commits itself gets every submission at once. For any other
-//! engine, the submissions that arrive during a commit are merged into the next one.
+//! An engine that merges concurrent commits itself gets every submission as soon as it is queued.
+//! For other engines, submissions that arrive during a commit are merged into the next one.
 
 mod merged;
 mod topic_runs;

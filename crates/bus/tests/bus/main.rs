@@ -1,7 +1,7 @@
 //! The bus, as gateways use it. Tests with the memory engine run on tokio's paused clock; tests with the
 //! disk engine run in real time and wait for effects.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod acking;
 mod closing;

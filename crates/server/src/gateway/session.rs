@@ -257,7 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         }
         self.client.submit_batch().await;
         if served == MAX_BURST {
-            // Without this the runtime would poll us again at once if there is more to read, and bursts
+            // Without this the runtime would poll us again right away if there is more to read, and bursts
             // would be read, stored and answered one after the other instead of concurrently.
             yield_now().await;
         }
