@@ -77,10 +77,11 @@ impl Client {
     /// [`Client::submit_batch`].
     pub(super) async fn serve(&mut self, text: &Utf8Bytes) {
         self.answers.received(text.len());
-        let mut dispatched = self.parse_and_dispatch(text);
+        let limits = FrameLimits { max_payload_bytes: self.settings().max_frame_bytes };
+        let mut dispatched = self.dispatch(ClientFrame::parse_text(text, text.as_ref(), &limits));
         if let Dispatched::SubmitFirst(frame) = dispatched {
             self.submit_batch().await;
-            dispatched = self.dispatch(frame);
+            dispatched = self.dispatch(Ok(frame));
         }
         let (corr, refusal) = match dispatched {
             Dispatched::Done => return,
@@ -100,26 +101,22 @@ impl Client {
         self.refuse_frame(corr.as_ref(), &refusal).await;
     }
 
-    /// Most frames are a PUBLISH that joins the pending batch. It is served where it was parsed: moving
-    /// it into the future of [`Client::serve`] would copy it.
-    fn parse_and_dispatch(&mut self, text: &Utf8Bytes) -> Dispatched {
-        let limits = FrameLimits { max_payload_bytes: self.settings().max_frame_bytes };
-        match ClientFrame::parse_text(text, text.as_ref(), &limits) {
-            Ok(frame) => self.dispatch(frame),
-            Err(FrameError { code, msg, corr }) => {
-                Dispatched::Refused(corr, Refusal::new(code, msg))
-            }
-        }
-    }
-
     /// Runs the command of a frame. A command takes `corr` unless it is refused.
-    #[inline]
-    fn dispatch(&mut self, frame: ClientFrame) -> Dispatched {
-        if self.batch.must_precede(&frame.op) {
-            return Dispatched::SubmitFirst(frame);
-        }
-        let ClientFrame { mut corr, op } = frame;
-        let served = match op {
+    ///
+    /// Not async, and given the result of the parser as it is: most frames are a PUBLISH that joins the
+    /// pending batch, and moving it into the future of [`Client::serve`] would copy it.
+    fn dispatch(&mut self, parsed: Result<ClientFrame, FrameError>) -> Dispatched {
+        let frame = match parsed {
+            Ok(frame) if self.batch.must_precede(&frame.op) => {
+                return Dispatched::SubmitFirst(frame);
+            }
+            Ok(frame) => frame,
+            Err(FrameError { code, msg, corr }) => {
+                return Dispatched::Refused(corr, Refusal::new(code, msg));
+            }
+        };
+        let mut corr = frame.corr;
+        let served = match frame.op {
             ClientOp::Publish(publish) => self.publish(publish, &mut corr),
             ClientOp::Ack(ack) => self.ack(ack, &mut corr),
             ClientOp::Nack(nack) => self.nack(nack, &mut corr),
