@@ -1,7 +1,7 @@
-"""What schemathesis has to know of the API beside its description.
+"""What schemathesis needs to know about the API beyond its description.
 
-Each hook says something that OpenAPI cannot say. None of them switches a check off, and rules for
-valid requests are applied to valid requests alone: what is generated to be refused stays as it is.
+Each hook expresses something that OpenAPI cannot. No hook disables a check, and rules for valid
+requests apply to valid requests only: requests generated to be rejected stay as they are.
 """
 
 import json
@@ -12,23 +12,23 @@ import schemathesis
 MAX_BYTES = 256
 
 
-def is_meant_to_be_accepted(case):
+def is_valid_request(case):
     return case.meta is not None and case.meta.generation.mode.is_positive
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    if is_meant_to_be_accepted(case):
-        start_fits_together(case)
-        lines_say_it_themselves(case)
-        texts_are_measured_in_bytes(case)
-        whole_numbers_have_no_point(case)
+    if is_valid_request(case):
+        make_start_consistent(case)
+        drop_single_event_fields(case)
+        limit_text_in_bytes(case)
+        write_integers_without_fraction(case)
     if case.path == "/stream":
-        kwargs["hooks"] = {"response": read_the_beginning}
+        kwargs["hooks"] = {"response": read_first_events}
 
 
-def start_fits_together(case):
-    """`ts` goes with `from=ts`, which needs it; `afterId` likewise."""
+def make_start_consistent(case):
+    """`ts` requires `from=ts` and vice versa; the same holds for `afterId`."""
     if case.path not in ("/replay", "/stream") or not isinstance(case.query, dict):
         return
     query = case.query
@@ -40,8 +40,8 @@ def start_fits_together(case):
             query.pop(name, None)
 
 
-def lines_say_it_themselves(case):
-    """The parameters and headers of a single payload are not for lines."""
+def drop_single_event_fields(case):
+    """Query parameters and event headers apply to a single payload only."""
     if case.media_type != "application/x-ndjson":
         return
     for name in ("key", "id", "ts"):
@@ -49,55 +49,54 @@ def lines_say_it_themselves(case):
     (case.headers or {}).pop("X-Event-Trace", None)
 
 
-def texts_are_measured_in_bytes(case):
-    """Keys and ids have at most 256 bytes; a schema counts characters."""
-    cut_members(case.query, ("key", "id", "afterId"))
+def limit_text_in_bytes(case):
+    """Keys and ids have at most 256 bytes; a schema counts characters instead."""
+    truncate_fields(case.query, ("key", "id", "afterId"))
     if case.media_type == "application/x-ndjson" and isinstance(case.body, list):
         for event in case.body:
-            cut_members(event, ("key", "id"))
+            truncate_fields(event, ("key", "id"))
             if isinstance(event, dict) and isinstance(event.get("caused_by"), list):
-                event["caused_by"] = [cut(id) for id in event["caused_by"]]
+                event["caused_by"] = [truncate(id) for id in event["caused_by"]]
 
 
-def cut_members(values, names):
+def truncate_fields(values, names):
     for name in names:
         if isinstance(values, dict) and isinstance(values.get(name), str):
-            values[name] = cut(values[name])
+            values[name] = truncate(values[name])
 
 
-def cut(text):
+def truncate(text):
     return text.encode()[:MAX_BYTES].decode(errors="ignore")
 
 
-def whole_numbers_have_no_point(case):
-    """They are written without one; to a schema 5.0 is a whole number, too."""
+def write_integers_without_fraction(case):
+    """To a schema, 5.0 is an integer as well; the server requires 5."""
     if isinstance(case.body, (dict, list)):
-        case.body = without_points(case.body)
+        case.body = without_fraction(case.body)
 
 
-def without_points(value):
+def without_fraction(value):
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
-        return {name: without_points(member) for name, member in value.items()}
-    return [without_points(item) for item in value] if isinstance(value, list) else value
+        return {name: without_fraction(field) for name, field in value.items()}
+    return [without_fraction(item) for item in value] if isinstance(value, list) else value
 
 
 @schemathesis.serializer("application/x-ndjson")
-def as_lines(context, value):
-    """One event a line. What is no list (and so to be refused) is the only line."""
+def to_lines(context, value):
+    """One event per line. A value that is not a list, which must be rejected, becomes the only line."""
     lines = value if isinstance(value, list) else [value]
     return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
 
 
 @schemathesis.deserializer("application/x-ndjson")
-def of_lines(context, response):
+def from_lines(context, response):
     return [json.loads(line) for line in response.content.splitlines()]
 
 
-def read_the_beginning(response, *args, **kwargs):
-    """A stream has no end: what comes until its first event, or until it is quiet, is looked at, and then
-    the connection is closed."""
+def read_first_events(response, *args, **kwargs):
+    """Reads an endless stream up to its first event, or until it is silent, and closes the connection."""
     if response.headers.get("Content-Type") != "text/event-stream" or response.request.method != "GET":
         return
     response.raw.connection.sock.settimeout(0.2)

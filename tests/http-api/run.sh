@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Holds the built binary's HTTP to its description: schemathesis over /openapi.json, Prometheus' parser over
+# Tests the HTTP API of the built binary: schemathesis against /openapi.json, the Prometheus parser against
 # /metrics, and every example of docs/http.md.
 #
 #   tests/http-api/run.sh target/debug/prombus [TEST…]
 #
-# Needs curl. What it needs of Python is installed under target/http-api, at the versions of requirements.txt, when
-# those have changed.
+# Requires curl. Installs the Python packages of requirements.txt under target/http-api whenever that file changes.
 set -euo pipefail
 
 binary=$(realpath "${1:?"usage: tests/http-api/run.sh BINARY [TEST…]"}")
 shift
 here=$(cd "$(dirname "$0")" && pwd)
-command -v curl >/dev/null || { echo "tests/http-api needs curl" >&2; exit 1; }
+command -v curl >/dev/null || { echo "tests/http-api requires curl" >&2; exit 1; }
 
 python=$here/../../target/http-api/python
 if ! cmp --silent "$python/installed-from" "$here/requirements.txt"; then

@@ -1,5 +1,5 @@
-"""/openapi.json says what the server does: schemathesis generates requests from it, valid and invalid ones,
-and holds every answer to it."""
+"""Compares the server with /openapi.json: schemathesis generates valid and invalid requests from the description
+and checks every response against it."""
 
 import os
 import subprocess
@@ -12,20 +12,20 @@ from server import BINARY, Server
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKEN = "a token that may do everything"
 EVERYTHING = f'auth.tokens=[{{token="{TOKEN}",scopes=["publish:**","subscribe:**","admin"]}}]'
-# For a longer search than the usual one, which is the same each time.
+# Extends the search, which is otherwise short and always the same.
 SECONDS = os.environ.get("PROMBUS_SCHEMATHESIS_SECONDS")
 
 
 class Description(unittest.TestCase):
-    def test_of_a_server_without_tokens(self):
+    def test_server_without_tokens(self):
         with Server("limits.enabled=false") as server:
-            self.hold_to_its_description(server)
+            self.check(server)
 
-    def test_of_a_server_with_tokens(self):
+    def test_server_with_tokens(self):
         with Server("limits.enabled=false", EVERYTHING) as server:
-            self.hold_to_its_description(server, TOKEN)
+            self.check(server, TOKEN)
 
-    def hold_to_its_description(self, server, token=None):
+    def check(self, server, token=None):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         fill(server, headers)
         command = [
@@ -36,7 +36,7 @@ class Description(unittest.TestCase):
         ]
         for name, value in headers.items():
             command += ["--header", f"{name}:{value}"]
-        # Away from here, for it would remember this run for the next one.
+        # In another folder, because schemathesis leaves files that would influence the next run.
         run = subprocess.run(
             command, cwd=server.folder, env={**os.environ, "SCHEMATHESIS_HOOKS": os.path.join(HERE, "hooks.py")},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -46,12 +46,12 @@ class Description(unittest.TestCase):
 
 
 def fill(server, headers):
-    """What the examples of the description speak of is there."""
+    """Creates the events and the group that the examples in the description refer to."""
     for order in range(1, 6):
         url = f"{server.http}/publish/orders.created?key=customer-7&id=order-{order}"
         body = b'{"order":%d}' % order
-        with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as answer:
-            assert answer.status == 200
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as response:
+            assert response.status == 200
     token = headers.get("Authorization", "").removeprefix("Bearer ")
     subprocess.run(
         [BINARY, "subscribe", "orders.created", "--group", "billing", "--from", "earliest", "--count", "2",

@@ -1,4 +1,4 @@
-"""docs/http.md, held to what the server does: every example is run, and its output compared."""
+"""Runs every example of docs/http.md and compares its output."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import unittest
 from server import BINARY, Server
 
 DOCUMENT = os.path.join(os.path.dirname(__file__), "../../docs/http.md")
-# What stands for what varies, and what it may be.
+# The placeholders for values that vary, and the values they match.
 KINDS = {
     "id": r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}",
     "ts": r"\d{13}",
@@ -18,11 +18,11 @@ KINDS = {
     "bytes": r"\d{2,5}",
 }
 PLACEHOLDER = re.compile(r"<(?P<kind>id|ts|ms|bytes)\d*>")
-CURL_WAS_TOLD_TO_STOP = 28
+CURL_TIMED_OUT = 28
 
 
 class Example:
-    """A block of the document: commands and what they print, with the settings of the server."""
+    """A block of the document: commands with their output, and the settings of the server."""
 
     def __init__(self, line, settings):
         self.line = line
@@ -30,7 +30,7 @@ class Example:
         self.steps = []
 
     @staticmethod
-    def all_of(text):
+    def parse_all(text):
         examples, example = [], None
         for number, line in enumerate(text.splitlines(), 1):
             if example is None and line.startswith("```console"):
@@ -39,10 +39,10 @@ class Example:
                 examples.append(example)
                 example = None
             elif example is not None:
-                example.take(number, line)
+                example.add_line(number, line)
         return examples
 
-    def take(self, number, line):
+    def add_line(self, number, line):
         if line.startswith("$ "):
             self.steps.append((number, [line[2:]], []))
         elif self.steps[-1][1][-1].endswith("\\"):
@@ -52,7 +52,7 @@ class Example:
 
 
 class Shell:
-    """One bash for one example, in a folder of its own."""
+    """A bash process in its own folder, for one example."""
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="prombus-docs-")
@@ -68,7 +68,7 @@ class Shell:
         self.folder.cleanup()
 
     def run(self, command):
-        """What it prints, and its exit status."""
+        """Returns the output and the exit status of a command."""
         self.bash.stdin.write(f"{command}\nprintf '\\n=== %s\\n' $?\n")
         self.bash.stdin.flush()
         printed = ""
@@ -76,34 +76,34 @@ class Shell:
             if line.startswith("=== "):
                 return printed.rstrip("\n"), int(line[4:])
             printed += line
-        raise AssertionError(f"bash ended with {command}")
+        raise AssertionError(f"bash exited during {command}")
 
 
-def differs(example):
-    """What goes otherwise than written, if anything does."""
+def difference(example):
+    """Runs an example. Returns how it differs from the document, or None."""
     found = {}
     with Server(*example.settings) as server, Shell() as shell:
         for line, command, expected in example.steps:
-            command = at_its_place("\n".join(command), server)
+            command = with_addresses("\n".join(command), server)
             for name, value in found.items():
                 command = command.replace(name, value)
             printed, status = shell.run(command)
-            if status not in (0, CURL_WAS_TOLD_TO_STOP):
-                return f"line {line}: it exits with {status} and prints\n{printed}"
+            if status not in (0, CURL_TIMED_OUT):
+                return f"line {line}: exited with {status} and printed\n{printed}"
             expected = "\n".join(expected)
-            if not fits(expected, printed, found):
+            if not matches(expected, printed, found):
                 return f"line {line}: expected\n{expected}\ngot\n{printed}"
     return None
 
 
-def at_its_place(command, server):
-    """The same, at the addresses of the server that runs."""
+def with_addresses(command, server):
+    """Replaces the documented addresses with those of the running server."""
     command = command.replace("http://127.0.0.1:8083", server.http)
     return command.replace("ws://127.0.0.1:8090/", server.ws)
 
 
-def fits(expected, printed, found):
-    """Whether it is what was printed; learns what varies. The same name is the same value."""
+def matches(expected, printed, found):
+    """Compares the output and records the values of placeholders. The same placeholder is the same value."""
     pattern, end, names = "", 0, []
     for placeholder in PLACEHOLDER.finditer(expected):
         pattern += re.escape(expected[end:placeholder.start()])
@@ -122,15 +122,15 @@ def fits(expected, printed, found):
 
 
 class Documentation(unittest.TestCase):
-    def test_every_example_goes_as_written(self):
+    def test_every_example_behaves_as_documented(self):
         with open(DOCUMENT, encoding="utf-8") as document:
-            examples = Example.all_of(document.read())
-        self.assertGreaterEqual(len(examples), 12, "the document has lost its examples")
+            examples = Example.parse_all(document.read())
+        self.assertGreaterEqual(len(examples), 12, "the document lost examples")
         for example in examples:
             with self.subTest(line=example.line):
-                self.assertIsNone(differs(example))
+                self.assertIsNone(difference(example))
 
-    def test_a_wrong_example_is_noticed(self):
+    def test_detects_a_wrong_example(self):
         ok = "$ curl http://127.0.0.1:8083/healthz\n"
         for wrong in (
             ok,
@@ -142,5 +142,5 @@ class Documentation(unittest.TestCase):
             "$ echo 1234567890123 1234567890124\n<ts1> <ts1>",
         ):
             with self.subTest(wrong):
-                [example] = Example.all_of(f"```console\n{wrong}\n```\n")
-                self.assertIsNotNone(differs(example))
+                [example] = Example.parse_all(f"```console\n{wrong}\n```\n")
+                self.assertIsNotNone(difference(example))

@@ -1,4 +1,4 @@
-"""/metrics, by Prometheus' own parser."""
+"""Parses /metrics with the parser of the Prometheus client."""
 
 import re
 import subprocess
@@ -10,12 +10,12 @@ from server import BINARY, Server
 
 
 class Metrics(unittest.TestCase):
-    def test_the_text_is_what_prometheus_reads(self):
+    def test_prometheus_can_parse_the_text(self):
         with Server() as server:
-            work(server)
-            with urllib.request.urlopen(f"{server.http}/metrics") as answer:
-                self.assertEqual(answer.headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
-                text = answer.read().decode()
+            produce_metrics(server)
+            with urllib.request.urlopen(f"{server.http}/metrics") as response:
+                self.assertEqual(response.headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
+                text = response.read().decode()
         families = list(text_string_to_metric_families(text))
         self.assertGreater(len(families), 10)
         for family in families:
@@ -25,22 +25,22 @@ class Metrics(unittest.TestCase):
         self.assertIn(("prombus_events_published_total", {"topic": "orders.created"}, 2.0), samples)
         self.assertIn(("prombus_events_acked_total", {"topic": "orders.created", "group": "billing"}, 2.0), samples)
         series = [(name, tuple(sorted(labels.items()))) for name, labels, _ in samples]
-        self.assertEqual(len(series), len(set(series)), "a series is there twice")
+        self.assertEqual(len(series), len(set(series)), "a series occurs twice")
 
     def check(self, family, text):
-        # The parser takes the suffix of a counter away.
-        written = family.name + ("_total" if family.type == "counter" else "")
-        self.assertRegex(written, r"^prombus_[a-z_]+$")
+        # The parser strips the suffix of counters.
+        full_name = family.name + ("_total" if family.type == "counter" else "")
+        self.assertRegex(full_name, r"^prombus_[a-z_]+$")
         for word in ("HELP", "TYPE"):
-            lines = re.findall(rf"^# {word} {written} \S.*$", text, re.MULTILINE)
+            lines = re.findall(rf"^# {word} {full_name} \S.*$", text, re.MULTILINE)
             self.assertEqual(len(lines), 1, word)
         self.assertIn(family.type, ("counter", "gauge", "histogram"))
         self.assertTrue(family.documentation)
-        self.assertTrue(family.samples, "a family without a number")
+        self.assertTrue(family.samples, "a family without samples")
         for sample in family.samples:
             self.assertGreaterEqual(sample.value, 0)
         if family.type == "counter":
-            self.assertEqual({sample.name for sample in family.samples}, {written})
+            self.assertEqual({sample.name for sample in family.samples}, {full_name})
         if family.type == "histogram":
             self.check_histogram(family)
 
@@ -50,12 +50,12 @@ class Metrics(unittest.TestCase):
             parts[sample.name.removeprefix(f"{family.name}_")].append(sample)
         [count], [_] = parts["count"], parts["sum"]
         buckets = [(float(sample.labels["le"]), sample.value) for sample in parts["bucket"]]
-        self.assertEqual(buckets, sorted(buckets), "buckets rise, and what they hold")
+        self.assertEqual(buckets, sorted(buckets), "buckets and their counts ascend")
         self.assertEqual(buckets[-1], (float("inf"), count.value))
 
 
-def work(server):
-    """Something to count: two events, consumed."""
+def produce_metrics(server):
+    """Publishes and consumes two events."""
     for payload in (b"1", b"2"):
         urllib.request.urlopen(f"{server.http}/publish/orders.created", payload).close()
     subprocess.run(

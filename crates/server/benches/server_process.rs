@@ -1,4 +1,4 @@
-//! The binary, started for a benchmark.
+//! Starts the binary for a benchmark.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -6,13 +6,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-#[allow(dead_code, reason = "a benchmark needs one address or the other")]
+#[allow(dead_code, reason = "each benchmark uses one of the addresses")]
 pub(crate) struct ServerProcess {
     child: Child,
-    /// Where the gateway listens.
     pub(crate) ws: String,
-    /// Where HTTP listens.
-    #[allow(dead_code, reason = "not every benchmark asks by HTTP")]
     pub(crate) http: String,
 }
 
@@ -23,16 +20,16 @@ impl ServerProcess {
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()?;
-        let out = BufReader::new(child.stdout.take().ok_or("it has no output")?);
+        let out = BufReader::new(child.stdout.take().ok_or("no stdout")?);
         let mut lines = out.lines();
         let mut address = |name: &str| {
             lines.find_map(|line| Some(line.ok()?.strip_prefix(name)?.trim_matches('/').to_owned()))
         };
         let (ws, http) = (address("WebSocket gateway: ws://"), address("HTTP: http://"));
-        // Read on, or it could not say goodbye.
+        // Keeps draining stdout, so that the server never blocks on it.
         std::thread::spawn(move || lines.for_each(drop));
-        let silent = "the server did not say where it listens";
-        Ok(Self { child, ws: ws.ok_or(silent)?, http: http.ok_or(silent)? })
+        let missing = "the server did not print its addresses";
+        Ok(Self { child, ws: ws.ok_or(missing)?, http: http.ok_or(missing)? })
     }
 
     pub(crate) fn resident_bytes(&self) -> Result<u64, Box<dyn Error + Send + Sync>> {
@@ -48,14 +45,14 @@ impl ServerProcess {
         if status.success() {
             Ok(())
         } else {
-            Err(format!("the server ended with {status}").into())
+            Err(format!("the server exited with {status}").into())
         }
     }
 }
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // One that was stopped is gone already.
+        // Fails if the server has already been stopped.
         let _ = self.child.kill();
     }
 }

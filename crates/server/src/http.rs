@@ -1,14 +1,14 @@
 //! The HTTP API. `openapi.json` describes it, and tests hold the routes to that description.
 //!
-//! - [`router`]: the routes and their handlers
-//! - [`port`], [`cors`]: checks that every request passes before it is routed
-//! - [`request_grant`], [`path_topic`], [`query`], [`body`]: what handlers extract from a request
-//! - [`response`], [`error`]: what they return
-//! - [`publish`]: stores events
-//! - [`replay`], [`export`], [`stream`], [`latest_by_key`]: read them; [`start`] says from where
-//! - [`topics`], [`groups`]: list and configure
-//! - [`websocket`]: upgrades a request to a gateway connection
-//! - [`health`], [`metrics`], [`openapi`], [`docs`]: the server itself
+//! - `router`: the routes and their handlers
+//! - `port`, `cors`: checks that every request passes before it is routed
+//! - `request_grant`, `path_topic`, `query`, `body`: what handlers extract from a request
+//! - `response`, `error`: what they return
+//! - `publish`: stores events
+//! - `replay`, `export`, `stream`, `latest_by_key`: read them; `start` says from where
+//! - `topics`, `groups`: list and configure
+//! - `websocket`: upgrades a request to a gateway connection
+//! - `health`, `metrics`, `openapi`, `docs`: the server itself
 
 mod body;
 mod cors;

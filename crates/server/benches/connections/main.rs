@@ -1,9 +1,9 @@
-//! What a connection costs while nothing happens: `make bench-connections`.
+//! The memory of an idle connection: `make bench-connections`.
 //!
-//! Starts the binary, opens connections, half of them with one subscription in a group of its own,
-//! and prints what the server's resident memory grew by. All have to be alive in the end.
+//! Starts the binary, opens connections, half of them with one subscription in its own group, and
+//! prints the growth of the server's resident memory. All connections must be alive at the end.
 
-#![allow(clippy::print_stdout)] // A bench talks to whoever runs it.
+#![allow(clippy::print_stdout)] // a benchmark prints its results
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -23,24 +23,25 @@ use server_process::ServerProcess;
 type Failure = Box<dyn Error + Send + Sync>;
 type Socket = WebSocketStream<TcpStream>;
 
-const USUAL_COUNT: usize = 5000;
-/// How many are opened, asked and closed at the same time.
-const AT_ONCE: usize = 64;
-/// Files that are no connections.
+const DEFAULT_COUNT: usize = 5000;
+/// Connections opened, pinged or closed concurrently.
+const CONCURRENCY: usize = 64;
+/// Open files other than connections.
 const OTHER_FILES: u64 = 100;
-/// Only a server that hangs takes so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Only a server that hangs takes this long.
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> Result<(), Failure> {
-    // `cargo bench` adds words of its own, such as --bench.
-    let count = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(USUAL_COUNT);
-    allow_files(count as u64 + OTHER_FILES)?;
+    // Skips arguments that `cargo bench` adds, such as --bench.
+    let count =
+        std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(DEFAULT_COUNT);
+    raise_file_limit(count as u64 + OTHER_FILES)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(measure(count))
 }
 
-/// Raises the limit of open files, which the server inherits, as far as that is allowed.
-fn allow_files(wanted: u64) -> Result<(), Failure> {
+/// Raises the limit on open files, which the server inherits, up to the hard limit.
+fn raise_file_limit(wanted: u64) -> Result<(), Failure> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());
@@ -48,8 +49,8 @@ fn allow_files(wanted: u64) -> Result<(), Failure> {
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit)?;
     match limit.maximum {
-        Some(most) if most < wanted => Err(format!(
-            "{wanted} open files are needed and {most} allowed: raise the hard limit or open fewer"
+        Some(hard) if hard < wanted => Err(format!(
+            "{wanted} open files are needed and {hard} allowed: raise the hard limit or open fewer"
         )
         .into()),
         _ => Ok(()),
@@ -57,51 +58,57 @@ fn allow_files(wanted: u64) -> Result<(), Failure> {
 }
 
 async fn measure(count: usize) -> Result<(), Failure> {
-    let most = format!("gateway.max_connections={}", count + 10);
-    // The clients here only read when they are asked to.
+    let max_connections = format!("gateway.max_connections={}", count + 10);
+    // The clients read only when they expect a message.
     let never_ping = "gateway.ping_interval_ms=3600000";
-    let server =
-        ServerProcess::start(&["--engine", "memory", "--set", &most, "--set", never_ping])?;
-    // One of each, so that what all share is there before.
+    let server = ServerProcess::start(&[
+        "--engine",
+        "memory",
+        "--set",
+        &max_connections,
+        "--set",
+        never_ping,
+    ])?;
+    // Connects once first, so that shared structures are not counted.
     let mut sockets = open(&server, 0..2, true).await?;
     let (idle, subscribed) = (count / 2, count - count / 2);
-    let empty = settled(&server).await?;
-    let began = Instant::now();
+    let empty = settled_memory(&server).await?;
+    let start = Instant::now();
     sockets.extend(open(&server, 0..idle, false).await?);
-    let with_idle = settled(&server).await?;
+    let with_idle = settled_memory(&server).await?;
     sockets.extend(open(&server, idle..count, true).await?);
-    let with_all = settled(&server).await?;
-    let took = began.elapsed();
+    let with_all = settled_memory(&server).await?;
+    let elapsed = start.elapsed();
     let mut alive = 0;
-    let mut open_still = Vec::new();
-    for some in chunks(sockets) {
-        for socket in futures_util::future::join_all(some.into_iter().map(ping)).await {
-            open_still.push(socket?);
+    let mut still_open = Vec::new();
+    for chunk in chunks(sockets) {
+        for socket in futures_util::future::join_all(chunk.into_iter().map(ping)).await {
+            still_open.push(socket?);
             alive += 1;
         }
     }
-    println!("{count} connections in {:.1} s, all alive ({alive} pongs)", took.as_secs_f64());
+    println!("{count} connections in {:.1} s, all alive ({alive} pongs)", elapsed.as_secs_f64());
     let each = |bytes: u64, many: usize| bytes as f64 / many.max(1) as f64 / 1024.0;
     println!("server before     {:8.1} MiB", empty as f64 / 1_048_576.0);
     println!(
-        "idle              {:8.1} KiB a connection",
+        "idle              {:8.1} KiB per connection",
         each(with_idle.saturating_sub(empty), idle)
     );
     let more = with_all.saturating_sub(with_idle);
-    println!("with subscription {:8.1} KiB a connection", each(more, subscribed));
+    println!("with subscription {:8.1} KiB per connection", each(more, subscribed));
     println!("server with all   {:8.1} MiB", with_all as f64 / 1_048_576.0);
-    for some in chunks(open_still) {
-        for closed in futures_util::future::join_all(some.into_iter().map(close)).await {
+    for chunk in chunks(still_open) {
+        for closed in futures_util::future::join_all(chunk.into_iter().map(close)).await {
             closed?;
         }
     }
-    println!("after closing all {:8.1} MiB", settled(&server).await? as f64 / 1_048_576.0);
+    println!("after closing all {:8.1} MiB", settled_memory(&server).await? as f64 / 1_048_576.0);
     server.stop()
 }
 
 fn chunks(mut sockets: Vec<Socket>) -> impl Iterator<Item = Vec<Socket>> {
     std::iter::from_fn(move || {
-        let rest = sockets.len().saturating_sub(AT_ONCE);
+        let rest = sockets.len().saturating_sub(CONCURRENCY);
         (!sockets.is_empty()).then(|| sockets.split_off(rest))
     })
 }
@@ -114,7 +121,7 @@ async fn open(
     let mut sockets = Vec::with_capacity(numbers.len());
     let mut opening = futures_util::stream::iter(numbers)
         .map(|number| connect(&server.ws, subscribe.then_some(number)))
-        .buffer_unordered(AT_ONCE);
+        .buffer_unordered(CONCURRENCY);
     while let Some(socket) = opening.next().await {
         sockets.push(socket?);
     }
@@ -124,13 +131,14 @@ async fn open(
 async fn connect(address: &str, subscriber: Option<usize>) -> Result<Socket, Failure> {
     let stream = TcpStream::connect(address).await?;
     let url = format!("ws://{address}/");
-    let (mut socket, _) = timeout(PATIENCE, tokio_tungstenite::client_async(url, stream)).await??;
+    let (mut socket, _) =
+        timeout(HANG_TIMEOUT, tokio_tungstenite::client_async(url, stream)).await??;
     if let Some(number) = subscriber {
         let frame = format!(r#"{{"op":"SUBSCRIBE","topic":"bench","group":"g{number}"}}"#);
         socket.send(Message::text(frame)).await?;
         let answer = next(&mut socket).await?;
         if answer.to_text()? != r#"{"op":"OK"}"# {
-            return Err(format!("SUBSCRIBE was answered {answer}").into());
+            return Err(format!("unexpected response to SUBSCRIBE: {answer}").into());
         }
     }
     Ok(socket)
@@ -141,27 +149,27 @@ async fn ping(mut socket: Socket) -> Result<Socket, Failure> {
     loop {
         match next(&mut socket).await? {
             Message::Pong(answer) if answer == "alive?".as_bytes() => return Ok(socket),
-            // The server asks, too.
+            // The server sends pings as well.
             Message::Ping(_) => {}
-            other => return Err(format!("a ping was answered {other:?}").into()),
+            other => return Err(format!("unexpected response to a ping: {other:?}").into()),
         }
     }
 }
 
 async fn close(mut socket: Socket) -> Result<(), Failure> {
     socket.close(None).await?;
-    while let Some(message) = timeout(PATIENCE, socket.next()).await? {
+    while let Some(message) = timeout(HANG_TIMEOUT, socket.next()).await? {
         message?;
     }
     Ok(())
 }
 
-/// The server's memory, once it has settled.
-async fn settled(server: &ServerProcess) -> Result<u64, Failure> {
+/// The server's memory after a pause.
+async fn settled_memory(server: &ServerProcess) -> Result<u64, Failure> {
     sleep(Duration::from_secs(1)).await;
     server.resident_bytes()
 }
 
 async fn next(socket: &mut Socket) -> Result<Message, Failure> {
-    Ok(timeout(PATIENCE, socket.next()).await?.ok_or("the connection ended")??)
+    Ok(timeout(HANG_TIMEOUT, socket.next()).await?.ok_or("the connection closed")??)
 }

@@ -1,4 +1,4 @@
-//! Asks by HTTP.
+//! An HTTP client.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
@@ -24,13 +24,13 @@ impl Client {
         Ok(Self { sender, host: address.to_owned() })
     }
 
-    /// The body of what is at `path`, still to come.
+    /// Requests `path` and returns the unread body.
     pub(crate) async fn open(&mut self, path: &str) -> Result<Incoming, Failure> {
         self.sender.ready().await?;
         let request = Request::get(path).header(HOST, &self.host).body(Empty::new())?;
         let response = self.sender.send_request(request).await?;
         if !response.status().is_success() {
-            return Err(format!("{path} was answered {}", response.status()).into());
+            return Err(format!("{path} returned {}", response.status()).into());
         }
         Ok(response.into_body())
     }
@@ -40,7 +40,6 @@ impl Client {
     }
 }
 
-/// The next bytes of `body`.
 pub(crate) async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Failure> {
     match body.frame().await {
         Some(frame) => Ok(Some(frame?.into_data().unwrap_or_default())),

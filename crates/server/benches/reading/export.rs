@@ -1,4 +1,4 @@
-//! Exports: how fast, how much memory, and whether they can be resumed.
+//! Exports: throughput, memory and resumption.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,24 +17,24 @@ const PATH: &str = "/export?topic=large";
 const ROUNDS: usize = 5;
 const MIB: f64 = 1_048_576.0;
 
-/// Reads all there is; how many bytes, how long, and what `watch` said meanwhile.
+/// Reads a whole response, calling `watch` every 16 MiB. Returns its size and duration.
 async fn drain(
     address: &str,
     path: &str,
     mut watch: impl FnMut() -> Result<(), Failure>,
 ) -> Result<(u64, Duration), Failure> {
     let mut client = Client::connect(address).await?;
-    let began = Instant::now();
+    let start = Instant::now();
     let mut body = client.open(path).await?;
     let (mut bytes, mut watched) = (0, 0);
-    while let Some(some) = next(&mut body).await? {
-        bytes += some.len() as u64;
+    while let Some(chunk) = next(&mut body).await? {
+        bytes += chunk.len() as u64;
         if bytes - watched > 16 << 20 {
             watched = bytes;
             watch()?;
         }
     }
-    Ok((bytes, began.elapsed()))
+    Ok((bytes, start.elapsed()))
 }
 
 fn median(times: &mut [Duration]) -> f64 {
@@ -44,9 +44,9 @@ fn median(times: &mut [Duration]) -> f64 {
 
 pub(crate) async fn speed_and_memory(server: &ServerProcess, plain: &Path) -> Result<(), Failure> {
     let before = server.resident_bytes()?;
-    let mut most = before;
+    let mut peak = before;
     let (bytes, _) = drain(&server.http, PATH, || {
-        most = most.max(server.resident_bytes()?);
+        peak = peak.max(server.resident_bytes()?);
         Ok(())
     })
     .await?;
@@ -72,7 +72,7 @@ pub(crate) async fn speed_and_memory(server: &ServerProcess, plain: &Path) -> Re
     println!("plain file        {:8.0} MiB/s", rate(file));
     println!("ratio             {:8.2}", file / export);
     println!("memory before     {:8.1} MiB", before as f64 / MIB);
-    println!("memory, at most   {:8.1} MiB more", (most - before) as f64 / MIB);
+    println!("memory, peak      {:8.1} MiB more", (peak - before) as f64 / MIB);
     std::fs::remove_file(plain)?;
     Ok(())
 }
@@ -80,22 +80,22 @@ pub(crate) async fn speed_and_memory(server: &ServerProcess, plain: &Path) -> Re
 async fn save(server: &ServerProcess, path: &Path) -> Result<(), Failure> {
     let mut file = File::create(path)?;
     let mut body = Client::connect(&server.http).await?.open(PATH).await?;
-    while let Some(some) = next(&mut body).await? {
-        file.write_all(&some)?;
+    while let Some(chunk) = next(&mut body).await? {
+        file.write_all(&chunk)?;
     }
     Ok(file.sync_all()?)
 }
 
-/// Counts events as they come, and what their order is.
+/// Counts the events of an export and checks that they are in order.
 #[derive(Default)]
-struct Checked {
+struct OrderCheck {
     line: Vec<u8>,
     last_line: Vec<u8>,
     events: u64,
 }
 
-impl Checked {
-    fn take(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+impl OrderCheck {
+    fn push(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             self.line.extend_from_slice(&bytes[..end]);
             bytes = &bytes[end + 1..];
@@ -113,20 +113,20 @@ impl Checked {
     }
 }
 
-pub(crate) async fn broken_off_and_resumed(
+pub(crate) async fn interrupted_and_resumed(
     server: &ServerProcess,
     count: u64,
 ) -> Result<(), Failure> {
-    let mut checked = Checked::default();
+    let mut checked = OrderCheck::default();
     let mut path = PATH.to_owned();
-    let mut breaks = 0;
+    let mut interruptions = 0;
     loop {
         let mut client = Client::connect(&server.http).await?;
         let mut body = client.open(&path).await?;
         let until = checked.events + count / 3;
         loop {
             match next(&mut body).await? {
-                Some(some) => checked.take(&some)?,
+                Some(chunk) => checked.push(&chunk)?,
                 None => break,
             }
             if checked.events > until {
@@ -136,8 +136,8 @@ pub(crate) async fn broken_off_and_resumed(
         if checked.events >= count {
             break;
         }
-        // The connection goes with the client, in the middle of a line.
-        breaks += 1;
+        // Dropping the client closes the connection in the middle of a line.
+        interruptions += 1;
         checked.line.clear();
         let last: Value = serde_json::from_slice(&checked.last_line)?;
         path = format!("{PATH}&afterId={}", last["id"].as_str().ok_or("no id")?);
@@ -145,11 +145,11 @@ pub(crate) async fn broken_off_and_resumed(
     if checked.events != count {
         return Err(format!("{} events instead of {count}", checked.events).into());
     }
-    println!("broken off {breaks} times and resumed: {count} events, each once, in order");
+    println!("resumed {interruptions} times: {count} events, each once, in order");
     Ok(())
 }
 
-pub(crate) async fn with_a_reader_that_stops(server: &ServerProcess) -> Result<(), Failure> {
+pub(crate) async fn with_stopped_readers(server: &ServerProcess) -> Result<(), Failure> {
     let before = server.resident_bytes()?;
     let mut clients = Vec::new();
     for _ in 0..10 {
@@ -159,6 +159,6 @@ pub(crate) async fn with_a_reader_that_stops(server: &ServerProcess) -> Result<(
     }
     sleep(Duration::from_secs(3)).await;
     let more = server.resident_bytes()?.saturating_sub(before);
-    println!("10 readers that stopped {:.1} MiB more", more as f64 / MIB);
+    println!("10 stopped readers {:.1} MiB more", more as f64 / MIB);
     Ok(())
 }

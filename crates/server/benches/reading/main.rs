@@ -1,12 +1,14 @@
-//! What reading over HTTP costs: `make bench-reading`.
+//! The cost of reading over HTTP: `make bench-reading`.
 //!
-//! Fills a store with events of 236 bytes, starts the binary over it and prints: how fast an export
-//! is beside the same bytes from a plain file through the same HTTP libraries, what the server's
-//! memory grows by meanwhile (also with a reader that stops reading), whether an export that was
-//! broken off and resumed has each event once, and what a replay by time costs in a large topic
-//! and in a small one.
+//! Fills a store with events of 236 bytes and starts the binary on it. Measures
+//!
+//! - the throughput of an export, next to a plain file served by the same HTTP libraries,
+//! - the growth of the server's memory meanwhile, and with readers that stop reading,
+//! - a replay by time in a large and in a small topic,
+//!
+//! and checks that an interrupted and resumed export contains each event once.
 
-#![allow(clippy::print_stdout)] // A bench talks to whoever runs it.
+#![allow(clippy::print_stdout)] // a benchmark prints its results
 
 mod client;
 mod export;
@@ -23,25 +25,26 @@ use server_process::ServerProcess;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-const USUAL_COUNT: u64 = 5_000_000;
+const DEFAULT_COUNT: u64 = 5_000_000;
 const SMALL_COUNT: u64 = 5000;
 
 fn main() -> Result<(), Failure> {
-    if let Some(path) = std::env::var_os(plain_file::SERVED) {
+    if let Some(path) = std::env::var_os(plain_file::FILE_VARIABLE) {
         return plain_file::serve(Path::new(&path));
     }
-    // `cargo bench` adds words of its own, such as --bench.
-    let count = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(USUAL_COUNT);
+    // Skips arguments that `cargo bench` adds, such as --bench.
+    let count =
+        std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(DEFAULT_COUNT);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(measure(count))
 }
 
 async fn measure(count: u64) -> Result<(), Failure> {
-    // On the filesystem that is built on, which is a disk; the usual temporary folder may be memory.
+    // In the build folder, which is on a disk; the default temporary folder may be in memory.
     let folder = tempfile::tempdir_in(PathBuf::from(env!("CARGO_TARGET_TMPDIR")))?;
     let data = folder.path().join("data");
     store::fill(&data, &[("large", count), ("small", SMALL_COUNT)]).await?;
-    let data = data.to_str().ok_or("the folder has an odd name")?;
+    let data = data.to_str().ok_or("the folder name is not UTF-8")?;
     let server = ServerProcess::start(&[
         "--data",
         data,
@@ -52,8 +55,8 @@ async fn measure(count: u64) -> Result<(), Failure> {
     ])?;
     println!("{count} events");
     export::speed_and_memory(&server, &folder.path().join("plain")).await?;
-    export::broken_off_and_resumed(&server, count).await?;
-    export::with_a_reader_that_stops(&server).await?;
+    export::interrupted_and_resumed(&server, count).await?;
+    export::with_stopped_readers(&server).await?;
     replay::by_time(&server, count, SMALL_COUNT).await?;
     server.stop()
 }

@@ -1,4 +1,4 @@
-//! The baseline: a plain file, sent through the same HTTP libraries by a process of its own.
+//! The baseline: another process serves a plain file with the same HTTP libraries.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -17,10 +17,9 @@ use tokio::net::TcpListener;
 
 use crate::Failure;
 
-/// Names the file, in the environment of the process that sends it.
-pub(crate) const SERVED: &str = "PROMBUS_BENCH_PLAIN_FILE";
-/// As much at a time as an export.
-const STEP: usize = 256 << 10;
+/// The environment variable that tells the other process which file to serve.
+pub(crate) const FILE_VARIABLE: &str = "PROMBUS_BENCH_PLAIN_FILE";
+const CHUNK_BYTES: usize = 256 << 10;
 
 pub(crate) struct PlainFile {
     child: Child,
@@ -30,11 +29,11 @@ pub(crate) struct PlainFile {
 impl PlainFile {
     pub(crate) fn start(path: &Path) -> Result<Self, Failure> {
         let mut child = Command::new(std::env::current_exe()?)
-            .env(SERVED, path)
+            .env(FILE_VARIABLE, path)
             .stdout(Stdio::piped())
             .spawn()?;
         let mut address = String::new();
-        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut address)?;
+        BufReader::new(child.stdout.take().ok_or("no stdout")?).read_line(&mut address)?;
         Ok(Self { child, address: address.trim().to_owned() })
     }
 }
@@ -71,8 +70,8 @@ async fn send(path: PathBuf) -> Body {
                     Some(file) => file,
                     None => File::open(path)?,
                 };
-                let mut bytes = Vec::with_capacity(STEP);
-                file.by_ref().take(STEP as u64).read_to_end(&mut bytes)?;
+                let mut bytes = Vec::with_capacity(CHUNK_BYTES);
+                file.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut bytes)?;
                 Ok::<_, std::io::Error>((bytes, file))
             });
             let (bytes, file) = read.await.map_err(std::io::Error::other)??;

@@ -1,4 +1,4 @@
-//! A store with many events.
+//! Creates a store with many events.
 
 use std::path::Path;
 
@@ -8,20 +8,19 @@ use prombus_proto::{Event, EventId, Headers, Payload, Timestamp, Topic};
 
 use crate::Failure;
 
-/// How many share a millisecond.
-pub(crate) const EVENTS_A_MS: u64 = 10;
-/// When the first one happened.
+pub(crate) const EVENTS_PER_MS: u64 = 10;
+/// The time of the first event.
 pub(crate) const FIRST_TS: u64 = 1_700_000_000_000;
-const AT_ONCE: u64 = 10_000;
+const BATCH_EVENTS: u64 = 10_000;
 
-/// Makes topics with so many events each.
+/// Creates topics with the given number of events.
 pub(crate) async fn fill(folder: &Path, topics: &[(&str, u64)]) -> Result<(), Failure> {
     let engine = DiskEngine::open(&DiskOptions::at(folder))?;
     for (name, count) in topics {
         let topic = Topic::new(name)?;
         let mut number = 0;
         while number < *count {
-            let end = (number + AT_ONCE).min(*count);
+            let end = (number + BATCH_EVENTS).min(*count);
             let events: Result<_, Failure> =
                 (number..end).map(|n| Ok(event(&topic, n)?.encode())).collect();
             let batch = Batch {
@@ -37,7 +36,7 @@ pub(crate) async fn fill(folder: &Path, topics: &[(&str, u64)]) -> Result<(), Fa
     Ok(engine.close().await?)
 }
 
-/// Some 236 bytes of JSON.
+/// About 236 bytes of JSON.
 fn event(topic: &Topic, number: u64) -> Result<Event, Failure> {
     let payload = format!(
         r#"{{"pid":{},"name":"worker-{}","status":"running","cpu":0.25,"memory":104857600,"host":"node-{:03}.example"}}"#,
@@ -47,7 +46,7 @@ fn event(topic: &Topic, number: u64) -> Result<Event, Failure> {
     );
     Ok(Event {
         id: EventId::from_uuid(uuid::Uuid::from_u64_pair(0x0190_f5e4_8d4b_7000, 1 << 63 | number)),
-        ts: Timestamp(FIRST_TS + number / EVENTS_A_MS),
+        ts: Timestamp(FIRST_TS + number / EVENTS_PER_MS),
         topic: topic.clone(),
         key: None,
         headers: Headers::NONE,

@@ -1,8 +1,8 @@
 //! Signed tokens (JWT).
 //!
-//! - [`key`]: a key and its algorithm
-//! - [`jwks`]: keys of a JSON Web Key Set
-//! - [`claims`]: the claims of a token
+//! - `key`: a key and its algorithm
+//! - `jwks`: keys of a JSON Web Key Set
+//! - `claims`: the claims of a token
 
 mod claims;
 mod jwks;
@@ -15,7 +15,7 @@ use jsonwebtoken::{Validation, decode, decode_header};
 use prombus_proto::Timestamp;
 
 use self::claims::Claims;
-use self::key::Key;
+use self::key::VerifyingKey;
 use super::bad_token::BadToken;
 use super::grant::Grant;
 use super::settings::{AuthSetupError, JwtSettings};
@@ -25,7 +25,7 @@ pub use self::key::BadKey;
 /// Verifies signed tokens with the configured keys.
 #[derive(Debug)]
 pub struct JwtVerifier {
-    keys: Vec<Key>,
+    keys: Vec<VerifyingKey>,
     issuer: Option<String>,
     audience: Option<String>,
 }
@@ -39,10 +39,10 @@ impl JwtVerifier {
             if secret.reveal().is_empty() {
                 return Err(AuthSetupError::EmptySecret);
             }
-            keys.push(Key::shared_secret(secret.reveal().as_bytes()));
+            keys.push(VerifyingKey::shared_secret(secret.reveal().as_bytes()));
         }
         if let Some(file) = &settings.public_key_file {
-            keys.push(read_keys("public_key_file", file, Key::from_pem)?);
+            keys.push(read_keys("public_key_file", file, VerifyingKey::from_pem)?);
         }
         if let Some(file) = &settings.jwks_file {
             keys.append(&mut read_keys("jwks_file", file, jwks::parse_keys)?);
@@ -84,7 +84,7 @@ impl JwtVerifier {
 
     /// Returns the keys with that `kid`, or if there are none, the keys without a `kid`. For a token
     /// without a `kid`, returns all keys.
-    fn keys_for<'a>(&'a self, kid: Option<&'a str>) -> impl Iterator<Item = &'a Key> {
+    fn keys_for<'a>(&'a self, kid: Option<&'a str>) -> impl Iterator<Item = &'a VerifyingKey> {
         let is_known = kid.is_some() && self.keys.iter().any(|key| key.kid.as_deref() == kid);
         self.keys.iter().filter(move |key| match kid {
             None => true,
@@ -112,7 +112,7 @@ fn read_keys<T>(
 }
 
 /// Leaves the claims to [`Claims`], which is given the time instead of reading the clock.
-fn signature_only(key: &Key) -> Validation {
+fn signature_only(key: &VerifyingKey) -> Validation {
     let mut validation = Validation::new(key.algorithm);
     validation.required_spec_claims.clear();
     validation.validate_exp = false;

@@ -1,4 +1,4 @@
-//! What a token allows.
+//! The scopes of a token: which actions it allows.
 
 use std::fmt;
 use std::str::FromStr;

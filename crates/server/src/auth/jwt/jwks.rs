@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 
-use super::key::{BadKey, Key};
+use super::key::{BadKey, VerifyingKey};
 
 #[derive(Deserialize)]
 struct KeySet {
@@ -32,7 +32,7 @@ struct Jwk {
 
 /// Returns the keys that can verify tokens. Keys for encryption or for unsupported algorithms, which
 /// issuers publish in the same set, are ignored.
-pub(super) fn parse_keys(json: &[u8]) -> Result<Vec<Key>, BadKey> {
+pub(super) fn parse_keys(json: &[u8]) -> Result<Vec<VerifyingKey>, BadKey> {
     let set: KeySet =
         serde_json::from_slice(json).map_err(|error| BadKey::NotAKeySet(describe(&error)))?;
     let mut keys = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn parse_keys(json: &[u8]) -> Result<Vec<Key>, BadKey> {
                 },
                 reason,
             })?;
-            keys.push(Key { kid: jwk.kid, algorithm, decoding });
+            keys.push(VerifyingKey { kid: jwk.kid, algorithm, decoding });
         }
     }
     if keys.is_empty() { Err(BadKey::NoUsableKey) } else { Ok(keys) }

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// The key determines the algorithm. If the token did, an attacker could sign with the public key as
 /// an HS256 secret.
-pub(super) struct Key {
+pub(super) struct VerifyingKey {
     pub(super) kid: Option<String>,
     pub(super) algorithm: Algorithm,
     pub(super) decoding: DecodingKey,
@@ -35,7 +35,7 @@ pub enum BadKey {
     NoUsableKey,
 }
 
-impl Key {
+impl VerifyingKey {
     /// An HS256 secret.
     pub(super) fn shared_secret(secret: &[u8]) -> Self {
         Self { kid: None, algorithm: Algorithm::HS256, decoding: DecodingKey::from_secret(secret) }
@@ -59,10 +59,10 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for VerifyingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kid, algorithm, .. } = self;
-        f.debug_struct("Key")
+        f.debug_struct("VerifyingKey")
             .field("kid", kid)
             .field("algorithm", algorithm)
             .finish_non_exhaustive()
