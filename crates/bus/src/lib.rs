@@ -44,7 +44,7 @@ pub use prombus_engine::{
 };
 pub use publish::{PendingCommit, PublishBatch};
 pub use stored::mark::DEFAULT_MARK_TTL;
-pub use stored::{DecodeError, cursor, topic_settings};
+pub use stored::{DecodeError, STATE_KINDS, cursor, topic_settings};
 pub use topics::{
     FeedEvent, Follower, Settings, StartAt, SubscriptionDefaults, TopicRules, TopicSettings,
 };

@@ -17,11 +17,14 @@ mod pages;
 pub mod topic_settings;
 mod versioned;
 
-use prombus_engine::{InvalidStateKey, StateKey};
+use prombus_engine::{InvalidStateKey, StateKey, StateKind};
 use prombus_proto::{Group, Topic};
 
 pub(crate) use pages::StatePages;
 pub use versioned::DecodeError;
+
+/// The kinds that other programs read in the store, for engines that let them.
+pub const STATE_KINDS: &[StateKind] = &[cursor::KIND, mark::KIND, group_lease::KIND];
 
 /// Separates the names in a key. No topic and no group contains it.
 const SEPARATOR: &str = "::";

@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 async fn measure(url: &str, ttl: Option<i64>) -> Result<(), Box<dyn Error>> {
     let name = if ttl.is_some() { "with_ttl" } else { "without_ttl" };
-    let mut options = MongoOptions::at(url);
+    let mut options = MongoOptions::at(url, prombus_bus::STATE_KINDS);
     options.database = Some(name.to_owned());
     let engine = MongoEngine::open(&options).await?;
     let client = Client::with_uri_str(url).await?;

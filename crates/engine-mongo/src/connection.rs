@@ -1,4 +1,4 @@
-//! From an address to a database that can be used.
+//! From a URL to a database that can be used.
 
 pub(crate) mod deployment;
 
@@ -10,66 +10,71 @@ use mongodb::{Client, Database};
 use crate::connection::deployment::Deployment;
 use crate::{MongoError, MongoOptions};
 
-const DATABASE_UNLESS_SAID: &str = "prombus";
-/// Whoever starts waits no longer than this for a server that takes writes, unless the address says
-/// otherwise. Later on, what is under way waits the driver's 30 seconds, longer than an election takes.
-const START_WITHIN: Duration = Duration::from_secs(10);
-/// The driver's own ten are few: one belongs to the change stream, and commits that wait for a disk
-/// hold theirs.
-const CONNECTIONS_UNLESS_SAID: u32 = 100;
+const DEFAULT_DATABASE: &str = "prombus";
+const DEFAULT_APP_NAME: &str = "prombus";
+/// How long starting up waits for a primary, unless the URL says otherwise. Once running, the
+/// driver's 30 seconds apply, which is longer than an election takes.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// The driver's default of ten is too few: the change stream occupies one, and every commit that
+/// waits for a disk occupies another.
+const DEFAULT_POOL_SIZE: u32 = 100;
 
-/// A database, and what it is part of.
-pub(crate) struct Connected {
+/// A client connected to one database.
+pub(crate) struct Connection {
     pub(crate) client: Client,
-    /// What the servers know it by.
+    /// The application name under which the servers list this client.
     pub(crate) app_name: String,
     pub(crate) database: Database,
     pub(crate) deployment: Deployment,
 }
 
-impl Connected {
-    pub(crate) async fn to(options: &MongoOptions) -> Result<Self, MongoError> {
-        let mut connection = parse(&options.url).await?;
-        let app_name = connection.app_name.get_or_insert_with(|| DATABASE_UNLESS_SAID.to_owned());
+impl Connection {
+    pub(crate) async fn open(options: &MongoOptions) -> Result<Self, MongoError> {
+        let mut client_options = parse(&options.url).await?;
+        let app_name = client_options.app_name.get_or_insert_with(|| DEFAULT_APP_NAME.to_owned());
         let app_name = app_name.clone();
-        connection.max_pool_size.get_or_insert(CONNECTIONS_UNLESS_SAID);
-        let mut starting = connection.clone();
-        starting.server_selection_timeout.get_or_insert(START_WITHIN);
-        let first = Client::with_options(starting)?;
-        let deployment = Deployment::of(&first.database("admin")).await?;
-        drop(first);
-        let client = Client::with_options(connection)?;
+        client_options.max_pool_size.get_or_insert(DEFAULT_POOL_SIZE);
+        let mut startup_options = client_options.clone();
+        startup_options.server_selection_timeout.get_or_insert(STARTUP_TIMEOUT);
+        let startup_client = Client::with_options(startup_options)?;
+        let deployment = Deployment::of(&startup_client.database("admin")).await?;
+        drop(startup_client);
+        let client = Client::with_options(client_options)?;
         let database = match &options.database {
             Some(name) => client.database(name),
-            None => {
-                client.default_database().unwrap_or_else(|| client.database(DATABASE_UNLESS_SAID))
-            }
+            None => client.default_database().unwrap_or_else(|| client.database(DEFAULT_DATABASE)),
         };
         Ok(Self { client, app_name, database, deployment })
     }
 }
 
-/// Connects to what is at `url`, under this name in the server's logs, for other programs of ours. What
-/// is wrong with the address is said without its password. Whether somebody is there is known with the
-/// first question.
-pub async fn connect(url: &str, name: &str) -> Result<Client, MongoError> {
+/// Creates a client for `url` that the server's logs list as `app_name`, for other crates of this
+/// workspace.
+///
+/// Does not wait for a server: the first operation reports an unreachable one.
+///
+/// # Errors
+///
+/// [`MongoError::InvalidAddress`], without the password, if the URL cannot be parsed.
+pub async fn connect(url: &str, app_name: &str) -> Result<Client, MongoError> {
     let mut options = parse(url).await?;
-    options.app_name.get_or_insert_with(|| name.to_owned());
+    options.app_name.get_or_insert_with(|| app_name.to_owned());
     Ok(Client::with_options(options)?)
 }
 
-/// What the driver makes of the address. What it says of a bad one may repeat it, password and all.
+/// Parses `url`. The driver's error may quote the URL, so user and password are masked in it.
 async fn parse(url: &str) -> Result<ClientOptions, MongoError> {
     ClientOptions::parse(url).await.map_err(|error| {
-        let said = MongoError::from(error).to_string();
-        let secret = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
-        match secret {
-            Some((secret, _)) if !secret.is_empty() => {
-                let parts = secret.split(':').filter(|part| !part.is_empty());
-                let hidden = parts.fold(said, |said, part| said.replace(part, "***"));
-                MongoError::InvalidAddress(hidden)
+        let message = MongoError::from(error).to_string();
+        let credentials = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+        match credentials {
+            Some((credentials, _)) if !credentials.is_empty() => {
+                let secrets = credentials.split(':').filter(|part| !part.is_empty());
+                let masked =
+                    secrets.fold(message, |message, secret| message.replace(secret, "***"));
+                MongoError::InvalidAddress(masked)
             }
-            _ => MongoError::InvalidAddress(said),
+            _ => MongoError::InvalidAddress(message),
         }
     })
 }

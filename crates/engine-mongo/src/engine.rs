@@ -1,9 +1,8 @@
-//! The engine.
+//! [`MongoEngine`], the implementation of the engine contract.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mongodb::Database;
 use mongodb::bson::{Document, doc};
 use prombus_engine::{
     Batch, Bounds, Capabilities, CommitError, Committed, Condition, Engine, Health, Page,
@@ -13,91 +12,98 @@ use prombus_proto::{EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::connection::Connected;
-use crate::error::of_read;
-use crate::layout::indexes::Flaw;
+use crate::connection::Connection;
+use crate::error::read_error;
+use crate::layout::collections::Collections;
+use crate::layout::indexes::IndexProblem;
 use crate::layout::version::LAYOUT;
 use crate::layout::{indexes, version};
-use crate::state::sweep::sweep_from_time_to_time;
+use crate::state::sweep::sweep_periodically;
 use crate::store::Store;
 use crate::watch::change_stream;
 use crate::{MongoError, MongoOptions};
 
-/// Events and state in MongoDB. Any number of them may use one database, if it is a replica set.
+/// Stores events and keyed state in MongoDB. On a replica set, any number of engines may share a
+/// database.
 pub struct MongoEngine {
     store: Arc<Store>,
-    /// What goes on by itself, and ends with the engine.
-    behind: Vec<JoinHandle<()>>,
+    /// Background tasks; they end with the engine.
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl MongoEngine {
-    /// Connects. In a new database, makes collections and indexes; one that is in use has to have them.
+    /// Connects. Creates the collections and indexes of a new database; checks those of an existing
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment cannot be used, or if the database needs `prombus migrate` first.
     pub async fn open(options: &MongoOptions) -> Result<Self, MongoError> {
-        let connected = Connected::to(options).await?;
-        let deployment = connected.deployment;
-        let store = Arc::new(Store::over(connected, options));
-        make_or_check(&store).await?;
-        store.see_what_was_answered().await?;
+        let connection = Connection::open(options).await?;
+        let deployment = connection.deployment;
+        let store = Arc::new(Store::new(connection, options));
+        prepare_layout(&store).await?;
+        store.catch_up().await?;
         if !deployment.has_transactions() {
             tracing::warn!(
-                "the database is a single server that is no replica set: only one gateway may use \
-                 it, and a commit to several topics is not all or nothing; see docs/mongodb.md"
+                "the database is a standalone server, not a replica set: only one gateway may use \
+                 it, and a commit to several topics is not atomic; see docs/mongodb.md"
             );
         }
-        let mut behind = vec![tokio::spawn(sweep_from_time_to_time(Arc::downgrade(&store)))];
-        let follow = change_stream::begin(&store, options.tail).await?;
+        let mut tasks = vec![tokio::spawn(sweep_periodically(Arc::downgrade(&store)))];
+        let follow = change_stream::start(&store, options.change_detection).await?;
         if deployment.capabilities().several_gateways {
-            behind.push(tokio::spawn(follow));
+            tasks.push(tokio::spawn(follow));
         }
-        Ok(Self { store, behind })
+        Ok(Self { store, tasks })
     }
 
-    fn end_what_is_behind(&self) {
-        self.store.growth.end();
-        for task in &self.behind {
+    fn stop_tasks(&self) {
+        self.store.watchers.close();
+        for task in &self.tasks {
             task.abort();
         }
     }
 }
 
-/// Makes what a new database needs. One that is in use has to be as this program needs it: what could
-/// take long is left to `prombus migrate`.
-async fn make_or_check(store: &Store) -> Result<(), MongoError> {
-    let database = store.collections.database();
-    match version::noted(&store.collections).await? {
+/// Creates the layout of a new database, or checks that of an existing one. Work that could take
+/// long is left to `prombus migrate`.
+async fn prepare_layout(store: &Store) -> Result<(), MongoError> {
+    match version::read(&store.collections).await? {
         None => {
-            indexes::make_all(database).await?;
-            version::note(&store.collections, None).await
+            indexes::create_all(&store.collections).await?;
+            version::write(&store.collections, None).await
         }
         Some(found) if found < LAYOUT => Err(MongoError::OlderLayout { found, needed: LAYOUT }),
-        Some(_) => check_indexes(database).await,
+        Some(_) => check_indexes(&store.collections).await,
     }
 }
 
-/// Makes missing ones of empty collections. Without those that keep doubles out nothing is safe; without
-/// the others it is slow.
-async fn check_indexes(database: &Database) -> Result<(), MongoError> {
-    let mut unsafe_without = Vec::new();
-    for flaw in indexes::flaws(database).await? {
-        let documents = database.collection::<Document>(flaw.collection());
-        let is_missing = matches!(flaw, Flaw::Missing { .. });
+/// Creates missing indexes on empty collections. Otherwise a wrong unique index is an error,
+/// because it keeps duplicates out; any other is only slow without, so it is a warning.
+async fn check_indexes(collections: &Collections) -> Result<(), MongoError> {
+    let database = collections.database();
+    let mut errors = Vec::new();
+    for problem in indexes::problems(collections).await? {
+        let documents = database.collection::<Document>(problem.collection());
+        let is_missing = matches!(problem, IndexProblem::Missing { .. });
         if is_missing && documents.find_one(doc! {}).await?.is_none() {
-            indexes::make(database, flaw.collection(), flaw.due()).await?;
-        } else if flaw.due().is_unique {
-            unsafe_without.push(flaw.to_string());
+            indexes::create(database, problem.collection(), problem.expected()).await?;
+        } else if problem.expected().is_unique {
+            errors.push(problem.to_string());
         } else {
-            tracing::warn!("an index is not as it should be: {flaw}; run prombus migrate");
+            tracing::warn!("wrong index: {problem}; run prombus migrate");
         }
     }
-    match unsafe_without.is_empty() {
+    match errors.is_empty() {
         true => Ok(()),
-        false => Err(MongoError::WrongIndexes(unsafe_without.join(", "))),
+        false => Err(MongoError::WrongIndexes(errors.join(", "))),
     }
 }
 
 impl Drop for MongoEngine {
     fn drop(&mut self) {
-        self.end_what_is_behind();
+        self.stop_tasks();
     }
 }
 
@@ -109,55 +115,55 @@ impl Engine for MongoEngine {
 
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         batch.check_sizes()?;
-        let inside = self.store.gate.enter().await?;
+        let call = self.store.in_flight.start().await?;
         let store = self.store.clone();
-        // On its own, so that it is finished also when nobody waits for the answer.
-        let work = tokio::spawn(async move {
-            let answer = store.commit(&batch).await;
-            drop(inside);
-            answer
+        // A separate task, so that the commit completes even if the caller stops waiting.
+        let task = tokio::spawn(async move {
+            let committed = store.commit(&batch).await;
+            drop(call);
+            committed
         });
-        match work.await {
-            Ok(answer) => answer,
-            Err(stopped) if stopped.is_panic() => std::panic::resume_unwind(stopped.into_panic()),
+        match task.await {
+            Ok(committed) => committed,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Err(Unavailable::Closed.into()),
         }
     }
 
     async fn read(&self, topic: &Topic, from: Seq, budget: ReadBudget) -> Result<Page, ReadError> {
-        let _inside = self.store.gate.enter().await?;
+        let _call = self.store.in_flight.start().await?;
         self.store.read(topic, from, budget).await
     }
 
     async fn bounds(&self, topic: &Topic) -> Result<Bounds, ReadError> {
-        let _inside = self.store.gate.enter().await?;
+        let _call = self.store.in_flight.start().await?;
         self.store.bounds(topic).await
     }
 
     async fn topics(&self) -> Result<Vec<Topic>, ReadError> {
-        let _inside = self.store.gate.enter().await?;
-        let mut session = self.store.reader().await.map_err(of_read)?;
-        let known = self.store.topics(&mut session).await.map_err(of_read)?;
-        Ok(known.iter().filter_map(|topic| topic.topic()).collect())
+        let _call = self.store.in_flight.start().await?;
+        let mut session = self.store.read_session().await.map_err(read_error)?;
+        let topics = self.store.topics(&mut session).await.map_err(read_error)?;
+        Ok(topics.iter().filter_map(|topic| topic.topic()).collect())
     }
 
     async fn seek_time(&self, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
-        let _inside = self.store.gate.enter().await?;
+        let _call = self.store.in_flight.start().await?;
         self.store.seek_time(topic, ts).await
     }
 
     async fn seek_id(&self, topic: &Topic, id: &EventId) -> Result<Option<Seq>, ReadError> {
-        let _inside = self.store.gate.enter().await?;
+        let _call = self.store.in_flight.start().await?;
         self.store.seek_id(topic, id).await
     }
 
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
-        let _inside = self.store.gate.enter().await?;
+        let _call = self.store.in_flight.start().await?;
         self.store.trim(topic, below).await
     }
 
     async fn retain(&self, topic: &Topic, rule: &Retention) -> Result<Bounds, CommitError> {
-        let _inside = self.store.gate.enter().await?;
+        let _call = self.store.in_flight.start().await?;
         self.store.retain(topic, rule).await
     }
 
@@ -167,7 +173,7 @@ impl Engine for MongoEngine {
     }
 
     async fn get_many(&self, keys: &[StateKey]) -> Result<Vec<Option<StateEntry>>, ReadError> {
-        let _inside = self.store.gate.enter().await?;
+        let _call = self.store.in_flight.start().await?;
         self.store.get_many(keys).await
     }
 
@@ -177,16 +183,16 @@ impl Engine for MongoEngine {
         after: Option<&StateKey>,
         limit: usize,
     ) -> Result<Vec<StateEntry>, ReadError> {
-        let _inside = self.store.gate.enter().await?;
+        let _call = self.store.in_flight.start().await?;
         self.store.scan(prefix, after, limit).await
     }
 
     fn watch(&self, topic: &Topic) -> watch::Receiver<Seq> {
-        self.store.growth.watch(topic)
+        self.store.watchers.watch(topic)
     }
 
     fn health(&self) -> Health {
-        let condition = match self.store.gate.is_closed() {
+        let condition = match self.store.in_flight.is_closed() {
             false => Condition::Healthy,
             true => Condition::Closed,
         };
@@ -194,8 +200,8 @@ impl Engine for MongoEngine {
     }
 
     async fn close(&self) -> Result<(), CommitError> {
-        if self.store.gate.close().await {
-            self.end_what_is_behind();
+        if self.store.in_flight.close().await {
+            self.stop_tasks();
             self.store.client.clone().shutdown().immediate(true).await;
         }
         Ok(())

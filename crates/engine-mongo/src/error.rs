@@ -1,4 +1,4 @@
-//! What the driver says, as something that can be acted on.
+//! Driver errors, classified by what can be done about them.
 
 use std::io;
 use std::sync::Arc;
@@ -7,99 +7,85 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 use prombus_engine::{CommitError, ReadError, Unavailable};
 use thiserror::Error;
 
-/// What is wrong with the database, and what to do about it.
+/// What is wrong with the database. The message says what to do about it.
 ///
-/// A running engine gives it as the source of the [`io::Error`] in [`Unavailable::Io`].
+/// A running engine reports it as the source of the [`io::Error`] in [`Unavailable::Io`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MongoError {
-    /// The address cannot be used.
-    #[error("not a usable mongodb:// address: {0}")]
+    #[error("not a valid mongodb:// address: {0}")]
     InvalidAddress(String),
-    /// No server that takes writes was found in time.
+    /// No primary was found in time.
     #[error(
         "no primary found: {0}; check that a majority of the replica set is up, that its members \
-         can be reached under the names in rs.conf(), and that replicaSet= in the address is theirs"
+         are reachable under the names in rs.conf(), and that replicaSet= in the address is its name"
     )]
     NoPrimary(String),
-    /// The user or the password is wrong.
     #[error("authentication failed: {0}; check user, password and authSource= in the address")]
     AuthFailed(String),
-    /// The user may not do this.
-    #[error("not allowed: {0}; the user needs the role readWrite on the database")]
+    /// The user lacks a privilege.
+    #[error("not allowed: {0}; grant the user the role readWrite on the database")]
     NotAllowed(String),
-    /// What is there cannot do what this engine needs.
+    /// The deployment cannot do what this engine needs.
     #[error("{0}")]
     UnsupportedTopology(String),
-    /// The database was made by a newer version of this program.
+    /// The database was created by a newer version of this program.
     #[error(
-        "the database has layout {found}; this program reads up to {supported}: use a newer one"
+        "the database has layout {found}, but this program supports only up to {supported}; use a \
+         newer version"
     )]
-    NewerLayout {
-        /// The layout it has.
-        found: i64,
-        /// The newest layout this program knows.
-        supported: i64,
-    },
-    /// The database was made by an older version of this program.
+    NewerLayout { found: i64, supported: i64 },
+    /// The database was created by an older version of this program.
     #[error(
-        "the database has layout {found}; this program needs {needed}: stop the gateways of the older \
-         version, run prombus migrate --apply, and start again"
+        "the database has layout {found}, but this program needs {needed}; stop the gateways of the \
+         older version, run prombus migrate --apply, and start again"
     )]
-    OlderLayout {
-        /// The layout it has.
-        found: i64,
-        /// The layout it has to have.
-        needed: i64,
-    },
-    /// Indexes that keep doubles out are missing, of collections that hold documents.
-    #[error("indexes are not as they have to be: {0}; run prombus migrate --apply")]
+    OlderLayout { found: i64, needed: i64 },
+    /// Unique indexes are missing or wrong on collections that contain documents.
+    #[error("wrong indexes: {0}; run prombus migrate --apply")]
     WrongIndexes(String),
-    /// A unique index cannot be built.
+    /// A unique index cannot be built because of duplicates.
     #[error(
-        "{collection} cannot have the unique index {index}, for there are doubles: {found}; nothing \
-         was changed: remove those that should not be there, and run prombus migrate again"
+        "cannot build the index {index} on {collection} because of duplicates: {found}; \
+         nothing was changed: remove the duplicates and run prombus migrate again"
     )]
     Duplicates {
-        /// The collection.
         collection: String,
-        /// The index.
         index: String,
-        /// Some of the doubles.
+        /// Some of the duplicates.
         found: String,
     },
-    /// Somebody else migrates the database.
-    #[error("another prombus migrate is at work on this database: wait until it is done")]
+    /// Another process is migrating the database.
+    #[error("another prombus migrate is running on this database; wait until it has finished")]
     Migrating,
-    /// It was asked to stop.
-    #[error("stopped; what was done stays done, and prombus migrate --apply goes on from there")]
+    /// The migration was interrupted.
+    #[error("stopped; completed work is kept, and prombus migrate --apply resumes from there")]
     Stopped,
-    /// The connection broke, or an election is under way.
-    #[error("the connection was lost: {0}; it is made again by itself")]
+    /// The connection broke, or an election is in progress.
+    #[error("connection lost: {0}; the driver reconnects automatically")]
     Lost(String),
-    /// The server has no room left.
-    #[error("no room left on the server: {0}")]
+    /// The server's disk is full.
+    #[error("no space left on the server: {0}")]
     Full(String),
-    /// It was tried for too long while others kept being first.
-    #[error("given up after {attempts} attempts: {last}")]
+    /// A commit kept losing against others until its time was up.
+    #[error("gave up after {attempts} attempts: {last}")]
     Contended {
-        /// How often it was tried.
         attempts: u32,
-        /// What stopped the last one.
+        /// Why the last attempt failed.
         last: String,
     },
-    /// Anything else the server or the driver said.
+    /// Any other error of the server or the driver.
     #[error("{0}")]
     Other(String),
 }
 
-const THERE_ALREADY: i32 = 48;
-const NO_SUCH_COLLECTION: i32 = 26;
+const NAMESPACE_EXISTS: i32 = 48;
+const NAMESPACE_NOT_FOUND: i32 = 26;
 const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;
 const ILLEGAL_OPERATION: i32 = 20;
-const DUPLICATE_KEY: i32 = 11_000;
+pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 const OUT_OF_DISK_SPACE: i32 = 14_031;
-/// Not primary, not primary and secondaries are not asked, primary stepped down.
+/// `NotWritablePrimary`, `NotPrimaryNoSecondaryOk`, `PrimarySteppedDown`.
 const NO_PRIMARY: [i32; 3] = [10_107, 13_435, 189];
 
 impl MongoError {
@@ -127,44 +113,44 @@ impl MongoError {
 
 impl From<Error> for MongoError {
     fn from(error: Error) -> Self {
-        let text = said(&error);
+        let message = message_of(&error);
         match (code_of(&error), error.kind.as_ref()) {
             (Some(AUTHENTICATION_FAILED), _) | (_, ErrorKind::Authentication { .. }) => {
-                MongoError::AuthFailed(text)
+                MongoError::AuthFailed(message)
             }
-            // Nobody said who it is.
-            (Some(UNAUTHORIZED), _) if text.contains("requires authentication") => {
-                MongoError::AuthFailed(text)
+            // The client sent no credentials at all.
+            (Some(UNAUTHORIZED), _) if message.contains("requires authentication") => {
+                MongoError::AuthFailed(message)
             }
-            (Some(UNAUTHORIZED), _) => MongoError::NotAllowed(text),
-            (Some(OUT_OF_DISK_SPACE), _) => MongoError::Full(text),
-            (Some(ILLEGAL_OPERATION), _) if text.contains("replica set") => {
+            (Some(UNAUTHORIZED), _) => MongoError::NotAllowed(message),
+            (Some(OUT_OF_DISK_SPACE), _) => MongoError::Full(message),
+            (Some(ILLEGAL_OPERATION), _) if message.contains("replica set") => {
                 MongoError::UnsupportedTopology(format!(
-                    "{text}; transactions need a replica set, one of a single member suffices"
+                    "{message}; transactions need a replica set, and a single member is enough"
                 ))
             }
-            (Some(code), _) if NO_PRIMARY.contains(&code) => MongoError::NoPrimary(text),
-            // A server that refuses the password is never selected; the reason is in the text.
-            (_, ErrorKind::ServerSelection { .. }) if text.contains("Authentication failed") => {
-                MongoError::AuthFailed(text)
+            (Some(code), _) if NO_PRIMARY.contains(&code) => MongoError::NoPrimary(message),
+            // A server that rejects the password is never selected; only the message says why.
+            (_, ErrorKind::ServerSelection { .. }) if message.contains("Authentication failed") => {
+                MongoError::AuthFailed(message)
             }
-            (_, ErrorKind::ServerSelection { .. }) => MongoError::NoPrimary(text),
+            (_, ErrorKind::ServerSelection { .. }) => MongoError::NoPrimary(message),
             (_, ErrorKind::IncompatibleServer { .. } | ErrorKind::SessionsNotSupported) => {
-                MongoError::UnsupportedTopology(text)
+                MongoError::UnsupportedTopology(message)
             }
             (_, ErrorKind::InvalidArgument { .. } | ErrorKind::DnsResolve { .. }) => {
-                MongoError::InvalidAddress(text)
+                MongoError::InvalidAddress(message)
             }
             (_, ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. }) => {
-                MongoError::Lost(text)
+                MongoError::Lost(message)
             }
-            _ => MongoError::Other(text),
+            _ => MongoError::Other(message),
         }
     }
 }
 
-/// What it says, without the labels and stacks of the driver.
-fn said(error: &Error) -> String {
+/// The server's message, without the labels and backtraces that the driver adds.
+fn message_of(error: &Error) -> String {
     match error.kind.as_ref() {
         ErrorKind::Command(command) => command.message.clone(),
         ErrorKind::Write(WriteFailure::WriteError(write)) => write.message.clone(),
@@ -178,26 +164,22 @@ fn code_of(error: &Error) -> Option<i32> {
         ErrorKind::Write(WriteFailure::WriteError(write)) => Some(write.code),
         ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => Some(concern.code),
         ErrorKind::InsertMany(many) => {
-            let of_events = many.write_errors.as_ref().and_then(|all| all.first());
-            of_events.map(|first| first.code)
+            many.write_errors.as_ref().and_then(|errors| errors.first()).map(|first| first.code)
         }
         _ => None,
     }
 }
 
-/// Whether something unique was there already.
 pub(crate) fn is_duplicate_key(error: &Error) -> bool {
     code_of(error) == Some(DUPLICATE_KEY)
 }
 
-/// Whether a collection was there already.
-pub(crate) fn is_there_already(error: &Error) -> bool {
-    code_of(error) == Some(THERE_ALREADY)
+pub(crate) fn is_namespace_exists(error: &Error) -> bool {
+    code_of(error) == Some(NAMESPACE_EXISTS)
 }
 
-/// Whether nothing was ever put there.
-pub(crate) fn is_no_such_collection(error: &Error) -> bool {
-    code_of(error) == Some(NO_SUCH_COLLECTION)
+pub(crate) fn is_namespace_not_found(error: &Error) -> bool {
+    code_of(error) == Some(NAMESPACE_NOT_FOUND)
 }
 
 impl From<MongoError> for Unavailable {
@@ -207,15 +189,13 @@ impl From<MongoError> for Unavailable {
     }
 }
 
-/// As an answer to a commit.
-pub(crate) fn of_commit(error: Error) -> CommitError {
+pub(crate) fn commit_error(error: Error) -> CommitError {
     match MongoError::from(error) {
-        MongoError::Full(said) => CommitError::Full(said),
+        MongoError::Full(message) => CommitError::Full(message),
         error => CommitError::Unavailable(error.into()),
     }
 }
 
-/// As an answer to a question.
-pub(crate) fn of_read(error: Error) -> ReadError {
+pub(crate) fn read_error(error: Error) -> ReadError {
     ReadError::Unavailable(MongoError::from(error).into())
 }

@@ -1,4 +1,4 @@
-//! Who is inside when an engine closes is waited for; who comes later is turned away.
+//! Calls in flight: closing an engine waits for them and rejects new ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use prombus_engine::Unavailable;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
-/// The way into an engine.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct InFlight {
     is_closed: AtomicBool,
-    inside: Arc<RwLock<()>>,
+    /// Every call holds the lock for reading; closing acquires it for writing.
+    calls: Arc<RwLock<()>>,
 }
 
-/// Somebody inside, until it is dropped.
-pub(crate) type Inside = OwnedRwLockReadGuard<()>;
+/// Keeps an engine open until it is dropped.
+pub(crate) type CallGuard = OwnedRwLockReadGuard<()>;
 
-impl Gate {
-    pub(crate) async fn enter(&self) -> Result<Inside, Unavailable> {
-        let inside = self.inside.clone().read_owned().await;
+impl InFlight {
+    pub(crate) async fn start(&self) -> Result<CallGuard, Unavailable> {
+        let guard = self.calls.clone().read_owned().await;
         match self.is_closed() {
-            false => Ok(inside),
+            false => Ok(guard),
             true => Err(Unavailable::Closed),
         }
     }
@@ -29,10 +29,10 @@ impl Gate {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Lets nobody in any more and waits until nobody is inside. Says whether it was the first to.
+    /// Rejects new calls and waits for those in flight. Returns `true` the first time it is called.
     pub(crate) async fn close(&self) -> bool {
         let was_closed = self.is_closed.swap(true, Ordering::SeqCst);
-        drop(self.inside.write().await);
+        drop(self.calls.write().await);
         !was_closed
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! - `engine`: [`MongoEngine`], the implementation of the engine contract.
 //! - `options`, `connection`: the address, and what kind of deployment answers there.
-//! - `store`: what every part of an open engine shares; `in_flight`: closing waits for running calls.
+//! - `store`: what every part of an open engine shares; `in_flight`: closing waits for running
+//!   calls.
 //! - `layout`: collections, indexes, the documents of topics and events, the version of the layout.
 //! - `commit`: one transaction per batch, retried when another gateway was faster.
 //! - `read`: pages, searches by time and id, and read-your-writes sessions.
@@ -14,8 +15,8 @@
 //! - `migration`: `prombus migrate`.
 //! - `error`: [`MongoError`], and how driver errors map to it.
 //!
-//! The layout, write concerns and limits are described in `docs/mongodb.md`; the reasons for them in
-//! `docs/decisions/0010-mongodb.md`.
+//! The layout, write concerns and limits are described in `docs/mongodb.md`; the reasons for them
+//! in `docs/decisions/0010-mongodb.md`.
 
 mod commit;
 mod connection;
@@ -35,5 +36,5 @@ pub use connection::connect;
 pub use connection::deployment::Deployment;
 pub use engine::MongoEngine;
 pub use error::MongoError;
-pub use migration::{Migration, MigrationPlan, Progress, Step, Watcher};
-pub use options::{MongoOptions, Tail};
+pub use migration::{Migration, MigrationPlan, OnProgress, Progress, Step};
+pub use options::{ChangeDetection, MongoOptions};

@@ -1,13 +1,11 @@
-//! Bringing a database to what this program needs: what is to be done, and doing it.
+//! `prombus migrate`: plans the changes that a database needs, and applies them.
 //!
-//! | idea | file |
-//! |---|---|
-//! | what is to be done, in words and as JSON | `plan` |
-//! | one at a time | `lock` |
-//! | indexes | `build_index` |
-//! | the time to live of topics | `change_ttl` |
+//! - `plan`: the steps, as text and as JSON.
+//! - `lock`: only one migration runs at a time.
+//! - `build_index`: builds missing indexes and replaces wrong ones.
+//! - `change_ttl`: changes the time to live of topics.
 //!
-//! Everything may be stopped in the middle and done again. Nothing keeps gateways from publishing.
+//! Every step can be interrupted and resumed, and gateways keep publishing meanwhile.
 
 mod build_index;
 mod change_ttl;
@@ -21,56 +19,58 @@ use mongodb::bson::{Document, doc};
 use prombus_engine::{ReadError, StateEntry, StateKey};
 use prombus_proto::Topic;
 
-use crate::connection::Connected;
-use crate::layout::collections::ALL;
+use crate::connection::Connection;
 use crate::layout::numbers::{from_bson, to_bson};
 use crate::layout::topic_document::TopicDocument;
 use crate::layout::version::LAYOUT;
 use crate::layout::{indexes, version};
 use crate::store::Store;
 use crate::{MongoError, MongoOptions};
-use change_ttl::TtlWork;
-use lock::Lease;
-use plan::Work;
+use change_ttl::TtlChanger;
+use lock::MigrationLock;
+use plan::Action;
 pub use plan::{MigrationPlan, Step};
 
-/// A database that is to be brought to what this program needs.
+/// A connection to a database that may need migration.
 pub struct Migration {
     store: Store,
 }
 
-/// How far a step is.
+/// The progress of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// The step.
     pub step: &'a Step,
-    /// Documents that are done.
+    /// Documents done.
     pub done: u64,
-    /// About how many there are; nothing where nobody knows.
+    /// Estimated number of documents; 0 if unknown.
     pub total: u64,
 }
 
-/// Is told how far a migration is, and says whether to go on.
-pub type Watcher<'a> = &'a (dyn Fn(&Progress<'_>) -> ControlFlow<()> + Send + Sync);
+/// Called with the progress of a migration. Returns `Break` to stop it.
+pub type OnProgress<'a> = &'a (dyn Fn(&Progress<'_>) -> ControlFlow<()> + Send + Sync);
 
 impl Migration {
-    /// Connects, and changes nothing. Refuses what a newer version of this program made.
+    /// Connects without changing anything.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a newer version of this program created the database.
     pub async fn connect(options: &MongoOptions) -> Result<Self, MongoError> {
-        let store = Store::over(Connected::to(options).await?, options);
-        version::noted(&store.collections).await?;
-        store.see_what_was_answered().await?;
+        let store = Store::new(Connection::open(options).await?, options);
+        version::read(&store.collections).await?;
+        store.catch_up().await?;
         Ok(Self { store })
     }
 
-    /// Whether gateways may go on while a time to live is changed. On a single server that is no
-    /// replica set, an event that is committed in the very moment of the change may get the old one.
+    /// Returns `true` if gateways may keep running while a TTL is changed. On a standalone server
+    /// an event that is committed at the very moment of the change may get the old TTL.
     #[must_use]
     pub const fn is_safe_while_in_use(&self) -> bool {
         self.store.deployment.has_transactions()
     }
 
-    /// Keyed state whose key starts with `prefix`, as [`prombus_engine::Engine::scan`] gives it: all
-    /// layouts have it in the same form.
+    /// Scans the keyed state like [`prombus_engine::Engine::scan`]. Its format is the same in all
+    /// layouts.
     pub async fn scan(
         &self,
         prefix: &[u8],
@@ -80,108 +80,110 @@ impl Migration {
         self.store.scan(prefix, after, limit).await
     }
 
-    /// What is to be done so that the database is as this program needs it, and every topic has the
-    /// time to live, in milliseconds, that `wanted` says, or none. Changes nothing.
-    pub async fn plan(&self, wanted: &BTreeMap<Topic, u64>) -> Result<MigrationPlan, MongoError> {
-        let database = self.store.collections.database();
-        let noted = version::noted(&self.store.collections).await?;
-        let there = database.list_collection_names().await?;
-        let missing = ALL.into_iter().filter(|name| !there.iter().any(|other| other == name));
-        let mut work: Vec<Work> = missing.map(Work::Collection).collect();
-        for flaw in indexes::flaws(database).await? {
-            let collection = database.collection::<Document>(flaw.collection());
+    /// Plans the steps that bring the database to the current layout, and every topic to the TTL in
+    /// `ttls`, in milliseconds; a topic that is not listed gets none. Changes nothing.
+    pub async fn plan(&self, ttls: &BTreeMap<Topic, u64>) -> Result<MigrationPlan, MongoError> {
+        let collections = &self.store.collections;
+        let database = collections.database();
+        let layout = version::read(collections).await?;
+        let existing = database.list_collection_names().await?;
+        let missing =
+            collections.names().filter(|name| !existing.iter().any(|other| other == name));
+        let mut actions: Vec<Action> = missing.map(Action::CreateCollection).collect();
+        for problem in indexes::problems(collections).await? {
+            let collection = database.collection::<Document>(problem.collection());
             let documents = collection.estimated_document_count().await?;
-            work.push(Work::Index { flaw, documents });
+            actions.push(Action::BuildIndex { problem, documents });
         }
-        if noted != Some(LAYOUT) {
-            work.push(Work::Layout { from: noted });
+        if layout != Some(LAYOUT) {
+            actions.push(Action::RecordLayout { from: layout });
         }
-        let mut known = self.topics().await?;
-        for topic in wanted.keys() {
-            known.entry(topic.clone()).or_insert_with(|| TopicDocument::new(topic.as_str()));
+        let mut topics = self.topics().await?;
+        for topic in ttls.keys() {
+            topics.entry(topic.clone()).or_insert_with(|| TopicDocument::new(topic.as_str()));
         }
-        for (topic, known) in known {
-            let to = wanted.get(&topic).copied();
-            if known.ttl_change.is_some() || known.ttl_ms != to.map(to_bson) {
-                work.push(Work::Ttl {
-                    events: known.bounds().count(),
-                    from: known.ttl_ms.map(from_bson),
+        for (topic, document) in topics {
+            let to = ttls.get(&topic).copied();
+            if document.ttl_change.is_some() || document.ttl_ms != to.map(to_bson) {
+                actions.push(Action::ChangeTtl {
+                    events: document.bounds().count(),
+                    from: document.ttl_ms.map(from_bson),
                     to,
                     topic,
-                    goes_on: known.ttl_change.is_some(),
+                    resumes: document.ttl_change.is_some(),
                 });
             }
         }
-        Ok(MigrationPlan::new(database.name(), noted, work))
+        Ok(MigrationPlan::new(database.name(), layout, actions))
     }
 
     async fn topics(&self) -> Result<BTreeMap<Topic, TopicDocument>, MongoError> {
         let mut found = self.store.collections.topics().find(doc! {}).await?;
         let mut topics = BTreeMap::new();
         while found.advance().await? {
-            let known = found.deserialize_current()?;
-            if let Some(topic) = known.topic() {
-                topics.insert(topic, known);
+            let document = found.deserialize_current()?;
+            if let Some(topic) = document.topic() {
+                topics.insert(topic, document);
             }
         }
         Ok(topics)
     }
 
-    /// Does what `plan` says, step by step. Waits for another one that is at work.
+    /// Applies `plan` step by step. Waits if another migration is running.
     pub async fn apply(
         &self,
         plan: &MigrationPlan,
-        watcher: Watcher<'_>,
+        on_progress: OnProgress<'_>,
     ) -> Result<(), MongoError> {
         if plan.steps().is_empty() {
             return Ok(());
         }
-        let lease = Lease::take(&self.store).await?;
-        let mut done = Ok(());
+        let lock = MigrationLock::acquire(&self.store).await?;
+        let mut applied = Ok(());
         for step in plan.steps() {
-            done = self.take(step, &lease, watcher).await;
-            if done.is_err() {
+            applied = self.apply_step(step, &lock, on_progress).await;
+            if applied.is_err() {
                 break;
             }
         }
-        lease.give_back().await;
-        done
+        lock.release().await;
+        applied
     }
 
-    async fn take(
+    async fn apply_step(
         &self,
         step: &Step,
-        lease: &Lease,
-        watcher: Watcher<'_>,
+        lock: &MigrationLock,
+        on_progress: OnProgress<'_>,
     ) -> Result<(), MongoError> {
         let report = |done, total| {
-            let answer = watcher(&Progress { step, done, total });
-            match (answer, lease.is_held()) {
+            let flow = on_progress(&Progress { step, done, total });
+            match (flow, lock.is_held()) {
                 (ControlFlow::Break(()), _) => Err(MongoError::Stopped),
                 (_, false) => Err(MongoError::Migrating),
                 _ => Ok(()),
             }
         };
         report(0, step.documents())?;
-        match step.work() {
-            Work::Collection(name) => {
-                let made = self.store.collections.database().create_collection(*name).await;
-                made.or_else(|error| match crate::error::is_there_already(&error) {
+        match step.action() {
+            Action::CreateCollection(name) => {
+                let created = self.store.collections.database().create_collection(*name).await;
+                created.or_else(|error| match crate::error::is_namespace_exists(&error) {
                     true => Ok(()),
                     false => Err(error.into()),
                 })
             }
-            Work::Index { flaw, documents } => {
-                build_index::mend(&self.store, flaw, *documents, &report).await
+            Action::BuildIndex { problem, documents } => {
+                build_index::build(&self.store, problem, *documents, &report).await
             }
-            Work::Layout { from } => version::note(&self.store.collections, *from).await,
-            Work::Ttl { topic, to, .. } => {
-                let wanted = to.map(to_bson);
-                TtlWork { store: &self.store, topic, wanted, report: &report }.bring().await
+            Action::RecordLayout { from } => version::write(&self.store.collections, *from).await,
+            Action::ChangeTtl { topic, to, .. } => {
+                let ttl_ms = to.map(to_bson);
+                TtlChanger { store: &self.store, topic, ttl_ms, report: &report }.run().await
             }
         }
     }
 }
 
-/// Tells how many are done of how many, and says whether that was the end.
+/// Reports how many documents are done out of how many. Fails if the migration has to stop.
 type Report<'a> = &'a (dyn Fn(u64, u64) -> Result<(), MongoError> + Send + Sync);

@@ -1,47 +1,51 @@
-//! What to connect to, and how.
+//! The options that an engine is opened with.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prombus_engine::StateKind;
 use prombus_proto::{Clock, RandomSource, SystemClock, SystemRandom};
 
-/// How an engine is opened.
+/// How to open a [`MongoEngine`](crate::MongoEngine).
 #[derive(Clone)]
 pub struct MongoOptions {
-    /// A `mongodb://` address, as the driver reads it. It may hold a password, so it is never shown.
+    /// A `mongodb://` URL. It may contain a password, so `Debug` leaves it out.
     pub url: String,
-    /// The database; that of the address, or else `prombus`, where this says nothing.
+    /// The kinds of keyed state that other programs read. Must be the same for all users of a
+    /// database.
+    pub state_kinds: &'static [StateKind],
+    /// The database; `None` means the database of the URL, or `prombus` if the URL names none.
     pub database: Option<String>,
-    /// What time it is, for what expires.
+    /// The clock by which keyed state expires.
     pub clock: Arc<dyn Clock>,
-    /// How long to wait before trying again what another gateway was first with.
+    /// Randomness for the pauses between retries.
     pub random: Arc<dyn RandomSource>,
-    /// How what other gateways wrote is noticed.
-    pub tail: Tail,
-    /// How often is asked for what other gateways wrote, where there is no change stream.
+    pub change_detection: ChangeDetection,
+    /// The polling interval while there is no change stream.
     pub poll_every: Duration,
 }
 
-/// How what other gateways wrote is noticed.
+/// How an engine notices what other gateways wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
-    /// By a change stream, and by asking while there is none.
+pub enum ChangeDetection {
+    /// A change stream; polling while none can be opened.
     ChangeStream,
-    /// By asking, for users that may not open change streams.
+    /// Polling only, for users without the right to open change streams.
     Polling,
 }
 
 impl MongoOptions {
-    /// The usual options for what is at `url`.
+    /// The default options for the deployment at `url`.
     #[must_use]
-    pub fn at(url: impl Into<String>) -> Self {
+    pub fn at(url: impl Into<String>, state_kinds: &'static [StateKind]) -> Self {
         Self {
             url: url.into(),
+            state_kinds,
             database: None,
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
-            tail: Tail::ChangeStream,
+            change_detection: ChangeDetection::ChangeStream,
             poll_every: Duration::from_millis(200),
         }
     }
@@ -51,7 +55,7 @@ impl fmt::Debug for MongoOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MongoOptions")
             .field("database", &self.database)
-            .field("tail", &self.tail)
+            .field("change_detection", &self.change_detection)
             .field("poll_every", &self.poll_every)
             .finish_non_exhaustive()
     }

@@ -1,4 +1,7 @@
-//! Pages and places of a topic.
+//! Reads pages of a topic and finds positions in it.
+//!
+//! - `bisect`: searches by a field that rises with `seq`.
+//! - `causality`: sessions that see everything this engine knows of.
 
 mod bisect;
 pub(crate) mod causality;
@@ -9,16 +12,16 @@ use mongodb::error::Error;
 use prombus_engine::{Bounds, Damaged, Page, ReadBudget, ReadError, StoredEvent};
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 
-use crate::error::of_read;
-use crate::layout::event_document::{Decoded, decode, seq_of};
+use crate::error::read_error;
+use crate::layout::event_document::{DecodedEvent, decode, seq_of};
 use crate::layout::numbers::{from_bson, number_in, to_bson};
 use crate::layout::topic_document::TopicDocument;
 use crate::store::Store;
 
-/// About the bytes of a small event, to guess how many fill a page.
+/// The typical size of a small event, to guess how many fill a page.
 const SMALL_EVENT_BYTES: usize = 512;
-const LEAST_BATCH: usize = 16;
-const MOST_BATCH: usize = 10_000;
+const MIN_BATCH_SIZE: usize = 16;
+const MAX_BATCH_SIZE: usize = 10_000;
 
 impl Store {
     pub(crate) async fn read(
@@ -27,88 +30,87 @@ impl Store {
         from: Seq,
         budget: ReadBudget,
     ) -> Result<Page, ReadError> {
-        let mut session = self.reader().await.map_err(of_read)?;
-        let mut known = self.topic(&mut session, topic).await.map_err(of_read)?;
-        self.tell_what_is_seen(topic, &known);
+        let mut session = self.read_session().await.map_err(read_error)?;
+        let mut document = self.topic(&mut session, topic).await.map_err(read_error)?;
+        self.notify_watchers(topic, &document);
         loop {
-            let start = to_bson(from.0).max(known.first);
-            if start >= known.next {
+            let start = to_bson(from.0).max(document.first);
+            if start >= document.next {
                 return Ok(Page::default());
             }
-            let found = self.page(&mut session, topic, (start, known.next), budget).await?;
-            if found.page.events.first().is_some_and(|event| to_bson(event.seq.0) == start) {
-                return Ok(found.page);
+            let scan = self.scan_page(&mut session, topic, (start, document.next), budget).await?;
+            if scan.page.events.first().is_some_and(|event| to_bson(event.seq.0) == start) {
+                return Ok(scan.page);
             }
-            // It was forgotten between the two questions, or its time is over, or it should be there
-            // and is not.
-            let now = self.topic(&mut session, topic).await.map_err(of_read)?;
+            // The event was trimmed between the two queries, or has expired, or is damaged.
+            let now = self.topic(&mut session, topic).await.map_err(read_error)?;
             if now.first > start {
-                known = now;
+                document = now;
                 continue;
             }
-            let is_there = found.broken_at == Some(Seq(from_bson(start)));
-            let passed = self.passed_over(&mut session, topic, &now, start, is_there).await;
-            match passed.map_err(of_read)? {
-                Some(moved) => known = moved,
-                None => return Err(found.missing_from(topic, start, &now).into()),
+            let exists = scan.stopped_at == Some(Seq(from_bson(start)));
+            let advanced = self.skip_expired(&mut session, topic, &now, start, exists).await;
+            match advanced.map_err(read_error)? {
+                Some(advanced) => document = advanced,
+                None => return Err(scan.damage(topic, start, &now).into()),
             }
         }
     }
 
-    /// Events of a range without gaps, as many as there are and the budget allows.
-    async fn page(
+    /// Reads consecutive events of a range, as many as there are and the budget allows.
+    async fn scan_page(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
         (start, end): (i64, i64),
         budget: ReadBudget,
-    ) -> Result<Found, ReadError> {
+    ) -> Result<PageScan, ReadError> {
         let range = doc! { "topic": topic.as_str(), "seq": { "$gte": start, "$lt": end } };
-        let most = budget.events.max(1);
-        let at_once = (budget.bytes / SMALL_EVENT_BYTES).clamp(LEAST_BATCH, MOST_BATCH).min(most);
+        let limit = budget.events.max(1);
+        let batch_size =
+            (budget.bytes / SMALL_EVENT_BYTES).clamp(MIN_BATCH_SIZE, MAX_BATCH_SIZE).min(limit);
         let events = self.collections.events();
         let query = events
             .find(range)
             .sort(doc! { "topic": 1, "seq": 1 })
-            .limit(i64::try_from(most).unwrap_or(i64::MAX))
-            .batch_size(u32::try_from(at_once).unwrap_or(u32::MAX));
-        let mut cursor = query.session(&mut *session).await.map_err(of_read)?;
-        let mut found = Found::default();
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .batch_size(u32::try_from(batch_size).unwrap_or(u32::MAX));
+        let mut cursor = query.session(&mut *session).await.map_err(read_error)?;
+        let mut scan = PageScan::default();
         let mut bytes = 0;
-        while cursor.advance(session).await.map_err(of_read)? {
-            let due = Seq(from_bson(start) + found.page.events.len() as u64);
-            let decoded = decode(cursor.current());
-            let event = match decoded {
-                Ok(decoded) if decoded.event.seq != due => Err(None),
+        while cursor.advance(session).await.map_err(read_error)? {
+            let expected = Seq(from_bson(start) + scan.page.events.len() as u64);
+            let event = match decode(cursor.current()) {
+                Ok(decoded) if decoded.event.seq != expected => Err(None),
                 Ok(decoded) => {
-                    self.whole(session, topic, decoded).await.map_err(of_read)?.map_err(Some)
+                    self.complete(session, topic, decoded).await.map_err(read_error)?.map_err(Some)
                 }
                 Err(detail) => Err(Some(detail)),
             };
             match event {
                 Ok(event) => {
                     bytes += event.json.len();
-                    if !found.page.events.is_empty() && bytes > budget.bytes {
+                    if !scan.page.events.is_empty() && bytes > budget.bytes {
                         break;
                     }
-                    found.page.events.push(event);
+                    scan.page.events.push(event);
                 }
                 Err(detail) => {
-                    found.broken_at = seq_of(cursor.current()).ok();
-                    found.detail = detail;
+                    scan.stopped_at = seq_of(cursor.current()).ok();
+                    scan.detail = detail;
                     break;
                 }
             }
         }
-        Ok(found)
+        Ok(scan)
     }
 
-    /// The event with its JSON, or what is wrong with it.
-    async fn whole(
+    /// Reads the parts of a large event. The inner error says what is wrong with them.
+    async fn complete(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
-        decoded: Decoded,
+        decoded: DecodedEvent,
     ) -> Result<Result<StoredEvent, String>, Error> {
         if decoded.parts.is_none() {
             return Ok(Ok(decoded.event));
@@ -125,59 +127,61 @@ impl Store {
     }
 
     pub(crate) async fn bounds(&self, topic: &Topic) -> Result<Bounds, ReadError> {
-        let mut session = self.reader().await.map_err(of_read)?;
-        let known = self.topic(&mut session, topic).await.map_err(of_read)?;
-        self.tell_what_is_seen(topic, &known);
-        Ok(self.settled(&mut session, topic, known).await.map_err(of_read)?.bounds())
+        let mut session = self.read_session().await.map_err(read_error)?;
+        let document = self.topic(&mut session, topic).await.map_err(read_error)?;
+        self.notify_watchers(topic, &document);
+        let advanced = self.advance_past_expired(&mut session, topic, document).await;
+        Ok(advanced.map_err(read_error)?.bounds())
     }
 
-    /// What a reader sees stays, so whoever watches may know of it, too, before the change stream tells.
-    fn tell_what_is_seen(&self, topic: &Topic, known: &TopicDocument) {
-        // A name that somebody only asked for is not worth a channel.
-        if known.last() > Seq::ZERO {
-            self.growth.tell(topic, known.last());
+    /// Tells watchers what a reader has just seen, which may be before the change stream reports
+    /// it.
+    fn notify_watchers(&self, topic: &Topic, document: &TopicDocument) {
+        // A topic that does not exist needs no channel.
+        if document.last() > Seq::ZERO {
+            self.watchers.notify(topic, document.last());
         }
     }
 
     pub(crate) async fn seek_time(&self, topic: &Topic, ts: Timestamp) -> Result<Seq, ReadError> {
-        let mut session = self.reader().await.map_err(of_read)?;
-        let known = self.topic(&mut session, topic).await.map_err(of_read)?;
-        let place = self.place_of_time(&mut session, topic, &known, ts).await.map_err(of_read)?;
-        Ok(Seq(from_bson(place)))
+        let mut session = self.read_session().await.map_err(read_error)?;
+        let document = self.topic(&mut session, topic).await.map_err(read_error)?;
+        let found = self.first_at_time(&mut session, topic, &document, ts).await;
+        Ok(Seq(from_bson(found.map_err(read_error)?)))
     }
 
-    /// The first event kept with `ts` or a later time.
+    /// Returns the first retained event with a timestamp of `ts` or later.
     ///
-    /// Times need not rise; the latest time so far does, and where it reaches `ts` for the first time
-    /// is that event, unless it was forgotten.
-    pub(crate) async fn place_of_time(
+    /// Timestamps need not rise, but the latest timestamp so far does. The event where it first
+    /// reaches `ts` is the one, unless it was trimmed.
+    pub(crate) async fn first_at_time(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
-        known: &TopicDocument,
+        document: &TopicDocument,
         ts: Timestamp,
     ) -> Result<i64, Error> {
         let least = to_bson(ts.0);
-        let kept = (known.first, known.next);
-        if known.forgotten_latest_ts.is_none_or(|forgotten| forgotten < least) {
-            return self.first_reaching(session, topic, kept, "latestTs", least).await;
+        if document.forgotten_latest_ts.is_none_or(|trimmed| trimmed < least) {
+            let range = (document.first, document.next);
+            return self.first_at_least(session, topic, range, "latestTs", least).await;
         }
-        // Something forgotten was as late as that, so sums say nothing. What is kept is about as
-        // late as what was forgotten last, so it is found among the first ones.
-        let wanted = doc! {
+        // A trimmed event was as late as `ts`, so the totals say nothing. The retained events are
+        // about as late as the last trimmed one, so one of the first of them matches.
+        let filter = doc! {
             "topic": topic.as_str(),
-            "seq": { "$gte": known.first, "$lt": known.next },
+            "seq": { "$gte": document.first, "$lt": document.next },
             "ts": { "$gte": least },
         };
         let events = self.collections.events();
         let found = events
-            .find_one(wanted)
+            .find_one(filter)
             .sort(doc! { "topic": 1, "seq": 1 })
             .hint(mongodb::options::Hint::Keys(doc! { "topic": 1, "seq": 1 }))
             .projection(doc! { "_id": 0, "seq": 1 })
             .session(session)
             .await?;
-        Ok(found.and_then(|event| number_in(&event, "seq")).unwrap_or(known.next))
+        Ok(found.and_then(|event| number_in(&event, "seq")).unwrap_or(document.next))
     }
 
     pub(crate) async fn seek_id(
@@ -185,39 +189,39 @@ impl Store {
         topic: &Topic,
         id: &EventId,
     ) -> Result<Option<Seq>, ReadError> {
-        let mut session = self.reader().await.map_err(of_read)?;
-        let wanted = doc! { "topic": topic.as_str(), "id": id.to_string() };
+        let mut session = self.read_session().await.map_err(read_error)?;
+        let filter = doc! { "topic": topic.as_str(), "id": id.to_string() };
         let events = self.collections.events();
         let found = events
-            .find_one(wanted)
+            .find_one(filter)
             .projection(doc! { "_id": 0, "seq": 1 })
             .session(&mut session)
             .await
-            .map_err(of_read)?;
+            .map_err(read_error)?;
         let Some(seq) = found.and_then(|event| number_in(&event, "seq")) else { return Ok(None) };
-        let known = self.topic(&mut session, topic).await.map_err(of_read)?;
-        let is_kept = (known.first..known.next).contains(&seq);
-        Ok(is_kept.then_some(Seq(from_bson(seq))))
+        let document = self.topic(&mut session, topic).await.map_err(read_error)?;
+        let is_retained = (document.first..document.next).contains(&seq);
+        Ok(is_retained.then_some(Seq(from_bson(seq))))
     }
 }
 
-/// A page, and what ended it if that was neither its budget nor the end of the topic.
+/// A page, and what ended it if that was neither the budget nor the end of the topic.
 #[derive(Default)]
-struct Found {
+struct PageScan {
     page: Page,
-    /// The next event there is, behind a gap or not readable.
-    broken_at: Option<Seq>,
-    /// What is wrong with it; nothing where it is fine and those before it are missing.
+    /// The next existing event, which follows a gap or cannot be decoded.
+    stopped_at: Option<Seq>,
+    /// What is wrong with that event; `None` if it is intact and those before it are missing.
     detail: Option<String>,
 }
 
-impl Found {
-    fn missing_from(self, topic: &Topic, start: i64, known: &TopicDocument) -> Damaged {
+impl PageScan {
+    fn damage(self, topic: &Topic, start: i64, document: &TopicDocument) -> Damaged {
         let first = Seq(from_bson(start));
-        let (last, detail) = match (self.broken_at, self.detail) {
+        let (last, detail) = match (self.stopped_at, self.detail) {
             (Some(at), Some(detail)) => (at, detail),
             (Some(at), None) => (at.previous(), "missing in the collection events".into()),
-            (None, _) => (known.last(), "missing in the collection events".into()),
+            (None, _) => (document.last(), "missing in the collection events".into()),
         };
         Damaged::Events { topic: topic.clone(), first, last: last.max(first), detail }
     }

@@ -1,40 +1,44 @@
-//! What is forgotten: first the topic says so, then the events go.
+//! Trims topics: first the topic document moves its first position, then the events are deleted.
+//!
+//! - `ttl`: when the events of a topic with a time to live expire.
+//! - `expired_events`: events that the servers removed at that time.
+//! - `ttl_warnings`: warns once about a TTL shorter than the retention.
 
 mod expired_events;
 pub(crate) mod ttl;
 pub(crate) mod ttl_warnings;
 
 use mongodb::ClientSession;
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use mongodb::error::Error;
 use mongodb::options::ReturnDocument;
 use prombus_engine::{Bounds, CommitError, Retention};
 use prombus_proto::{Seq, Topic};
 
-use crate::error::{is_duplicate_key, of_commit};
-use crate::layout::event_document::Sums;
+use crate::error::{commit_error, is_duplicate_key};
+use crate::layout::event_document::Totals;
 use crate::layout::numbers::{from_bson, number_in, to_bson};
 use crate::layout::topic_document::TopicDocument;
-use crate::retention::expired_events::beginning;
+use crate::retention::expired_events::set_first;
 use crate::store::Store;
 
-/// What went on meanwhile at another gateway.
-pub(crate) enum Step {
+enum TrimOutcome {
     Done(TopicDocument),
-    /// The topic is not as it was; look again.
-    Again,
-    /// A newer rule was applied.
-    Stale,
+    /// Another gateway changed the topic in the meantime.
+    Retry,
+    /// A newer retention rule was applied.
+    StaleRule,
 }
 
 impl Store {
     pub(crate) async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
-        let mut session = self.reader().await.map_err(of_commit)?;
+        let mut session = self.read_session().await.map_err(commit_error)?;
         loop {
-            let known = self.topic(&mut session, topic).await.map_err(of_commit)?;
-            let step = self.forget(&mut session, topic, &known, to_bson(below.0), None).await;
-            if let Step::Done(left) = step.map_err(of_commit)? {
-                return Ok(left.bounds());
+            let document = self.topic(&mut session, topic).await.map_err(commit_error)?;
+            let outcome =
+                self.trim_below(&mut session, topic, &document, to_bson(below.0), None).await;
+            if let TrimOutcome::Done(trimmed) = outcome.map_err(commit_error)? {
+                return Ok(trimmed.bounds());
             }
         }
     }
@@ -44,37 +48,43 @@ impl Store {
         topic: &Topic,
         rule: &Retention,
     ) -> Result<Bounds, CommitError> {
-        let mut session = self.reader().await.map_err(of_commit)?;
+        let mut session = self.read_session().await.map_err(commit_error)?;
         let revision = to_bson(rule.revision);
-        self.apply_rule(&mut session, topic, revision).await?;
+        self.record_rule(&mut session, topic, revision).await?;
         loop {
-            let known = self.topic(&mut session, topic).await.map_err(of_commit)?;
-            let known = self.settled(&mut session, topic, known).await.map_err(of_commit)?;
-            self.warn_of_a_shorter_ttl(&known, rule);
-            let below = self.kept_by(&mut session, topic, &known, rule).await.map_err(of_commit)?;
-            let step = self.forget(&mut session, topic, &known, below, Some(revision)).await;
-            match step.map_err(of_commit)? {
-                Step::Done(left) => return Ok(left.bounds()),
-                Step::Again => {}
-                Step::Stale => return Err(self.stale(&mut session, topic, revision).await),
+            let document = self.topic(&mut session, topic).await.map_err(commit_error)?;
+            let advanced = self.advance_past_expired(&mut session, topic, document).await;
+            let document = advanced.map_err(commit_error)?;
+            self.warn_of_a_shorter_ttl(&document, rule);
+            let below = self.first_retained(&mut session, topic, &document, rule).await;
+            let below = below.map_err(commit_error)?;
+            let outcome =
+                self.trim_below(&mut session, topic, &document, below, Some(revision)).await;
+            match outcome.map_err(commit_error)? {
+                TrimOutcome::Done(trimmed) => return Ok(trimmed.bounds()),
+                TrimOutcome::Retry => {}
+                TrimOutcome::StaleRule => {
+                    return Err(self.stale_rule(&mut session, topic, revision).await);
+                }
             }
         }
     }
 
-    /// What the servers remove sooner than a rule says cannot be kept by it.
-    fn warn_of_a_shorter_ttl(&self, known: &TopicDocument, rule: &Retention) {
-        let Some(ttl) = known.ttl_ms.map(from_bson) else { return };
-        if rule.max_age_ms.is_none_or(|age| age > ttl) && self.warned.is_news(&known.name, ttl) {
+    /// A rule cannot retain events that the servers remove earlier.
+    fn warn_of_a_shorter_ttl(&self, document: &TopicDocument, rule: &Retention) {
+        let Some(ttl) = document.ttl_ms.map(from_bson) else { return };
+        let is_shorter = rule.max_age_ms.is_none_or(|age| age > ttl);
+        if is_shorter && self.ttl_warnings.insert(&document.name, ttl) {
             tracing::warn!(
-                topic = known.name,
-                "the database removes events after {ttl} ms, sooner than the topic is to forget \
-                 them: run prombus migrate"
+                topic = document.name,
+                "the database removes events after {ttl} ms, before the topic's retention ends; \
+                 run prombus migrate"
             );
         }
     }
 
-    /// Notes that this rule is the newest, unless there is a newer one.
-    async fn apply_rule(
+    /// Records `revision` as the newest rule, unless a newer one was applied.
+    async fn record_rule(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
@@ -85,162 +95,165 @@ impl Store {
             "$or": [{ "rule": { "$exists": false } }, { "rule": { "$lte": revision } }],
         };
         let topics = self.collections.topics();
-        let noted = topics
+        let recorded = topics
             .update_one(not_newer, doc! { "$set": { "rule": revision } })
             .upsert(true)
             .session(&mut *session)
             .await;
-        match noted {
+        match recorded {
             Ok(_) => Ok(()),
-            // It is there and did not match: its rule is newer.
+            // The document exists and did not match, so its rule is newer.
             Err(error) if is_duplicate_key(&error) => {
-                Err(self.stale(session, topic, revision).await)
+                Err(self.stale_rule(session, topic, revision).await)
             }
-            Err(error) => Err(of_commit(error)),
+            Err(error) => Err(commit_error(error)),
         }
     }
 
-    async fn stale(&self, session: &mut ClientSession, topic: &Topic, offered: i64) -> CommitError {
-        match self.topic(session, topic).await {
-            Ok(known) => CommitError::StaleRule {
-                topic: topic.clone(),
-                offered: from_bson(offered),
-                applied: from_bson(known.rule.unwrap_or(offered)),
-            },
-            Err(error) => of_commit(error),
-        }
-    }
-
-    /// The first event that `rule` keeps.
-    async fn kept_by(
+    async fn stale_rule(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
-        known: &TopicDocument,
+        offered: i64,
+    ) -> CommitError {
+        match self.topic(session, topic).await {
+            Ok(document) => CommitError::StaleRule {
+                topic: topic.clone(),
+                offered: from_bson(offered),
+                applied: from_bson(document.rule.unwrap_or(offered)),
+            },
+            Err(error) => commit_error(error),
+        }
+    }
+
+    /// Returns the first event that `rule` retains.
+    async fn first_retained(
+        &self,
+        session: &mut ClientSession,
+        topic: &Topic,
+        document: &TopicDocument,
         rule: &Retention,
     ) -> Result<i64, Error> {
-        let mut below = known.first;
+        let mut below = document.first;
         if let Some(age) = rule.max_age_ms {
             let oldest = self.clock.now().minus_ms(age);
-            below = below.max(self.place_of_time(session, topic, known, oldest).await?);
+            below = below.max(self.first_at_time(session, topic, document, oldest).await?);
         }
-        if let Some(most) = rule.max_bytes {
-            // All events go whose sum leaves more than `most` behind them, and the one that does not
-            // quite: what is behind it fits.
-            let to_go = known.bytes.saturating_sub(to_bson(most));
-            if to_go > known.forgotten_bytes {
-                let kept = (known.first, known.next);
-                let last = self.first_reaching(session, topic, kept, "bytes", to_go).await?;
-                below = below.max((last + 1).min(known.next));
+        if let Some(max_bytes) = rule.max_bytes {
+            // The first event whose total reaches this many bytes is the last to be trimmed: what
+            // follows it fits.
+            let excess = document.bytes.saturating_sub(to_bson(max_bytes));
+            if excess > document.forgotten_bytes {
+                let range = (document.first, document.next);
+                let last = self.first_at_least(session, topic, range, "bytes", excess).await?;
+                below = below.max((last + 1).min(document.next));
             }
         }
         Ok(below)
     }
 
-    /// Forgets what is below `below`, if the topic still is as `known`, and no rule newer than
-    /// `revision` was applied.
-    async fn forget(
+    /// Trims the events below `below`, provided that the topic is still as `document`, and that no
+    /// rule newer than `revision` was applied.
+    async fn trim_below(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
-        known: &TopicDocument,
+        document: &TopicDocument,
         below: i64,
         revision: Option<i64>,
-    ) -> Result<Step, Error> {
-        let below = below.min(known.next);
-        if below <= known.first {
-            // An earlier one may have been stopped between saying so and doing so.
-            self.remove_forgotten(session, topic, known.first).await?;
-            return Ok(Step::Done(known.clone()));
+    ) -> Result<TrimOutcome, Error> {
+        let below = below.min(document.next);
+        if below <= document.first {
+            // An earlier trim may have been interrupted before it deleted the events.
+            self.delete_before(session, topic, document.first).await?;
+            return Ok(TrimOutcome::Done(document.clone()));
         }
-        let last_gone = doc! { "topic": topic.as_str(), "seq": below - 1 };
         let events = self.collections.events();
-        let Some(last_gone) = events
-            .find_one(last_gone)
+        let last_trimmed = events
+            .find_one(doc! { "topic": topic.as_str(), "seq": below - 1 })
             .projection(doc! { "_id": 0, "bytes": 1, "latestTs": 1 })
             .session(&mut *session)
-            .await?
-        else {
-            return self.forget_what_is_missing(session, topic, known, below, revision).await;
+            .await?;
+        let Some(last_trimmed) = last_trimmed else {
+            return self.trim_below_a_gap(session, topic, document, below, revision).await;
         };
-        let gone = Sums {
-            bytes: number_in(&last_gone, "bytes").unwrap_or(known.forgotten_bytes),
-            latest_ts: number_in(&last_gone, "latestTs").unwrap_or(known.latest_ts),
+        let before = Totals {
+            bytes: number_in(&last_trimmed, "bytes").unwrap_or(document.forgotten_bytes),
+            latest_ts: number_in(&last_trimmed, "latestTs").unwrap_or(document.latest_ts),
         };
-        let change = beginning(below, gone);
-        self.forget_by(session, topic, known, below, change, revision).await
+        self.move_first(session, topic, document, below, set_first(below, before), revision).await
     }
 
-    /// As [`Store::forget`], where the last one to forget is not there: somebody else forgot it, or its
-    /// time was over, or it is damaged, which must not keep the others from going.
-    async fn forget_what_is_missing(
+    /// Like [`Store::trim_below`] if the last event to trim is missing: another gateway trimmed it,
+    /// or it has expired, or it is damaged, which must not keep the others from being trimmed.
+    async fn trim_below_a_gap(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
-        known: &TopicDocument,
+        document: &TopicDocument,
         below: i64,
         revision: Option<i64>,
-    ) -> Result<Step, Error> {
+    ) -> Result<TrimOutcome, Error> {
         let now = self.topic(session, topic).await?;
-        if now.first != known.first {
-            return Ok(Step::Again);
+        if now.first != document.first {
+            return Ok(TrimOutcome::Retry);
         }
-        let (_, gone) = self.there_from(session, topic, known, below).await?;
-        self.forget_by(session, topic, known, below, beginning(below, gone), revision).await
+        let (_, before) = self.first_existing(session, topic, document, below).await?;
+        self.move_first(session, topic, document, below, set_first(below, before), revision).await
     }
 
-    /// Makes `change`, by which the topic begins at `below`, if the topic still is as `known`, and
-    /// removes what is before that.
-    pub(crate) async fn forget_by(
+    /// Applies `change`, which moves the first position to `first`, provided that the topic is
+    /// still as `document`. Then deletes what precedes it.
+    async fn move_first(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
-        known: &TopicDocument,
-        below: i64,
-        change: mongodb::bson::Document,
+        document: &TopicDocument,
+        first: i64,
+        change: Document,
         revision: Option<i64>,
-    ) -> Result<Step, Error> {
-        // A topic that never forgot anything need not say where it begins.
-        let same_first = match known.first {
+    ) -> Result<TrimOutcome, Error> {
+        // The document of a topic that was never trimmed may lack `first`.
+        let same_first = match document.first {
             1 => doc! { "$in": [1, null] },
             first => doc! { "$eq": first },
         };
-        let mut as_known = doc! { "_id": topic.as_str(), "first": same_first };
+        let mut unchanged = doc! { "_id": topic.as_str(), "first": same_first };
         if let Some(revision) = revision {
-            as_known.insert("rule", revision);
+            unchanged.insert("rule", revision);
         }
         let topics = self.collections.topics();
         let changed = topics
-            .find_one_and_update(as_known, change)
+            .find_one_and_update(unchanged, change)
             .return_document(ReturnDocument::After)
             .session(&mut *session)
             .await?;
-        let Some(left) = changed else {
+        let Some(trimmed) = changed else {
             let now = self.topic(session, topic).await?;
             let is_stale = revision.is_some_and(|mine| now.rule.is_some_and(|rule| rule > mine));
-            return Ok(if is_stale { Step::Stale } else { Step::Again });
+            return Ok(if is_stale { TrimOutcome::StaleRule } else { TrimOutcome::Retry });
         };
-        self.remove_forgotten(session, topic, below).await?;
-        self.causality.reached(session.operation_time());
-        Ok(Step::Done(left))
+        self.delete_before(session, topic, first).await?;
+        self.causality.advance_to(session.operation_time());
+        Ok(TrimOutcome::Done(trimmed))
     }
 
-    async fn remove_forgotten(
+    async fn delete_before(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
         first: i64,
     ) -> Result<(), Error> {
-        let forgotten = doc! { "topic": topic.as_str(), "seq": { "$lt": first } };
-        // Mostly there is nothing, and a look costs less than two writes that change nothing.
+        let trimmed = doc! { "topic": topic.as_str(), "seq": { "$lt": first } };
+        // Usually there are none, and a query costs less than two deletes that match nothing.
         let events = self.collections.events();
-        let one = events.find_one(forgotten.clone()).projection(doc! { "_id": 1 });
+        let one = events.find_one(trimmed.clone()).projection(doc! { "_id": 1 });
         if one.session(&mut *session).await?.is_none() {
             return Ok(());
         }
-        self.collections.parts().delete_many(forgotten.clone()).session(&mut *session).await?;
-        let by_place = mongodb::options::Hint::Keys(doc! { "topic": 1, "seq": 1 });
-        events.delete_many(forgotten).hint(by_place).session(session).await?;
+        self.collections.parts().delete_many(trimmed.clone()).session(&mut *session).await?;
+        let by_position = mongodb::options::Hint::Keys(doc! { "topic": 1, "seq": 1 });
+        events.delete_many(trimmed).hint(by_position).session(session).await?;
         Ok(())
     }
 }

@@ -9,71 +9,72 @@ use mongodb::{Client, ClientSession};
 use prombus_proto::{Clock, RandomSource, Topic};
 
 use crate::MongoOptions;
-use crate::commit::topic_cache::Ends;
-use crate::commit::topic_locks::Turns;
-use crate::connection::Connected;
+use crate::commit::topic_cache::TopicCache;
+use crate::commit::topic_locks::TopicLocks;
+use crate::connection::Connection;
 use crate::connection::deployment::Deployment;
-use crate::in_flight::Gate;
+use crate::in_flight::InFlight;
 use crate::layout::collections::Collections;
 use crate::layout::topic_document::TopicDocument;
 use crate::read::causality::Causality;
-use crate::retention::ttl_warnings::Warned;
-use crate::watch::topic_watchers::Growth;
+use crate::retention::ttl_warnings::TtlWarnings;
+use crate::state::location::StateLayout;
+use crate::watch::topic_watchers::TopicWatchers;
 
-/// A database in use.
+/// An open database. Each part of the crate adds its operations in an `impl Store` block.
 pub(crate) struct Store {
     pub(crate) client: Client,
-    /// What the servers know all gateways by.
+    /// The application name that all gateways have in common.
     pub(crate) app_name: String,
     pub(crate) collections: Collections,
     pub(crate) deployment: Deployment,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn RandomSource>,
     pub(crate) causality: Causality,
-    pub(crate) growth: Growth,
-    pub(crate) turns: Turns,
-    pub(crate) ends: Ends,
-    pub(crate) gate: Gate,
+    pub(crate) watchers: TopicWatchers,
+    pub(crate) topic_locks: TopicLocks,
+    pub(crate) topic_cache: TopicCache,
+    pub(crate) in_flight: InFlight,
     pub(crate) poll_every: Duration,
-    pub(crate) warned: Warned,
+    pub(crate) ttl_warnings: TtlWarnings,
 }
 
 impl Store {
-    pub(crate) fn over(connected: Connected, options: &MongoOptions) -> Self {
-        let Connected { client, app_name, database, deployment } = connected;
+    pub(crate) fn new(connection: Connection, options: &MongoOptions) -> Self {
+        let Connection { client, app_name, database, deployment } = connection;
+        let state_layout = StateLayout::new(options.state_kinds);
         Self {
-            collections: Collections::of(database, deployment),
+            collections: Collections::new(database, deployment, state_layout),
             client,
             app_name,
             deployment,
             clock: options.clock.clone(),
             random: options.random.clone(),
             causality: Causality::default(),
-            growth: Growth::new(),
-            turns: Turns::default(),
-            ends: Ends::default(),
-            gate: Gate::default(),
+            watchers: TopicWatchers::new(),
+            topic_locks: TopicLocks::default(),
+            topic_cache: TopicCache::default(),
+            in_flight: InFlight::default(),
             poll_every: options.poll_every,
-            warned: Warned::default(),
+            ttl_warnings: TtlWarnings::default(),
         }
     }
 
-    /// From now on readers see what was answered to anybody until now, also what a majority has not got
-    /// yet.
-    pub(crate) async fn see_what_was_answered(&self) -> Result<(), Error> {
+    /// Makes readers see every write acknowledged so far, including those that have not reached a
+    /// majority.
+    pub(crate) async fn catch_up(&self) -> Result<(), Error> {
         let mut session = self.client.start_session().causal_consistency(true).await?;
         let database = self.collections.database();
         database.run_command(doc! { "ping": 1 }).session(&mut session).await?;
-        self.causality.reached(session.operation_time());
+        self.causality.advance_to(session.operation_time());
         Ok(())
     }
 
-    /// A session for reading.
-    pub(crate) async fn reader(&self) -> Result<ClientSession, Error> {
+    pub(crate) async fn read_session(&self) -> Result<ClientSession, Error> {
         self.causality.session(&self.client).await
     }
 
-    /// A topic as it is, or as it is before its first event.
+    /// Returns the document of `topic`, or that of an empty topic if it does not exist.
     pub(crate) async fn topic(
         &self,
         session: &mut ClientSession,
@@ -84,7 +85,7 @@ impl Store {
         Ok(found.unwrap_or_else(|| TopicDocument::new(topic.as_str())))
     }
 
-    /// All topics that ever had an event, in order of their names.
+    /// Returns all topics that ever had an event, ordered by name.
     pub(crate) async fn topics(
         &self,
         session: &mut ClientSession,

@@ -30,6 +30,7 @@ pub mod memory;
 pub mod page;
 pub mod retention;
 pub mod state;
+pub mod state_kind;
 
 pub use batch::{Batch, Committed, Durability, Position, StateOp, WriteStats};
 pub use capabilities::Capabilities;
@@ -42,3 +43,4 @@ pub use memory::MemoryEngine;
 pub use page::{Bounds, Page, ReadBudget, StoredEvent};
 pub use retention::Retention;
 pub use state::{Expect, InvalidStateKey, StateEntry, StateKey, Version};
+pub use state_kind::StateKind;

@@ -88,7 +88,7 @@ impl Server {
             EngineConfig::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
             EngineConfig::Mongo(address) => {
                 let failed = |source| StartError::Mongo { address: address.clone(), source };
-                let options = MongoOptions::at(address.reveal());
+                let options = MongoOptions::at(address.reveal(), prombus_bus::STATE_KINDS);
                 Arc::new(MongoEngine::open(&options).await.map_err(failed)?)
             }
         };

@@ -1,6 +1,6 @@
 //! The progress of a consumer group.
 
-use prombus_engine::{InvalidStateKey, StateKey};
+use prombus_engine::{InvalidStateKey, StateKey, StateKind};
 use prombus_proto::{EventId, Group, Seq, Timestamp, Topic};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,14 @@ pub enum Progress {
 }
 
 const PREFIX: &str = "cursor/";
+pub(super) const KIND: StateKind = StateKind {
+    prefix: PREFIX,
+    separator: SEPARATOR,
+    suffix: PARTITION,
+    collection: Some("cursors"),
+    fields: &[("last_id", "lastId"), ("last_ts", "lastTs"), ("epoch", "epoch")],
+    marker: None,
+};
 /// The code of [`Progress::Done`]; any other code is the number of deliveries plus one.
 const DONE: u32 = 0;
 

@@ -1,13 +1,22 @@
 //! The gateway that owns a group.
 
-use prombus_engine::{InvalidStateKey, StateKey};
+use prombus_engine::{InvalidStateKey, StateKey, StateKind};
 use prombus_proto::{Group, Topic};
 use serde::{Deserialize, Serialize};
 
 use super::versioned::{DecodeError, Versioned};
+use super::{PARTITION, SEPARATOR};
 use crate::sharing::GatewayId;
 
 const PREFIX: &str = "lease/";
+pub(super) const KIND: StateKind = StateKind {
+    prefix: PREFIX,
+    separator: SEPARATOR,
+    suffix: PARTITION,
+    collection: None,
+    fields: &[("holder", "holder"), ("epoch", "epoch")],
+    marker: None,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GroupLease {

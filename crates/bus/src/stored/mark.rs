@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use prombus_engine::{Engine, Expect, ReadError, StateKey, StateOp};
+use prombus_engine::{Engine, Expect, ReadError, StateKey, StateKind, StateOp};
 use prombus_proto::limits::{
     DEFAULT_MARK_TTL_MS, MAX_ID_BYTES, MAX_NAME_BYTES, MAX_STATE_KEY_BYTES,
 };
@@ -18,6 +18,14 @@ pub const DEFAULT_MARK_TTL: Duration = Duration::from_millis(DEFAULT_MARK_TTL_MS
 const PREFIX: &str = "dedupe/";
 /// The value of every mark: the version of the format. The key holds the rest.
 const VALUE: &[u8] = b"1";
+pub(super) const KIND: StateKind = StateKind {
+    prefix: PREFIX,
+    separator: SEPARATOR,
+    suffix: "",
+    collection: Some("dedupe"),
+    fields: &[],
+    marker: Some(VALUE),
+};
 
 const _: () = assert!(
     PREFIX.len() + 2 * MAX_NAME_BYTES + MAX_ID_BYTES + 2 * SEPARATOR.len() <= MAX_STATE_KEY_BYTES

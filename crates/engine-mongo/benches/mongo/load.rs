@@ -66,7 +66,7 @@ pub(crate) fn new_ids() -> IdSource {
 /// An engine on a database of its own, and the name of that.
 pub(crate) async fn new_engine(url: &str) -> (Arc<MongoEngine>, String) {
     let name = new_database();
-    let mut options = MongoOptions::at(url);
+    let mut options = MongoOptions::at(url, prombus_bus::STATE_KINDS);
     options.database = Some(name.clone());
     (Arc::new(MongoEngine::open(&options).await.unwrap()), name)
 }

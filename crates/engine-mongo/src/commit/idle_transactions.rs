@@ -1,9 +1,9 @@
-//! Transactions of gateways that died in the middle of a commit.
+//! Ends transactions of gateways that died in the middle of a commit.
 //!
-//! The servers keep such a transaction for a minute unless told otherwise, and with it whatever it has
-//! written: for so long nobody could commit to the same topic. So whoever keeps being refused looks
-//! which transactions of gateways do nothing any more, and ends them. One whose gateway lives after all
-//! has stored nothing by then: that one begins its commit again.
+//! By default the servers keep an idle transaction open for a minute, and until then nobody else
+//! can commit to the same topics. A commit that keeps failing therefore looks for transactions of
+//! gateways that have stopped making progress, and ends them. If such a gateway turns out to be
+//! alive, its transaction has stored nothing, and it retries the commit.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,38 +14,45 @@ use mongodb::error::Error;
 
 use crate::store::Store;
 
-/// Gateways that only were faster are done by then.
-const LOOKS_AFTER: Duration = Duration::from_millis(500);
-/// Longer than a gateway that lives takes between two steps of a commit.
+/// A gateway that was merely faster has finished by then.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Longer than a live gateway takes between two steps of a commit.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3);
 
-/// What one commit that keeps being refused has found out.
-pub(crate) struct Abandoned {
-    next_look: Instant,
-    /// How long each transaction had been at work, and since when that is so, by session and number.
-    idle: HashMap<(Vec<u8>, i64), (i64, Instant)>,
+/// The idle transactions that one failing commit has observed.
+pub(super) struct IdleTransactions {
+    next_check: Instant,
+    observed: HashMap<TransactionId, Observation>,
 }
 
-impl Abandoned {
-    pub(crate) fn new() -> Self {
-        Self { next_look: Instant::now() + LOOKS_AFTER, idle: HashMap::new() }
+/// The id of the session and the number of the transaction in it.
+type TransactionId = (Vec<u8>, i64);
+
+struct Observation {
+    active_micros: i64,
+    unchanged_since: Instant,
+}
+
+impl IdleTransactions {
+    pub(super) fn new() -> Self {
+        Self { next_check: Instant::now() + CHECK_INTERVAL, observed: HashMap::new() }
     }
 
-    /// Ends what is abandoned, if it is time to look.
-    pub(crate) async fn end_some(&mut self, store: &Store) {
-        if Instant::now() < self.next_look {
+    /// Ends abandoned transactions, unless the last check was only just now.
+    pub(super) async fn end_abandoned(&mut self, store: &Store) {
+        if Instant::now() < self.next_check {
             return;
         }
-        if let Err(error) = self.look(store).await {
-            // The servers end them in time.
-            tracing::debug!("cannot see which transactions are abandoned: {error}");
+        if let Err(error) = self.check(store).await {
+            // Not worth a warning: the servers end them after a minute.
+            tracing::debug!("cannot list idle transactions: {error}");
         }
-        self.next_look = Instant::now() + LOOKS_AFTER;
+        self.next_check = Instant::now() + CHECK_INTERVAL;
     }
 
-    async fn look(&mut self, store: &Store) -> Result<(), Error> {
+    async fn check(&mut self, store: &Store) -> Result<(), Error> {
         let admin = store.client.database("admin");
-        // Nobody else's: what another program does between its writes is its own affair.
+        // Only those of gateways: other programs may keep their transactions open.
         let of_gateways = doc! {
             "type": "idleSession",
             "appName": &store.app_name,
@@ -54,31 +61,31 @@ impl Abandoned {
         let stages = [doc! { "$currentOp": {} }, doc! { "$match": of_gateways }];
         let now = Instant::now();
         let mut still_idle = HashMap::new();
-        let mut found = admin.aggregate(stages).await?;
-        while let Some(session) = found.try_next().await? {
-            let Some((which, at_work, id)) = read(&session) else { continue };
-            let since = match self.idle.get(&which) {
-                Some((before, since)) if *before == at_work => *since,
+        let mut sessions = admin.aggregate(stages).await?;
+        while let Some(session) = sessions.try_next().await? {
+            let Some((transaction, active_micros, session_id)) = parse(&session) else { continue };
+            let unchanged_since = match self.observed.get(&transaction) {
+                Some(before) if before.active_micros == active_micros => before.unchanged_since,
                 _ => now,
             };
-            if now.duration_since(since) >= ABANDONED_AFTER {
-                tracing::info!("ends a transaction that a gateway has left behind");
-                admin.run_command(doc! { "killSessions": [{ "id": id }] }).await?;
+            if now.duration_since(unchanged_since) >= ABANDONED_AFTER {
+                tracing::info!("ending a transaction that a gateway abandoned");
+                admin.run_command(doc! { "killSessions": [{ "id": session_id }] }).await?;
             } else {
-                still_idle.insert(which, (at_work, since));
+                still_idle.insert(transaction, Observation { active_micros, unchanged_since });
             }
         }
-        self.idle = still_idle;
+        self.observed = still_idle;
         Ok(())
     }
 }
 
-/// Which transaction it is, how long it was at work, and the id of its session.
-fn read(session: &Document) -> Option<((Vec<u8>, i64), i64, Binary)> {
+/// Returns the transaction, how long it was active, and the id of its session.
+fn parse(session: &Document) -> Option<(TransactionId, i64, Binary)> {
     let id = session.get_document("lsid").ok()?.get("id")?;
     let Bson::Binary(id) = id else { return None };
     let transaction = session.get_document("transaction").ok()?;
     let number = transaction.get_document("parameters").ok()?.get_i64("txnNumber").ok()?;
-    let at_work = transaction.get_i64("timeActiveMicros").ok()?;
-    Some(((id.bytes.clone(), number), at_work, id.clone()))
+    let active_micros = transaction.get_i64("timeActiveMicros").ok()?;
+    Some(((id.bytes.clone(), number), active_micros, id.clone()))
 }

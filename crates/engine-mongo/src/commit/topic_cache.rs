@@ -1,55 +1,51 @@
-//! Where topics ended when this engine last wrote to them.
+//! The topics as this engine's last commits left them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use prombus_proto::{Seq, Topic};
 
 use crate::layout::topic_document::TopicDocument;
 
-/// What commits begin with instead of looking. It may be out of date, by another gateway or an
-/// election: whoever builds on it writes only where the database still agrees.
+/// Saves a commit the read of its topics. An entry may be stale after a commit of another gateway
+/// or an election, so a commit that uses it writes only if the database still agrees.
 #[derive(Debug, Default)]
-pub(crate) struct Ends(Mutex<HashMap<String, TopicDocument>>);
+pub(crate) struct TopicCache(Mutex<HashMap<String, TopicDocument>>);
 
-/// Some megabytes. Above it all are forgotten: that costs each a look, once.
-const MOST: usize = 10_000;
+/// A few megabytes. A full cache is cleared, which costs each topic one read.
+const MAX_TOPICS: usize = 10_000;
 
-impl Ends {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, TopicDocument>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// All of `topics`, unless one of them is not known.
-    pub(crate) fn of_all<'a>(
+impl TopicCache {
+    /// Returns all of `topics`, or `None` if one of them is not cached.
+    pub(crate) fn get_all<'a>(
         &self,
         topics: impl IntoIterator<Item = &'a str>,
     ) -> Option<HashMap<String, TopicDocument>> {
-        let known = self.lock();
-        let one = |name: &str| Some((name.to_owned(), known.get(name)?.clone()));
-        topics.into_iter().map(one).collect()
+        let cached = self.0.lock();
+        let get = |name: &str| Some((name.to_owned(), cached.get(name)?.clone()));
+        topics.into_iter().map(get).collect()
     }
 
-    pub(crate) fn remember(&self, grown: &[(Topic, TopicDocument)]) {
-        let mut known = self.lock();
-        if known.len() + grown.len() > MOST {
-            known.clear();
+    pub(crate) fn insert(&self, topics: &[(Topic, TopicDocument)]) {
+        let mut cached = self.0.lock();
+        if cached.len() + topics.len() > MAX_TOPICS {
+            cached.clear();
         }
-        known.extend(grown.iter().map(|(topic, end)| (topic.to_string(), end.clone())));
+        cached.extend(topics.iter().map(|(topic, document)| (topic.to_string(), document.clone())));
     }
 
-    pub(crate) fn forget<'a>(&self, topics: impl IntoIterator<Item = &'a str>) {
-        let mut known = self.lock();
+    pub(crate) fn remove<'a>(&self, topics: impl IntoIterator<Item = &'a str>) {
+        let mut cached = self.0.lock();
         for topic in topics {
-            known.remove(topic);
+            cached.remove(topic);
         }
     }
 
-    /// Somebody says that `topic` reaches to `last`: if that is news, what is known is out of date.
-    pub(crate) fn heard(&self, topic: &Topic, last: Seq) {
-        let mut known = self.lock();
-        if known.get(topic.as_str()).is_some_and(|end| end.last() < last) {
-            known.remove(topic.as_str());
+    /// Removes `topic` if its entry ends before `last`.
+    pub(crate) fn remove_if_behind(&self, topic: &Topic, last: Seq) {
+        let mut cached = self.0.lock();
+        if cached.get(topic.as_str()).is_some_and(|document| document.last() < last) {
+            cached.remove(topic.as_str());
         }
     }
 }
@@ -58,41 +54,41 @@ impl Ends {
 mod tests {
     use super::*;
 
-    fn grown(name: &str, next: i64) -> (Topic, TopicDocument) {
+    fn topic(name: &str, next: i64) -> (Topic, TopicDocument) {
         (Topic::new(name).unwrap(), TopicDocument { next, ..TopicDocument::new(name) })
     }
 
-    fn known(ends: &Ends, names: &[&str]) -> Option<Vec<i64>> {
-        let found = ends.of_all(names.iter().copied())?;
+    fn cached(cache: &TopicCache, names: &[&str]) -> Option<Vec<i64>> {
+        let found = cache.get_all(names.iter().copied())?;
         Some(names.iter().map(|name| found[*name].next).collect())
     }
 
     #[test]
-    fn all_are_known_or_none_is_of_use() {
-        let ends = Ends::default();
-        ends.remember(&[grown("a", 3), grown("b", 7)]);
-        assert_eq!(known(&ends, &["a", "b"]), Some(vec![3, 7]));
-        assert_eq!(known(&ends, &["a", "c"]), None);
-        ends.forget(["a"]);
-        assert_eq!((known(&ends, &["a"]), known(&ends, &["b"])), (None, Some(vec![7])));
+    fn returns_all_topics_or_none() {
+        let cache = TopicCache::default();
+        cache.insert(&[topic("a", 3), topic("b", 7)]);
+        assert_eq!(cached(&cache, &["a", "b"]), Some(vec![3, 7]));
+        assert_eq!(cached(&cache, &["a", "c"]), None);
+        cache.remove(["a"]);
+        assert_eq!((cached(&cache, &["a"]), cached(&cache, &["b"])), (None, Some(vec![7])));
     }
 
     #[test]
-    fn only_news_makes_it_out_of_date() {
-        let ends = Ends::default();
-        ends.remember(&[grown("a", 3)]);
-        ends.heard(&Topic::new("a").unwrap(), Seq(2));
-        assert_eq!(known(&ends, &["a"]), Some(vec![3]));
-        ends.heard(&Topic::new("a").unwrap(), Seq(3));
-        assert_eq!(known(&ends, &["a"]), None);
+    fn removes_only_topics_that_are_behind() {
+        let cache = TopicCache::default();
+        cache.insert(&[topic("a", 3)]);
+        cache.remove_if_behind(&Topic::new("a").unwrap(), Seq(2));
+        assert_eq!(cached(&cache, &["a"]), Some(vec![3]));
+        cache.remove_if_behind(&Topic::new("a").unwrap(), Seq(3));
+        assert_eq!(cached(&cache, &["a"]), None);
     }
 
     #[test]
-    fn it_stays_small() {
-        let ends = Ends::default();
-        for number in 0..=MOST {
-            ends.remember(&[grown(&format!("t{number}"), 2)]);
+    fn stays_within_its_limit() {
+        let cache = TopicCache::default();
+        for number in 0..=MAX_TOPICS {
+            cache.insert(&[topic(&format!("t{number}"), 2)]);
         }
-        assert_eq!(ends.lock().len(), 1);
+        assert_eq!(cache.0.lock().len(), 1);
     }
 }

@@ -1,53 +1,55 @@
-//! Commits of one engine to one topic take turns.
+//! Commits of one engine to the same topic run one after the other.
 //!
-//! Between gateways the database decides who was first, and the others try again. Within one
-//! gateway that would only be work for nothing.
+//! Between gateways the database decides which commit wins, and the others retry. Within one
+//! gateway those retries would be wasted work.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-/// Whose turn it is, by topic.
+type TopicLock = AsyncMutex<()>;
+
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
-    by_topic: Mutex<HashMap<String, Weak<Turn<()>>>>,
-    all: Arc<Turn<()>>,
+pub(crate) struct TopicLocks {
+    by_topic: Mutex<HashMap<String, Weak<TopicLock>>>,
+    exclusive: Arc<TopicLock>,
 }
 
-/// Turns that last until it is dropped.
-pub(crate) struct MyTurn {
-    _held: Vec<OwnedMutexGuard<()>>,
+/// Locks that are released when it is dropped.
+pub(crate) struct TopicGuards {
+    _guards: Vec<OwnedMutexGuard<()>>,
 }
 
-const SWEPT_ABOVE: usize = 1024;
+/// Unused locks are removed once the map has this many entries.
+const SWEEP_AT: usize = 1024;
 
-impl Turns {
-    /// Waits for the turn at every one of `topics`, in one order, so that nobody waits for each
-    /// other.
-    pub(crate) async fn at(&self, topics: BTreeSet<&str>) -> MyTurn {
-        let mut held = Vec::with_capacity(topics.len());
+impl TopicLocks {
+    /// Locks every one of `topics`. They are sorted, so two commits never wait for each other.
+    pub(crate) async fn lock(&self, topics: BTreeSet<&str>) -> TopicGuards {
+        let mut guards = Vec::with_capacity(topics.len());
         for topic in topics {
-            held.push(self.turn_at(topic).lock_owned().await);
+            guards.push(self.lock_of(topic).lock_owned().await);
         }
-        MyTurn { _held: held }
+        TopicGuards { _guards: guards }
     }
 
-    /// Waits for the only turn there is, where the database cannot tell who was first.
-    pub(crate) async fn alone(&self) -> MyTurn {
-        MyTurn { _held: vec![self.all.clone().lock_owned().await] }
+    /// Excludes all other commits, for a database without transactions.
+    pub(crate) async fn lock_exclusive(&self) -> TopicGuards {
+        TopicGuards { _guards: vec![self.exclusive.clone().lock_owned().await] }
     }
 
-    fn turn_at(&self, topic: &str) -> Arc<Turn<()>> {
-        let mut by_topic = self.by_topic.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = by_topic.get(topic).and_then(Weak::upgrade) {
-            return turn;
+    fn lock_of(&self, topic: &str) -> Arc<TopicLock> {
+        let mut by_topic = self.by_topic.lock();
+        if let Some(lock) = by_topic.get(topic).and_then(Weak::upgrade) {
+            return lock;
         }
-        if by_topic.len() >= SWEPT_ABOVE {
-            by_topic.retain(|_, turn| turn.strong_count() > 0);
+        if by_topic.len() >= SWEEP_AT {
+            by_topic.retain(|_, lock| lock.strong_count() > 0);
         }
-        let turn = Arc::new(Turn::new(()));
-        by_topic.insert(topic.to_owned(), Arc::downgrade(&turn));
-        turn
+        let lock = Arc::new(TopicLock::new(()));
+        by_topic.insert(topic.to_owned(), Arc::downgrade(&lock));
+        lock
     }
 }

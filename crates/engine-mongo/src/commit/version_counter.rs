@@ -1,4 +1,4 @@
-//! The number of every commit, over all gateways.
+//! The version of every commit, counted over all gateways.
 
 use mongodb::bson::{Document, doc};
 use mongodb::error::{Error, ErrorKind};
@@ -12,15 +12,15 @@ use crate::store::Store;
 const COUNTER: &str = "commits";
 
 impl Store {
-    /// The next number. Outside of the commit's transaction, so that commits that have nothing to do
-    /// with each other do not wait for each other.
+    /// Returns the next version. Counts outside of the commit's transaction, so that unrelated
+    /// commits do not wait for each other.
     ///
-    /// It has to be asked for when the commit has seen what it builds on, and before it is made: then
-    /// whoever builds on it has a larger one. A commit that a majority has makes its number as safe:
-    /// the number was given before.
+    /// Must be called after the commit has read what it builds on and before it is committed: then
+    /// every commit that builds on it has a larger version. Once a majority has the commit it has
+    /// the counter, too, because the counter was written before.
     pub(crate) async fn next_version(&self, durability: Durability) -> Result<Version, Error> {
         let options = CollectionOptions::builder().write_concern(write_concern(durability)).build();
-        let counted = self
+        let counter = self
             .collections
             .database()
             .collection_with_options::<Document>(ENGINE, options)
@@ -28,11 +28,10 @@ impl Store {
             .upsert(true)
             .return_document(ReturnDocument::After)
             .await?;
-        let last = counted.and_then(|counter| counter.get_i64("last").ok());
-        match last {
+        match counter.and_then(|counter| counter.get_i64("last").ok()) {
             Some(last) => Ok(Version(from_bson(last))),
             None => Err(Error::from(ErrorKind::Custom(std::sync::Arc::new(
-                "the number of commits in the collection engine is no number",
+                "the commit counter in the collection engine is not an integer",
             )))),
         }
     }

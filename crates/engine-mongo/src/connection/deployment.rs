@@ -1,4 +1,4 @@
-//! What is at the other end.
+//! The kind of deployment a client is connected to.
 
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
@@ -6,22 +6,26 @@ use prombus_engine::{Capabilities, Durability};
 
 use crate::MongoError;
 
-/// MongoDB 5.0, the first whose write concern is `majority` unless said otherwise.
+/// MongoDB 5.0, the first version whose default write concern is `majority`.
 const OLDEST_WIRE_VERSION: i32 = 13;
 
-/// What the servers are to each other.
+/// How the servers are deployed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deployment {
-    /// A replica set, of one member or more.
+    /// A replica set of one member or more.
     ReplicaSet,
-    /// Several of them behind a router.
+    /// Several replica sets behind a router (`mongos`).
     Sharded,
-    /// One server that is no replica set: no transactions, no change streams.
+    /// A single server without a replica set: no transactions, no change streams.
     Standalone,
 }
 
 impl Deployment {
-    /// Asks the server that takes writes.
+    /// Asks the primary what it belongs to.
+    ///
+    /// # Errors
+    ///
+    /// [`MongoError::UnsupportedTopology`] if the engine cannot work with this deployment.
     pub async fn of(database: &Database) -> Result<Self, MongoError> {
         let hello = database.run_command(doc! { "hello": 1 }).await?;
         Self::from_hello(&hello)
@@ -31,27 +35,27 @@ impl Deployment {
         let wire_version = hello.get_i32("maxWireVersion").unwrap_or(0);
         if wire_version < OLDEST_WIRE_VERSION {
             return Err(MongoError::UnsupportedTopology(
-                "the server is older than MongoDB 5.0: use a newer one".into(),
+                "the server is older than MongoDB 5.0; upgrade it".into(),
             ));
         }
         if hello.get_bool("arbiterOnly").unwrap_or(false) {
             return Err(MongoError::UnsupportedTopology(
-                "the address leads to an arbiter, which holds no data: name the other members"
+                "the address points to an arbiter, which stores no data; list the other members"
                     .into(),
             ));
         }
-        if hello.get_str("msg").is_ok_and(|said| said == "isdbgrid") {
+        if hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") {
             return Ok(Deployment::Sharded);
         }
         if hello.contains_key("isreplicaset") {
             return Err(MongoError::UnsupportedTopology(
-                "the server waits to become a replica set: run rs.initiate() on it once".into(),
+                "the replica set was never initiated; run rs.initiate() on the server once".into(),
             ));
         }
         let is_primary = hello.get_bool("isWritablePrimary").unwrap_or(false);
         match hello.contains_key("setName") {
             true if !is_primary => Err(MongoError::UnsupportedTopology(
-                "the address leads to a secondary only: name the replica set by replicaSet= and \
+                "the address points to a secondary; name the replica set with replicaSet= and \
                  leave directConnection= out"
                     .into(),
             )),
@@ -60,7 +64,7 @@ impl Deployment {
         }
     }
 
-    /// Whether it has transactions, and change streams with them.
+    /// Returns `true` if the deployment supports transactions and change streams.
     #[must_use]
     pub const fn has_transactions(self) -> bool {
         matches!(self, Deployment::ReplicaSet | Deployment::Sharded)
@@ -81,31 +85,31 @@ impl Deployment {
 mod tests {
     use super::*;
 
-    fn refusal_of(hello: &Document) -> String {
+    fn error_for(hello: &Document) -> String {
         Deployment::from_hello(hello).unwrap_err().to_string()
     }
 
     #[test]
-    fn a_primary_a_router_and_a_server_alone_are_told_apart() {
+    fn recognises_a_primary_a_router_and_a_standalone_server() {
         let of = |hello: &Document| Deployment::from_hello(hello).unwrap();
         let primary = doc! { "maxWireVersion": 17, "setName": "rs0", "isWritablePrimary": true };
         assert_eq!(of(&primary), Deployment::ReplicaSet);
         let router = doc! { "maxWireVersion": 17, "msg": "isdbgrid", "isWritablePrimary": true };
         assert_eq!(of(&router), Deployment::Sharded);
-        let alone = of(&doc! { "maxWireVersion": 17, "isWritablePrimary": true });
-        assert_eq!(alone, Deployment::Standalone);
-        assert!(!alone.capabilities().atomic_across_topics);
-        assert!(!alone.capabilities().several_gateways);
+        let standalone = of(&doc! { "maxWireVersion": 17, "isWritablePrimary": true });
+        assert_eq!(standalone, Deployment::Standalone);
+        assert!(!standalone.capabilities().atomic_across_topics);
+        assert!(!standalone.capabilities().several_gateways);
     }
 
     #[test]
-    fn what_cannot_be_used_says_what_to_do() {
+    fn errors_say_what_to_do() {
         let secondary = doc! { "maxWireVersion": 17, "setName": "rs0", "isWritablePrimary": false };
-        assert!(refusal_of(&secondary).contains("directConnection"));
+        assert!(error_for(&secondary).contains("directConnection"));
         let uninitiated = doc! { "maxWireVersion": 17, "isreplicaset": true };
-        assert!(refusal_of(&uninitiated).contains("rs.initiate()"));
+        assert!(error_for(&uninitiated).contains("rs.initiate()"));
         let arbiter = doc! { "maxWireVersion": 17, "setName": "rs0", "arbiterOnly": true };
-        assert!(refusal_of(&arbiter).contains("arbiter"));
-        assert!(refusal_of(&doc! { "maxWireVersion": 9 }).contains("older than MongoDB 5.0"));
+        assert!(error_for(&arbiter).contains("arbiter"));
+        assert!(error_for(&doc! { "maxWireVersion": 9 }).contains("older than MongoDB 5.0"));
     }
 }

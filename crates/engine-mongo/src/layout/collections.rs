@@ -1,4 +1,4 @@
-//! The collections, and how safely they are read and written.
+//! The collections, and the read and write concerns they are used with.
 
 use mongodb::bson::{Document, RawDocumentBuf};
 use mongodb::options::{CollectionOptions, ReadConcern, WriteConcern};
@@ -7,73 +7,82 @@ use prombus_engine::Durability;
 
 use crate::connection::deployment::Deployment;
 use crate::layout::topic_document::TopicDocument;
+use crate::state::location::{StateCollection, StateLayout};
 
 pub(crate) const EVENTS: &str = "events";
 pub(crate) const PARTS: &str = "event_parts";
 pub(crate) const TOPICS: &str = "topics";
-pub(crate) const CURSORS: &str = "cursors";
-pub(crate) const DEDUPE: &str = "dedupe";
 pub(crate) const OUTBOX: &str = "outbox";
 pub(crate) const STATE: &str = "state";
 pub(crate) const ENGINE: &str = "engine";
 
-pub(crate) const ALL: [&str; 8] = [EVENTS, PARTS, TOPICS, CURSORS, DEDUPE, OUTBOX, STATE, ENGINE];
-
-/// All of them, in one database.
+/// The collections of one database.
 #[derive(Clone, Debug)]
 pub(crate) struct Collections {
     database: Database,
-    read: ReadConcern,
+    read_concern: ReadConcern,
+    pub(crate) state_layout: StateLayout,
 }
 
 impl Collections {
-    pub(crate) fn of(database: Database, deployment: Deployment) -> Self {
-        // What a majority has is what no election takes back, so no reader sees an event whose place
-        // another one gets later. A single server without a replica set knows no majority.
-        let read = match deployment.has_transactions() {
+    pub(crate) fn new(
+        database: Database,
+        deployment: Deployment,
+        state_layout: StateLayout,
+    ) -> Self {
+        // No election rolls back what a majority has, so no reader sees an event whose position is
+        // assigned to another one later. A standalone server has no majority.
+        let read_concern = match deployment.has_transactions() {
             true => ReadConcern::majority(),
             false => ReadConcern::local(),
         };
-        Self { database, read }
+        Self { database, read_concern, state_layout }
     }
 
     pub(crate) const fn database(&self) -> &Database {
         &self.database
     }
 
-    /// For reading, and for what is safe when it is answered.
-    fn safe<T: Send + Sync>(&self, name: &str) -> Collection<T> {
+    /// The names of all collections.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        let state = self.state_layout.collections().map(StateCollection::name);
+        let of_kinds = state.filter(|name| *name != STATE);
+        [EVENTS, PARTS, TOPICS].into_iter().chain(of_kinds).chain([OUTBOX, STATE, ENGINE])
+    }
+
+    /// For reads that no election rolls back, and for writes that are durable when acknowledged.
+    fn durable<T: Send + Sync>(&self, name: &str) -> Collection<T> {
         let options = CollectionOptions::builder()
-            .read_concern(self.read.clone())
+            .read_concern(self.read_concern.clone())
             .write_concern(write_concern(Durability::Fsync))
             .build();
         self.database.collection_with_options(name, options)
     }
 
     pub(crate) fn events(&self) -> Collection<RawDocumentBuf> {
-        self.safe(EVENTS)
+        self.durable(EVENTS)
     }
 
     pub(crate) fn parts(&self) -> Collection<RawDocumentBuf> {
-        self.safe(PARTS)
+        self.durable(PARTS)
     }
 
     pub(crate) fn topics(&self) -> Collection<TopicDocument> {
-        self.safe(TOPICS)
+        self.durable(TOPICS)
     }
 
-    /// Keyed state, by the name of its collection.
+    /// The collection `name` of keyed state.
     pub(crate) fn state(&self, name: &str) -> Collection<RawDocumentBuf> {
-        self.safe(name)
+        self.durable(name)
     }
 
-    /// What the engine keeps of itself.
+    /// The engine's own bookkeeping: the layout version, the commit counter, the migration lock.
     pub(crate) fn engine(&self) -> Collection<Document> {
-        self.safe(ENGINE)
+        self.durable(ENGINE)
     }
 
-    /// For a commit: within a transaction, which has concerns of its own, or without one, as safe as
-    /// it asks for. It reads the newest there is, so that its expectations see what was answered.
+    /// For a commit. A transaction brings its own concerns; without one, writes have the requested
+    /// durability. Reads return the newest data, so that a commit builds on every acknowledged one.
     pub(crate) fn for_commit<T: Send + Sync>(
         &self,
         name: &str,
@@ -91,7 +100,7 @@ impl Collections {
     }
 }
 
-/// What has to be acknowledged before an answer.
+/// The acknowledgement that `durability` requires.
 pub(crate) fn write_concern(durability: Durability) -> WriteConcern {
     match durability {
         Durability::Fsync => {

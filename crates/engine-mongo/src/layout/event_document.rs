@@ -1,9 +1,10 @@
-//! An event as a document.
+//! The document of an event.
 //!
-//! `topic`, `seq`, `id`, `ts` and `key` are what is searched by. `json` is the event as it was
-//! committed, what every reader gets; `parts` stands for it where it is large. `bytes` and `latestTs`
-//! are sums over the topic up to this event, which rise with `seq`, so that places are found by
-//! halving. `expireAt` says when it is over, where its topic has a time to live.
+//! Searches use `topic`, `seq`, `id`, `ts` and `key`. `json` is the event as it was committed,
+//! which is what every reader gets; a large event has `parts` instead, the number of its documents
+//! in `event_parts`. `bytes` and `latestTs` are totals over the topic up to this event; they rise
+//! with `seq`, so positions are found by bisection. `expireAt` is set if the topic has a time to
+//! live.
 
 use bytes::{Bytes, BytesMut};
 use mongodb::bson::DateTime;
@@ -15,28 +16,28 @@ use prombus_proto::{EncodedEvent, EventId, Key, Seq, Timestamp};
 use crate::layout::numbers::{from_bson, number_in, to_bson};
 use crate::retention::ttl::expire_at;
 
-/// A document has at most 16 MiB, and an event may have as many; what is larger than this is stored
-/// in parts of this size.
+/// A document is limited to 16 MiB, and an event may be as large. JSON longer than this is split
+/// into parts of this size.
 const PART_BYTES: usize = 8 << 20;
 
-/// What an event adds to its topic.
+/// Totals over a topic, up to and including an event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sums {
+pub(crate) struct Totals {
     pub(crate) bytes: i64,
     pub(crate) latest_ts: i64,
 }
 
-/// An event's document, the parts of its JSON where it is large, and the sums behind it.
+/// Returns the event's document, its parts if it is large, and the totals after it.
 pub(crate) fn encode(
     event: &EncodedEvent,
     seq: Seq,
-    before: Sums,
+    before: Totals,
     ttl_ms: Option<i64>,
-) -> (RawDocumentBuf, Vec<RawDocumentBuf>, Sums) {
+) -> (RawDocumentBuf, Vec<RawDocumentBuf>, Totals) {
     let mut json = Vec::with_capacity(event.max_json_bytes());
     event.write_json(seq, &mut json);
     let ts = to_bson(event.ts().0);
-    let sums = Sums {
+    let totals = Totals {
         bytes: before.bytes.saturating_add(to_bson(json.len() as u64)),
         latest_ts: before.latest_ts.max(ts),
     };
@@ -49,11 +50,11 @@ pub(crate) fn encode(
     if let Some(key) = event.key() {
         document.append(cstr!("key"), key.as_str());
     }
-    document.append(cstr!("bytes"), sums.bytes);
-    document.append(cstr!("latestTs"), sums.latest_ts);
-    let end = expire_at(sums.latest_ts, ttl_ms);
-    if let Some(end) = end {
-        document.append(cstr!("expireAt"), end);
+    document.append(cstr!("bytes"), totals.bytes);
+    document.append(cstr!("latestTs"), totals.latest_ts);
+    let expire_at = expire_at(totals.latest_ts, ttl_ms);
+    if let Some(expire_at) = expire_at {
+        document.append(cstr!("expireAt"), expire_at);
     }
     let text = std::str::from_utf8(&json).ok().filter(|text| text.len() <= PART_BYTES);
     let mut parts = Vec::new();
@@ -61,12 +62,12 @@ pub(crate) fn encode(
         Some(text) => document.append(cstr!("json"), text),
         None => {
             for (number, bytes) in (0..).zip(json.chunks(PART_BYTES)) {
-                parts.push(encode_part(topic, seq, number, bytes, end));
+                parts.push(encode_part(topic, seq, number, bytes, expire_at));
             }
             document.append(cstr!("parts"), to_bson(parts.len() as u64));
         }
     }
-    (document, parts, sums)
+    (document, parts, totals)
 }
 
 fn encode_part(
@@ -74,28 +75,32 @@ fn encode_part(
     seq: Seq,
     number: i64,
     bytes: &[u8],
-    end: Option<DateTime>,
+    expire_at: Option<DateTime>,
 ) -> RawDocumentBuf {
     let mut part = RawDocumentBuf::new();
     part.append(cstr!("topic"), topic);
     part.append(cstr!("seq"), to_bson(seq.0));
     part.append(cstr!("part"), number);
-    if let Some(end) = end {
-        part.append(cstr!("expireAt"), end);
+    if let Some(expire_at) = expire_at {
+        part.append(cstr!("expireAt"), expire_at);
     }
     part.append(cstr!("json"), RawBinaryRef { subtype: BinarySubtype::Generic, bytes });
     part
 }
 
-/// What an event's document says, or what is wrong with it.
-pub(crate) fn decode(document: &RawDocument) -> Result<Decoded, String> {
+/// Decodes an event's document.
+///
+/// # Errors
+///
+/// What is wrong with the document.
+pub(crate) fn decode(document: &RawDocument) -> Result<DecodedEvent, String> {
     let text = |name| document.get_str(name).map_err(|error| error.to_string());
     let seq = seq_of(document)?;
     let ts = number_in(document, "ts").ok_or("no ts")?;
     let id = EventId::new(text("id")?).map_err(|error| error.to_string())?;
     let key = match document.get("key") {
         Ok(Some(key)) => {
-            let key = key.as_str().ok_or("a key that is no text")?;
+            let key = key.as_str().ok_or("the key is not a string")?;
             Some(Key::new(key).map_err(|error| error.to_string())?)
         }
         _ => None,
@@ -106,24 +111,24 @@ pub(crate) fn decode(document: &RawDocument) -> Result<Decoded, String> {
         None => Bytes::copy_from_slice(text("json")?.as_bytes()),
     };
     let event = StoredEvent { seq, ts: Timestamp(from_bson(ts)), id, key, json };
-    Ok(Decoded { event, parts })
+    Ok(DecodedEvent { event, parts })
 }
 
 pub(crate) fn seq_of(document: &RawDocument) -> Result<Seq, String> {
     Ok(Seq(from_bson(number_in(document, "seq").ok_or("no seq")?)))
 }
 
-/// An event, still without its JSON where that is in parts.
-pub(crate) struct Decoded {
+/// A decoded event. Its JSON is empty if it is stored in parts.
+pub(crate) struct DecodedEvent {
     pub(crate) event: StoredEvent,
     pub(crate) parts: Option<i64>,
 }
 
-impl Decoded {
-    /// The event with the JSON of all of its `parts`, in order.
+impl DecodedEvent {
+    /// Completes the event with the JSON of its `parts`, which are in order.
     pub(crate) fn with_parts(mut self, parts: &[RawDocumentBuf]) -> Result<StoredEvent, String> {
         if self.parts != Some(to_bson(parts.len() as u64)) {
-            return Err(format!("{} of its parts are there", parts.len()));
+            return Err(format!("found {} of {} parts", parts.len(), self.parts.unwrap_or(0)));
         }
         let mut json = BytesMut::new();
         for part in parts {

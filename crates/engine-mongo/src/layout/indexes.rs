@@ -1,4 +1,4 @@
-//! The indexes: which there are to be, and which there are.
+//! The indexes that the engine needs, and those that a database has.
 
 use std::fmt;
 
@@ -6,48 +6,48 @@ use mongodb::Database;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::Error;
 
-use crate::error::{is_no_such_collection, is_there_already};
-use crate::layout::collections::{CURSORS, DEDUPE, EVENTS, OUTBOX, PARTS, STATE, TOPICS};
+use crate::error::{is_namespace_exists, is_namespace_not_found};
+use crate::layout::collections::{Collections, EVENTS, OUTBOX, PARTS, STATE, TOPICS};
 use crate::layout::numbers::number_in;
+use crate::state::location::{StateCollection, StateLayout};
 
-/// An index as it is to be, or as it is.
+/// An index, expected or found.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Index {
     pub(crate) keys: Document,
     pub(crate) is_unique: bool,
-    /// Documents without the member are not in it.
+    /// Documents without the field are left out.
     is_sparse: bool,
-    /// Documents go by themselves so many seconds after the moment that the member says.
+    /// The servers remove documents this many seconds after the time in the field.
     expire_after: Option<i64>,
-    /// Whatever else keeps it from being what is needed: documents left out, another order of texts,
-    /// not used for searching.
+    /// Other properties that make it unsuitable: a partial filter, a collation, being hidden.
     other: Vec<String>,
 }
 
 impl Index {
-    fn over(keys: Document) -> Self {
+    fn on(keys: Document) -> Self {
         Self { keys, is_unique: false, is_sparse: false, expire_after: None, other: Vec::new() }
     }
 
     fn unique(keys: Document) -> Self {
-        Self { is_unique: true, ..Self::over(keys) }
+        Self { is_unique: true, ..Self::on(keys) }
     }
 
     fn sparse(keys: Document) -> Self {
-        Self { is_sparse: true, ..Self::over(keys) }
+        Self { is_sparse: true, ..Self::on(keys) }
     }
 
-    fn ending(member: &str) -> Self {
-        Self { expire_after: Some(0), ..Self::over(doc! { member: 1 }) }
+    fn ttl(field: &str) -> Self {
+        Self { expire_after: Some(0), ..Self::on(doc! { field: 1 }) }
     }
 
-    /// The name that shells and drivers give it, too.
+    /// The default name, as shells and drivers derive it.
     pub(crate) fn name(&self) -> String {
-        let parts = self.keys.iter().map(|(member, order)| format!("{member}_{order}"));
+        let parts = self.keys.iter().map(|(field, order)| format!("{field}_{order}"));
         parts.collect::<Vec<_>>().join("_")
     }
 
-    /// As `createIndexes` takes it.
+    /// The specification that `createIndexes` takes.
     pub(crate) fn specification(&self) -> Document {
         let mut specification = doc! { "key": self.keys.clone(), "name": self.name() };
         if self.is_unique {
@@ -62,14 +62,14 @@ impl Index {
         specification
     }
 
-    /// As `listIndexes` gives it.
-    fn listed(index: &Document) -> Self {
+    /// Reads a specification that `listIndexes` returned.
+    fn from_listing(index: &Document) -> Self {
         let is = |name| index.get_bool(name).unwrap_or(false);
         let raw = mongodb::bson::RawDocumentBuf::try_from(index).unwrap_or_default();
         let mut other = Vec::new();
-        for member in ["partialFilterExpression", "collation"] {
-            if let Some(value) = index.get(member) {
-                other.push(format!("{member} {value}"));
+        for option in ["partialFilterExpression", "collation"] {
+            if let Some(value) = index.get(option) {
+                other.push(format!("{option} {value}"));
             }
         }
         if is("hidden") {
@@ -84,7 +84,7 @@ impl Index {
         }
     }
 
-    fn has_keys_of(&self, due: &Index) -> bool {
+    fn has_keys_of(&self, expected: &Index) -> bool {
         let number = |order: &Bson| match order {
             Bson::Int32(number) => Some(f64::from(*number)),
             Bson::Double(number) => Some(*number),
@@ -92,30 +92,30 @@ impl Index {
             Bson::Int64(number) => Some(*number as f64),
             _ => None,
         };
-        self.keys.len() == due.keys.len()
-            && self.keys.iter().zip(&due.keys).all(|((mine, order), (theirs, other))| {
+        self.keys.len() == expected.keys.len()
+            && self.keys.iter().zip(&expected.keys).all(|((mine, order), (theirs, other))| {
                 mine == theirs && number(order) == number(other) && number(order).is_some()
             })
     }
 
-    fn is_as(&self, due: &Index) -> bool {
-        self.has_keys_of(due) && Self { keys: due.keys.clone(), ..self.clone() } == *due
+    fn matches(&self, expected: &Index) -> bool {
+        self.has_keys_of(expected)
+            && Self { keys: expected.keys.clone(), ..self.clone() } == *expected
     }
 }
 
 impl fmt::Display for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let members: Vec<String> = self
+        let fields: Vec<String> = self
             .keys
             .iter()
-            .map(|(member, order)| match order {
-                Bson::Int32(1) => member.clone(),
-                Bson::Int64(1) => member.clone(),
-                Bson::Double(number) if *number == 1.0 => member.clone(),
-                order => format!("{member}: {order}"),
+            .map(|(field, order)| match order {
+                Bson::Int32(1) | Bson::Int64(1) => field.clone(),
+                Bson::Double(number) if *number == 1.0 => field.clone(),
+                order => format!("{field}: {order}"),
             })
             .collect();
-        write!(f, "({})", members.join(", "))?;
+        write!(f, "({})", fields.join(", "))?;
         if self.is_unique {
             write!(f, " unique")?;
         }
@@ -129,123 +129,143 @@ impl fmt::Display for Index {
     }
 }
 
-/// Which collections there are, and by what they are searched besides their `_id`.
-pub(crate) fn all() -> [(&'static str, Vec<Index>); 6] {
-    // Sparse: events of topics without a time to live cost nothing here.
-    let ending_some = Index { is_sparse: true, ..Index::ending("expireAt") };
-    [
+/// The collections, each with its indexes besides `_id`.
+fn all(state_layout: StateLayout) -> Vec<(&'static str, Vec<Index>)> {
+    // Sparse: events of topics without a TTL cost nothing here.
+    let sparse_ttl = Index { is_sparse: true, ..Index::ttl("expireAt") };
+    let mut all = vec![
         (
             EVENTS,
             vec![
                 Index::unique(doc! { "topic": 1, "seq": 1 }),
                 Index::unique(doc! { "topic": 1, "id": 1 }),
-                Index::over(doc! { "topic": 1, "ts": 1, "id": 1 }),
-                Index::over(doc! { "topic": 1, "key": 1, "ts": 1 }),
-                ending_some.clone(),
+                Index::on(doc! { "topic": 1, "ts": 1, "id": 1 }),
+                Index::on(doc! { "topic": 1, "key": 1, "ts": 1 }),
+                sparse_ttl.clone(),
             ],
         ),
-        (PARTS, vec![Index::unique(doc! { "topic": 1, "seq": 1, "part": 1 }), ending_some]),
-        (CURSORS, vec![Index::sparse(doc! { "key": 1 })]),
-        (DEDUPE, vec![Index::ending("expireAt")]),
-        (
-            OUTBOX,
-            vec![
-                Index::over(doc! { "status": 1, "lease_until": 1 }),
-                Index::over(doc! { "ts": 1 }),
-            ],
-        ),
-        // Swept by the engine, by its own clock: values here are looked at by nobody else.
-        (STATE, vec![Index::sparse(doc! { "expireAt": 1 })]),
-    ]
+        (PARTS, vec![Index::unique(doc! { "topic": 1, "seq": 1, "part": 1 }), sparse_ttl]),
+    ];
+    for collection in state_layout.collections() {
+        let StateCollection::OfKind { name, kind } = collection else { continue };
+        let by_key = collection.has_key_field().then(|| Index::sparse(doc! { "key": 1 }));
+        let ttl = kind.marker.map(|_| Index::ttl("expireAt"));
+        all.push((name, by_key.into_iter().chain(ttl).collect()));
+    }
+    all.push((
+        OUTBOX,
+        vec![Index::on(doc! { "status": 1, "lease_until": 1 }), Index::on(doc! { "ts": 1 })],
+    ));
+    // Not a TTL index: the engine removes expired state by its own clock.
+    all.push((STATE, vec![Index::sparse(doc! { "expireAt": 1 })]));
+    all
 }
 
-/// What is not as it is to be.
+/// An index that is not as the engine needs it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Flaw {
-    /// There is no such index.
-    Missing { collection: &'static str, due: Index },
-    /// There is one in its place.
-    Different { collection: &'static str, due: Index, name: String, found: Index },
+pub(crate) enum IndexProblem {
+    Missing {
+        collection: &'static str,
+        expected: Index,
+    },
+    /// An index with the same keys or the same name has other properties.
+    Different {
+        collection: &'static str,
+        expected: Index,
+        name: String,
+        found: Index,
+    },
 }
 
-impl Flaw {
+impl IndexProblem {
     pub(crate) const fn collection(&self) -> &'static str {
         match self {
-            Flaw::Missing { collection, .. } | Flaw::Different { collection, .. } => collection,
+            IndexProblem::Missing { collection, .. }
+            | IndexProblem::Different { collection, .. } => collection,
         }
     }
 
-    pub(crate) const fn due(&self) -> &Index {
+    pub(crate) const fn expected(&self) -> &Index {
         match self {
-            Flaw::Missing { due, .. } | Flaw::Different { due, .. } => due,
+            IndexProblem::Missing { expected, .. } | IndexProblem::Different { expected, .. } => {
+                expected
+            }
         }
     }
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for IndexProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Flaw::Missing { collection, due } => write!(f, "{collection} {due} is missing"),
-            Flaw::Different { collection, due, name, found } => {
-                write!(f, "{collection} {due} is {found} (named {name})")
+            IndexProblem::Missing { collection, expected } => {
+                write!(f, "{collection} {expected} is missing")
+            }
+            IndexProblem::Different { collection, expected, name, found } => {
+                write!(f, "{collection} {expected} is {found} (named {name})")
             }
         }
     }
 }
 
-/// Compares what there is with what there is to be. What else there is is nobody's business.
-pub(crate) async fn flaws(database: &Database) -> Result<Vec<Flaw>, Error> {
-    let mut flaws = Vec::new();
-    for (collection, all_due) in all() {
-        let listed = list(database, collection).await?;
-        for due in all_due {
-            if listed.iter().any(|(_, index)| index.is_as(&due)) {
+/// Compares the indexes of a database with the expected ones. Ignores additional indexes.
+pub(crate) async fn problems(collections: &Collections) -> Result<Vec<IndexProblem>, Error> {
+    let mut problems = Vec::new();
+    for (collection, indexes) in all(collections.state_layout) {
+        let listed = list(collections.database(), collection).await?;
+        for expected in indexes {
+            if listed.iter().any(|(_, index)| index.matches(&expected)) {
                 continue;
             }
-            let in_its_place =
-                |(name, index): &&(String, Index)| index.has_keys_of(&due) || *name == due.name();
-            flaws.push(match listed.iter().find(in_its_place) {
+            let conflicts = |(name, index): &&(String, Index)| {
+                index.has_keys_of(&expected) || *name == expected.name()
+            };
+            problems.push(match listed.iter().find(conflicts) {
                 Some((name, found)) => {
-                    Flaw::Different { collection, due, name: name.clone(), found: found.clone() }
+                    let (name, found) = (name.clone(), found.clone());
+                    IndexProblem::Different { collection, expected, name, found }
                 }
-                None => Flaw::Missing { collection, due },
+                None => IndexProblem::Missing { collection, expected },
             });
         }
     }
-    Ok(flaws)
+    Ok(problems)
 }
 
 async fn list(database: &Database, collection: &str) -> Result<Vec<(String, Index)>, Error> {
-    let indexes = database.collection::<Document>(collection);
-    let answer = database.run_command(doc! { "listIndexes": indexes.name() }).await;
-    let answer = match answer {
-        Err(error) if is_no_such_collection(&error) => return Ok(Vec::new()),
-        answer => answer?,
+    let reply = database.run_command(doc! { "listIndexes": collection }).await;
+    let reply = match reply {
+        Err(error) if is_namespace_not_found(&error) => return Ok(Vec::new()),
+        reply => reply?,
     };
-    // A collection has at most 64, and the first batch holds 101.
-    let listed = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    // A collection has at most 64 indexes, and the first batch holds 101.
+    let listed = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
     let listed = listed.map(Vec::as_slice).unwrap_or_default();
-    let of = |index: &Bson| {
+    let parse = |index: &Bson| {
         let index = index.as_document()?;
-        Some((index.get_str("name").ok()?.to_owned(), Index::listed(index)))
+        Some((index.get_str("name").ok()?.to_owned(), Index::from_listing(index)))
     };
-    Ok(listed.iter().filter_map(of).collect())
+    Ok(listed.iter().filter_map(parse).collect())
 }
 
-/// Makes one, and waits for it. What is there already stays.
-pub(crate) async fn make(database: &Database, collection: &str, due: &Index) -> Result<(), Error> {
+/// Creates `index` and waits until it is built. Does nothing if it exists.
+pub(crate) async fn create(
+    database: &Database,
+    collection: &str,
+    index: &Index,
+) -> Result<(), Error> {
     let command = doc! {
         "createIndexes": collection,
-        "indexes": [due.specification()],
+        "indexes": [index.specification()],
         "writeConcern": { "w": "majority" },
     };
     database.run_command(command).await.map(drop)
 }
 
-/// Makes all of them, and their collections, where nothing is there yet.
-pub(crate) async fn make_all(database: &Database) -> Result<(), Error> {
-    for (collection, all_due) in all() {
-        let specifications: Vec<Document> = all_due.iter().map(Index::specification).collect();
+/// Creates all collections and indexes of a new database.
+pub(crate) async fn create_all(collections: &Collections) -> Result<(), Error> {
+    let database = collections.database();
+    for (collection, indexes) in all(collections.state_layout) {
+        let specifications: Vec<Document> = indexes.iter().map(Index::specification).collect();
         let command = doc! {
             "createIndexes": collection,
             "indexes": specifications,
@@ -254,8 +274,8 @@ pub(crate) async fn make_all(database: &Database) -> Result<(), Error> {
         database.run_command(command).await?;
     }
     match database.create_collection(TOPICS).await {
-        Err(error) if is_there_already(&error) => Ok(()),
-        made => made,
+        Err(error) if is_namespace_exists(&error) => Ok(()),
+        created => created,
     }
 }
 
@@ -264,15 +284,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_listed_is_compared_with_what_is_due() {
-        let due = Index::unique(doc! { "topic": 1, "seq": 1 });
-        assert_eq!(due.name(), "topic_1_seq_1");
+    fn compares_a_listed_index_with_the_expected_one() {
+        let expected = Index::unique(doc! { "topic": 1, "seq": 1 });
+        assert_eq!(expected.name(), "topic_1_seq_1");
         let listed = |more: Document| {
             let mut index = doc! { "v": 2, "key": { "topic": 1.0, "seq": 1.0 }, "name": "any" };
             index.extend(more);
-            Index::listed(&index)
+            Index::from_listing(&index)
         };
-        assert!(listed(doc! { "unique": true }).is_as(&due));
+        assert!(listed(doc! { "unique": true }).matches(&expected));
         for wrong in [
             doc! {},
             doc! { "unique": true, "sparse": true },
@@ -280,17 +300,17 @@ mod tests {
             doc! { "unique": true, "hidden": true },
             doc! { "unique": true, "partialFilterExpression": { "seq": { "$gt": 5 } } },
         ] {
-            assert!(!listed(wrong.clone()).is_as(&due), "{wrong}");
+            assert!(!listed(wrong.clone()).matches(&expected), "{wrong}");
         }
         let other_order = doc! { "key": { "seq": 1, "topic": 1 }, "unique": true };
-        assert!(!Index::listed(&other_order).has_keys_of(&due));
-        let downwards = doc! { "key": { "topic": 1, "seq": -1 }, "unique": true };
-        assert!(!Index::listed(&downwards).is_as(&due));
+        assert!(!Index::from_listing(&other_order).has_keys_of(&expected));
+        let descending = doc! { "key": { "topic": 1, "seq": -1 }, "unique": true };
+        assert!(!Index::from_listing(&descending).matches(&expected));
     }
 
     #[test]
-    fn an_index_is_told_in_words() {
-        let text = |index: &Document| Index::listed(index).to_string();
+    fn displays_keys_and_options() {
+        let text = |index: &Document| Index::from_listing(index).to_string();
         assert_eq!(text(&doc! { "key": { "a": 1, "b": 1 }, "unique": true }), "(a, b) unique");
         assert_eq!(
             text(&doc! { "key": { "a": -1 }, "expireAfterSeconds": 60, "sparse": true }),

@@ -1,4 +1,4 @@
-//! A topic as a document: its ends, and sums up to them.
+//! The document of a topic: its bounds, and totals up to them.
 
 use mongodb::bson::{Document, doc};
 use prombus_engine::Bounds;
@@ -7,51 +7,51 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::numbers::from_bson;
 
-/// A topic. It is there once the topic had an event or a retention rule.
+/// A topic. The document exists once the topic had an event or a retention rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TopicDocument {
     #[serde(rename = "_id")]
     pub(crate) name: String,
-    /// The first event kept.
+    /// The `seq` of the first retained event.
     #[serde(default = "one")]
     pub(crate) first: i64,
-    /// What the next event gets. Events from here on are not there yet, whatever `events` holds.
+    /// The `seq` of the next event. Documents in `events` from here on do not count yet.
     #[serde(default = "one")]
     pub(crate) next: i64,
-    /// Bytes of JSON of all events that ever were.
+    /// Bytes of JSON of all events ever committed.
     #[serde(default)]
     pub(crate) bytes: i64,
-    /// The same of those before `first`.
+    /// Bytes of JSON of the events before `first`.
     #[serde(default, rename = "forgottenBytes")]
     pub(crate) forgotten_bytes: i64,
-    /// The latest time of all events that ever were.
+    /// The latest timestamp of all events ever committed.
     #[serde(default, rename = "latestTs")]
     pub(crate) latest_ts: i64,
-    /// The same of those before `first`; nothing where none was forgotten.
+    /// The latest timestamp of the events before `first`; `None` if none was ever trimmed.
     #[serde(default, rename = "forgottenLatestTs")]
     pub(crate) forgotten_latest_ts: Option<i64>,
-    /// The revision of the newest retention rule applied.
+    /// The revision of the newest retention rule that was applied.
     #[serde(default)]
     pub(crate) rule: Option<i64>,
-    /// After this long, events that are committed from now on are over and go by themselves; never, if
-    /// it is not there.
+    /// The time to live of events committed from now on; `None` to let them live for ever.
     #[serde(default, rename = "ttlMs", skip_serializing_if = "Option::is_none")]
     pub(crate) ttl_ms: Option<i64>,
-    /// How far a change of that is with the events that are there, while it is under way.
+    /// The progress of a running change of the TTL through the existing events.
     #[serde(default, rename = "ttlChange", skip_serializing_if = "Option::is_none")]
     pub(crate) ttl_change: Option<TtlChange>,
 }
 
-/// A change of the time to live, while it is under way. In any moment what ends sooner is before what
-/// ends later, so that nothing is removed but the front.
+/// A running change of the TTL. At any moment events that expire sooner precede those that expire
+/// later, so the servers only ever remove the front of the topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TtlChange {
-    /// What it becomes, where that is shorter: events before `place` have it already, and `ttlMs`
-    /// follows at the end. Where this is nothing, events from `place` on have `ttlMs`, which is longer
-    /// than it was, or there is none any more.
+    /// The new TTL when it is shorter: events before `position` have it already, and `ttlMs` is set
+    /// last. `None` when the new TTL is longer or absent: `ttlMs` is set already, and so are the
+    /// events from `position` on.
     #[serde(default, rename = "shorterMs", skip_serializing_if = "Option::is_none")]
     pub(crate) shorter_ms: Option<i64>,
-    pub(crate) place: i64,
+    #[serde(rename = "place")]
+    pub(crate) position: i64,
 }
 
 const fn one() -> i64 {
@@ -59,7 +59,7 @@ const fn one() -> i64 {
 }
 
 impl TopicDocument {
-    /// A topic that never had an event.
+    /// A topic that has never had an event.
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -75,7 +75,7 @@ impl TopicDocument {
         }
     }
 
-    /// Whether the servers remove events of it.
+    /// Returns `true` if the servers remove events of this topic.
     pub(crate) const fn expires(&self) -> bool {
         self.ttl_ms.is_some() || self.ttl_change.is_some()
     }
@@ -96,15 +96,15 @@ impl TopicDocument {
         Topic::new(&self.name).ok()
     }
 
-    /// This topic, if a commit would still make the same of it: all that a commit takes from it is
-    /// named. Not `next` alone: after an election other events may have led to the same `next`.
-    pub(crate) fn unchanged(&self) -> Document {
+    /// A filter that matches this topic as long as every field a commit builds on is unchanged.
+    /// Comparing `next` alone is not enough: after an election other events may have led to it.
+    pub(crate) fn unchanged_filter(&self) -> Document {
         let Self { name, next, bytes, latest_ts, ttl_ms, .. } = self;
-        // One without a time to live is met by `null`.
+        // `null` matches a missing `ttlMs`.
         doc! { "_id": name, "next": next, "bytes": bytes, "latestTs": latest_ts, "ttlMs": ttl_ms }
     }
 
-    /// Those that ever had an event.
+    /// A filter for the topics that ever had an event.
     pub(crate) fn with_events() -> Document {
         doc! { "next": { "$gt": 1 } }
     }

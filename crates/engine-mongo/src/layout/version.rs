@@ -1,41 +1,47 @@
-//! Which layout a database has.
+//! The version of a database's layout.
 
 use mongodb::bson::doc;
 
 use crate::MongoError;
 use crate::layout::collections::Collections;
 
-/// The present one; raised with every change that older programs cannot read.
+/// The current version, raised with every change that older programs cannot read.
 ///
-/// 2: events of topics with `ttlMs` go by themselves. An older program takes that for damage.
+/// Version 2: the servers remove events of topics with `ttlMs`. An older program takes that for
+/// damage.
 pub(crate) const LAYOUT: i64 = 2;
 
-const NOTE: &str = "layout";
+const DOCUMENT_ID: &str = "layout";
 
-/// What is noted; nothing in a new database.
-pub(crate) async fn noted(collections: &Collections) -> Result<Option<i64>, MongoError> {
-    let note = collections.engine().find_one(doc! { "_id": NOTE }).await?;
-    let Some(note) = note else { return Ok(None) };
-    match note.get_i64("version") {
+/// Returns the recorded version; `None` for a new database.
+pub(crate) async fn read(collections: &Collections) -> Result<Option<i64>, MongoError> {
+    let recorded = collections.engine().find_one(doc! { "_id": DOCUMENT_ID }).await?;
+    let Some(recorded) = recorded else { return Ok(None) };
+    match recorded.get_i64("version") {
         Ok(version) if version > LAYOUT => {
             Err(MongoError::NewerLayout { found: version, supported: LAYOUT })
         }
         Ok(version) => Ok(Some(version)),
-        Err(_) => Err(MongoError::Other("the note of the layout has no version".into())),
+        Err(_) => Err(MongoError::Other(
+            "the layout document in the collection engine has no version".into(),
+        )),
     }
 }
 
-/// Notes that a database has the present layout now, where it had `before`.
-pub(crate) async fn note(collections: &Collections, before: Option<i64>) -> Result<(), MongoError> {
+/// Records the current version in place of `before`.
+pub(crate) async fn write(
+    collections: &Collections,
+    before: Option<i64>,
+) -> Result<(), MongoError> {
     let engine = collections.engine();
     match before {
         None => {
             let change = doc! { "$setOnInsert": { "version": LAYOUT } };
-            engine.update_one(doc! { "_id": NOTE }, change).upsert(true).await?;
+            engine.update_one(doc! { "_id": DOCUMENT_ID }, change).upsert(true).await?;
         }
         Some(before) => {
             let change = doc! { "$set": { "version": LAYOUT } };
-            engine.update_one(doc! { "_id": NOTE, "version": before }, change).await?;
+            engine.update_one(doc! { "_id": DOCUMENT_ID, "version": before }, change).await?;
         }
     }
     Ok(())

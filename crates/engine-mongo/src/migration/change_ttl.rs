@@ -1,14 +1,14 @@
-//! Changing how long a topic keeps its events, also for those that are there.
+//! Changes the TTL of a topic, including its existing events.
 //!
-//! The servers remove whatever is over. So that this is the front of a topic in any moment, also when
-//! the work stops in the middle for days, what ends sooner has to be before what ends later: a shorter
-//! time is given from the front on, and to new events last; a longer one to new events first, and then
-//! from the end on.
+//! The servers remove whatever has expired. For that to be the front of the topic at any moment,
+//! even if the migration is interrupted for days, events that expire sooner must precede those that
+//! expire later. A shorter TTL is therefore applied from the front on, and to new events last; a
+//! longer one to new events first, and then from the end backwards.
 
 use std::time::{Duration, Instant};
 
 use mongodb::ClientSession;
-use mongodb::bson::{Document, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR};
 use mongodb::options::{ReadConcern, ReturnDocument};
 use prombus_engine::Durability;
@@ -16,106 +16,107 @@ use prombus_proto::Topic;
 
 use super::Report;
 use crate::MongoError;
-use crate::commit::finish;
+use crate::commit::commit_transaction;
 use crate::layout::collections::{EVENTS, PARTS, TOPICS, write_concern};
 use crate::layout::numbers::{from_bson, number_in};
 use crate::layout::topic_document::{TopicDocument, TtlChange};
 use crate::retention::ttl::{expire_at, set_expire_at};
 use crate::store::Store;
 
-/// Few enough that nobody waits for one write.
-const EVENTS_AT_ONCE: i64 = 1000;
-/// How many may have come while the last ones were changed.
-const EVENTS_AT_LAST: i64 = 5 * EVENTS_AT_ONCE;
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(60);
+/// Small enough that no write blocks publishers for long.
+const EVENTS_PER_WRITE: i64 = 1000;
+/// How many events the final transaction may change, including those published in the meantime.
+const MAX_FINAL_EVENTS: i64 = 5 * EVENTS_PER_WRITE;
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+const RETRY_FOR: Duration = Duration::from_secs(60);
 
-/// A topic whose time to live is to become `wanted`.
-pub(super) struct TtlWork<'a> {
+/// Changes the TTL of `topic` to `ttl_ms`.
+pub(super) struct TtlChanger<'a> {
     pub(super) store: &'a Store,
     pub(super) topic: &'a Topic,
-    pub(super) wanted: Option<i64>,
+    pub(super) ttl_ms: Option<i64>,
     pub(super) report: Report<'a>,
 }
 
-impl TtlWork<'_> {
-    /// Does it, from wherever it is.
-    pub(super) async fn bring(&self) -> Result<(), MongoError> {
+impl TtlChanger<'_> {
+    /// Starts the change, or resumes it from wherever it was interrupted.
+    pub(super) async fn run(&self) -> Result<(), MongoError> {
         loop {
-            let known = self.known().await?;
-            match known.ttl_change {
-                Some(TtlChange { shorter_ms: Some(to), place }) if self.wanted == Some(to) => {
-                    self.shorten(to, place).await?;
+            let document = self.document().await?;
+            match document.ttl_change {
+                Some(TtlChange { shorter_ms: Some(to), position }) if self.ttl_ms == Some(to) => {
+                    self.shorten(to, position).await?;
                 }
-                Some(TtlChange { shorter_ms: Some(_), place }) => {
-                    // Back to what it was: those that have the shorter one get the longer again.
-                    let back = doc! { "$set": { "ttlChange": { "place": place } } };
-                    self.change_topic(doc! {}, back).await?;
+                Some(TtlChange { shorter_ms: Some(_), position }) => {
+                    // Undone: the events that have the shorter TTL get the longer one back.
+                    let undo = doc! { "$set": { "ttlChange": { "place": position } } };
+                    self.update_topic(doc! {}, undo).await?;
                 }
-                Some(TtlChange { shorter_ms: None, place }) => self.lengthen(place).await?,
-                None if known.ttl_ms == self.wanted => return Ok(()),
-                None => match self.wanted {
-                    Some(to) if known.ttl_ms.is_none_or(|now| now > to) => {
-                        let change = doc! { "shorterMs": to, "place": known.first };
-                        self.change_topic(doc! {}, doc! { "$set": { "ttlChange": change } })
+                Some(TtlChange { shorter_ms: None, position }) => self.lengthen(position).await?,
+                None if document.ttl_ms == self.ttl_ms => return Ok(()),
+                None => match self.ttl_ms {
+                    Some(to) if document.ttl_ms.is_none_or(|current| current > to) => {
+                        let change = doc! { "shorterMs": to, "place": document.first };
+                        self.update_topic(doc! {}, doc! { "$set": { "ttlChange": change } })
                             .await?;
                     }
-                    wanted => self.begin_longer(wanted).await?,
+                    longer => self.start_lengthening(longer).await?,
                 },
             }
         }
     }
 
-    async fn known(&self) -> Result<TopicDocument, MongoError> {
-        let mut session = self.store.reader().await?;
+    async fn document(&self) -> Result<TopicDocument, MongoError> {
+        let mut session = self.store.read_session().await?;
         Ok(self.store.topic(&mut session, self.topic).await?)
     }
 
-    async fn change_topic(&self, and: Document, change: Document) -> Result<(), MongoError> {
-        let mut wanted = doc! { "_id": self.topic.as_str() };
-        let is_conditional = !and.is_empty();
-        wanted.extend(and);
+    /// Updates the topic if `condition` holds; creates it if there is no condition.
+    async fn update_topic(&self, condition: Document, update: Document) -> Result<(), MongoError> {
+        let mut filter = doc! { "_id": self.topic.as_str() };
+        let is_conditional = !condition.is_empty();
+        filter.extend(condition);
         let topics = self.store.collections.topics();
-        topics.update_one(wanted, change).upsert(!is_conditional).await?;
+        topics.update_one(filter, update).upsert(!is_conditional).await?;
         Ok(())
     }
 
-    /// From the front on; new events last.
-    async fn shorten(&self, to: i64, mut place: i64) -> Result<(), MongoError> {
+    /// Applies a shorter TTL from the front on, and to new events last.
+    async fn shorten(&self, to: i64, mut position: i64) -> Result<(), MongoError> {
         loop {
-            let known = self.known().await?;
-            place = place.max(known.first);
-            (self.report)(from_bson(place - known.first), known.bounds().count())?;
-            if known.next - place <= EVENTS_AT_ONCE {
-                match self.finish_shorter(to, place).await? {
+            let document = self.document().await?;
+            position = position.max(document.first);
+            (self.report)(from_bson(position - document.first), document.bounds().count())?;
+            if document.next - position <= EVENTS_PER_WRITE {
+                match self.finish_shortening(to, position).await? {
                     true => return Ok(()),
                     false => continue,
                 }
             }
-            let began = Instant::now();
-            let end = place + EVENTS_AT_ONCE;
-            self.give(&mut None, (place, end), Some(to)).await?;
-            self.note_place(place, end).await?;
-            place = end;
-            pause_after(began).await;
+            let started = Instant::now();
+            let end = position + EVENTS_PER_WRITE;
+            self.set_expiry(&mut None, (position, end), Some(to)).await?;
+            self.save_position(position, end).await?;
+            position = end;
+            pause_after(started).await;
         }
     }
 
-    /// Gives the last ones and all that come the shorter time, in one moment. Says no where too many
-    /// came meanwhile.
-    async fn finish_shorter(&self, to: i64, place: i64) -> Result<bool, MongoError> {
-        let began = Instant::now();
+    /// Applies the shorter TTL to the last events and to all future ones at once. Returns `false`
+    /// if too many events were published in the meantime.
+    async fn finish_shortening(&self, to: i64, position: i64) -> Result<bool, MongoError> {
+        let started = Instant::now();
         loop {
             let finished = match self.store.deployment.has_transactions() {
-                true => self.finish_in_transaction(to, place).await,
-                false => self.finish_alone(to, place).await,
+                true => self.finish_in_transaction(to, position).await,
+                false => self.finish_standalone(to, position).await,
             };
             match finished {
                 Err(error)
                     if error.contains_label(TRANSIENT_TRANSACTION_ERROR)
-                        && began.elapsed() < GIVEN_UP_AFTER =>
+                        && started.elapsed() < RETRY_FOR =>
                 {
-                    // Somebody published in this moment.
+                    // A publisher committed at the same moment.
                     (self.report)(0, 0)?;
                     let pause = 1 + self.store.random.next_u64() % 20;
                     tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -125,83 +126,85 @@ impl TtlWork<'_> {
         }
     }
 
-    async fn finish_in_transaction(&self, to: i64, place: i64) -> Result<bool, Error> {
+    async fn finish_in_transaction(&self, to: i64, position: i64) -> Result<bool, Error> {
         let mut session = self.store.client.start_session().await?;
         let start = session.start_transaction().read_concern(ReadConcern::local());
         start.write_concern(write_concern(Durability::Fsync)).await?;
         let topics = self.store.collections.database().collection::<TopicDocument>(TOPICS);
-        let change = doc! { "$set": { "ttlMs": to }, "$unset": { "ttlChange": "" } };
-        let known = topics
-            .find_one_and_update(doc! { "_id": self.topic.as_str() }, change)
+        let update = doc! { "$set": { "ttlMs": to }, "$unset": { "ttlChange": "" } };
+        let document = topics
+            .find_one_and_update(doc! { "_id": self.topic.as_str() }, update)
             .return_document(ReturnDocument::After)
             .session(&mut session)
             .await?;
-        let next = known.map_or(1, |known| known.next);
-        if next - place > EVENTS_AT_LAST {
+        let next = document.map_or(1, |document| document.next);
+        if next - position > MAX_FINAL_EVENTS {
             session.abort_transaction().await?;
             return Ok(false);
         }
         let mut session = Some(session);
-        self.give(&mut session, (place, next), Some(to)).await?;
+        self.set_expiry(&mut session, (position, next), Some(to)).await?;
         let Some(mut session) = session else { return Ok(false) };
-        finish(&mut session).await.map(|()| true)
+        commit_transaction(&mut session).await.map(|()| true)
     }
 
-    /// As in a transaction, but what is committed in this very moment may keep the longer time.
-    async fn finish_alone(&self, to: i64, place: i64) -> Result<bool, Error> {
+    /// Like [`TtlChanger::finish_in_transaction`], except that an event committed at this very
+    /// moment may keep the longer TTL.
+    async fn finish_standalone(&self, to: i64, position: i64) -> Result<bool, Error> {
         let topics = self.store.collections.topics();
         let by_name = doc! { "_id": self.topic.as_str() };
-        let known = topics
+        let document = topics
             .find_one_and_update(by_name.clone(), doc! { "$set": { "ttlMs": to } })
             .return_document(ReturnDocument::After)
             .await?;
-        let next = known.map_or(1, |known| known.next);
-        self.give(&mut None, (place, next), Some(to)).await?;
+        let next = document.map_or(1, |document| document.next);
+        self.set_expiry(&mut None, (position, next), Some(to)).await?;
         topics.update_one(by_name, doc! { "$unset": { "ttlChange": "" } }).await?;
         Ok(true)
     }
 
-    /// New events first.
-    async fn begin_longer(&self, to: Option<i64>) -> Result<(), MongoError> {
+    /// Applies a longer TTL to new events.
+    async fn start_lengthening(&self, to: Option<i64>) -> Result<(), MongoError> {
         let ttl = match to {
-            Some(to) => mongodb::bson::Bson::from(to),
+            Some(to) => Bson::from(to),
             None => "$$REMOVE".into(),
         };
         let end = doc! { "$ifNull": ["$next", 1_i64] };
-        let change = doc! { "$set": { "ttlMs": ttl, "ttlChange": { "place": end } } };
+        let update = doc! { "$set": { "ttlMs": ttl, "ttlChange": { "place": end } } };
         let topics = self.store.collections.topics();
-        topics.update_one(doc! { "_id": self.topic.as_str() }, vec![change]).await?;
+        topics.update_one(doc! { "_id": self.topic.as_str() }, vec![update]).await?;
         Ok(())
     }
 
-    /// From the end on.
-    async fn lengthen(&self, mut place: i64) -> Result<(), MongoError> {
+    /// Applies a longer TTL to existing events, from the end backwards.
+    async fn lengthen(&self, mut position: i64) -> Result<(), MongoError> {
         loop {
-            let known = self.known().await?;
-            (self.report)(from_bson(known.next - place), known.bounds().count())?;
-            if place <= known.first {
-                // What went until now went because its time was over. What is missing later did not.
-                let mut session = self.store.reader().await?;
-                self.store.settled(&mut session, self.topic, known).await?;
+            let document = self.document().await?;
+            (self.report)(from_bson(document.next - position), document.bounds().count())?;
+            if position <= document.first {
+                // Events missing until now have expired. Once the change is done, missing events
+                // are damage, so the first position has to be right before.
+                let mut session = self.store.read_session().await?;
+                self.store.advance_past_expired(&mut session, self.topic, document).await?;
                 let done = doc! { "$unset": { "ttlChange": "" } };
-                return self.change_topic(doc! { "ttlChange.place": place }, done).await;
+                return self.update_topic(doc! { "ttlChange.place": position }, done).await;
             }
-            let began = Instant::now();
-            let start = (place - EVENTS_AT_ONCE).max(known.first);
-            self.give(&mut None, (start, place), known.ttl_ms).await?;
-            self.note_place(place, start).await?;
-            place = start;
-            pause_after(began).await;
+            let started = Instant::now();
+            let start = (position - EVENTS_PER_WRITE).max(document.first);
+            self.set_expiry(&mut None, (start, position), document.ttl_ms).await?;
+            self.save_position(position, start).await?;
+            position = start;
+            pause_after(started).await;
         }
     }
 
-    async fn note_place(&self, before: i64, now: i64) -> Result<(), MongoError> {
-        let as_before = doc! { "ttlChange.place": before };
-        self.change_topic(as_before, doc! { "$set": { "ttlChange.place": now } }).await
+    async fn save_position(&self, before: i64, now: i64) -> Result<(), MongoError> {
+        let unchanged = doc! { "ttlChange.place": before };
+        self.update_topic(unchanged, doc! { "$set": { "ttlChange.place": now } }).await
     }
 
-    /// Gives events of a range the end that `ttl` means for them.
-    async fn give(
+    /// Sets when the events of a range expire.
+    async fn set_expiry(
         &self,
         session: &mut Option<ClientSession>,
         (start, end): (i64, i64),
@@ -211,18 +214,18 @@ impl TtlWork<'_> {
             return Ok(());
         }
         let range = doc! { "topic": self.topic.as_str(), "seq": { "$gte": start, "$lt": end } };
-        self.give_parts(session, &range, ttl).await?;
+        self.set_expiry_of_parts(session, &range, ttl).await?;
         let events = self.collection(EVENTS, session.is_some());
-        let change = events.update_many(range, set_expire_at(ttl));
+        let update = events.update_many(range, set_expire_at(ttl));
         match session {
-            Some(session) => change.session(session).await?,
-            None => change.await?,
+            Some(session) => update.session(session).await?,
+            None => update.await?,
         };
         Ok(())
     }
 
-    /// Parts know no times; their events do.
-    async fn give_parts(
+    /// Parts have no timestamps, so each gets the expiry of its event.
+    async fn set_expiry_of_parts(
         &self,
         session: &mut Option<ClientSession>,
         range: &Document,
@@ -238,22 +241,22 @@ impl TtlWork<'_> {
         if seqs.is_empty() {
             return Ok(());
         }
-        let wanted = doc! { "topic": self.topic.as_str(), "seq": { "$in": seqs } };
-        let times = doc! { "_id": 0, "seq": 1, "latestTs": 1 };
-        let mut found = self.collection(EVENTS, false).find(wanted).projection(times).await?;
+        let filter = doc! { "topic": self.topic.as_str(), "seq": { "$in": seqs } };
+        let projection = doc! { "_id": 0, "seq": 1, "latestTs": 1 };
+        let mut found = self.collection(EVENTS, false).find(filter).projection(projection).await?;
         while found.advance().await? {
             let event = found.current();
-            let end = number_in(event, "latestTs").and_then(|latest| expire_at(latest, ttl));
+            let expires = number_in(event, "latestTs").and_then(|latest| expire_at(latest, ttl));
             let of_event = doc! { "topic": self.topic.as_str(), "seq": number_in(event, "seq") };
-            let change = match end {
-                Some(end) => doc! { "$set": { "expireAt": end } },
+            let update = match expires {
+                Some(expires) => doc! { "$set": { "expireAt": expires } },
                 None => doc! { "$unset": { "expireAt": "" } },
             };
             let parts = self.collection(PARTS, session.is_some());
-            let change = parts.update_many(of_event, change);
+            let update = parts.update_many(of_event, update);
             match session {
-                Some(session) => change.session(session).await?,
-                None => change.await?,
+                Some(session) => update.session(session).await?,
+                None => update.await?,
             };
         }
         Ok(())
@@ -264,7 +267,7 @@ impl TtlWork<'_> {
     }
 }
 
-/// Half of the time belongs to those who publish.
-async fn pause_after(began: Instant) {
-    tokio::time::sleep(began.elapsed().min(LONGEST_PAUSE)).await;
+/// Pauses for as long as the work took, so that publishers get half of the time.
+async fn pause_after(started: Instant) {
+    tokio::time::sleep(started.elapsed().min(MAX_PAUSE)).await;
 }

@@ -1,14 +1,14 @@
-//! What is to be done, in words and as JSON.
+//! The steps of a migration, as text and as JSON.
 
 use std::fmt;
 
 use prombus_proto::Topic;
 use serde_json::{Value, json};
 
-use crate::layout::indexes::Flaw;
+use crate::layout::indexes::IndexProblem;
 use crate::layout::version::LAYOUT;
 
-/// All that is to be done, in order.
+/// The steps that a database needs, in order.
 #[derive(Clone, Debug)]
 pub struct MigrationPlan {
     database: String,
@@ -16,38 +16,38 @@ pub struct MigrationPlan {
     steps: Vec<Step>,
 }
 
-/// One thing that is to be done. As text, it says what.
+/// One step of a migration. `Display` describes it.
 #[derive(Clone, Debug)]
-pub struct Step(Work);
+pub struct Step(Action);
 
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a plan has few steps")]
-pub(super) enum Work {
-    Collection(&'static str),
-    Index { flaw: Flaw, documents: u64 },
-    Layout { from: Option<i64> },
-    Ttl { topic: Topic, from: Option<u64>, to: Option<u64>, events: u64, goes_on: bool },
+pub(super) enum Action {
+    CreateCollection(&'static str),
+    BuildIndex { problem: IndexProblem, documents: u64 },
+    RecordLayout { from: Option<i64> },
+    ChangeTtl { topic: Topic, from: Option<u64>, to: Option<u64>, events: u64, resumes: bool },
 }
 
 impl MigrationPlan {
-    pub(super) fn new(database: &str, layout: Option<i64>, work: Vec<Work>) -> Self {
-        let steps = work.into_iter().map(Step).collect();
+    pub(super) fn new(database: &str, layout: Option<i64>, actions: Vec<Action>) -> Self {
+        let steps = actions.into_iter().map(Step).collect();
         Self { database: database.to_owned(), layout, steps }
     }
 
-    /// The database it is for.
+    /// The name of the database.
     #[must_use]
     pub fn database(&self) -> &str {
         &self.database
     }
 
-    /// Nothing if the database is as it has to be.
+    /// Empty if the database needs no migration.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// For programs.
+    /// The plan for programs (`prombus migrate --json`).
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
@@ -60,49 +60,55 @@ impl MigrationPlan {
 }
 
 impl Step {
-    pub(super) const fn work(&self) -> &Work {
+    pub(super) const fn action(&self) -> &Action {
         &self.0
     }
 
-    /// About how many documents it looks at or changes.
+    /// About how many documents the step reads or changes.
     #[must_use]
     pub const fn documents(&self) -> u64 {
         match &self.0 {
-            Work::Collection(_) | Work::Layout { .. } => 0,
-            Work::Index { documents, .. } => *documents,
-            Work::Ttl { events, .. } => *events,
+            Action::CreateCollection(_) | Action::RecordLayout { .. } => 0,
+            Action::BuildIndex { documents, .. } => *documents,
+            Action::ChangeTtl { events, .. } => *events,
         }
     }
 
     fn to_json(&self) -> Value {
         match &self.0 {
-            Work::Collection(name) => json!({ "step": "create_collection", "collection": name }),
-            Work::Index { flaw: Flaw::Missing { collection, due }, documents } => json!({
+            Action::CreateCollection(name) => {
+                json!({ "step": "create_collection", "collection": name })
+            }
+            Action::BuildIndex {
+                problem: IndexProblem::Missing { collection, expected },
+                documents,
+            } => json!({
                 "step": "create_index",
                 "collection": collection,
-                "index": due.to_string(),
+                "index": expected.to_string(),
                 "documents": documents,
             }),
-            Work::Index { flaw: Flaw::Different { collection, due, name, found }, documents } => {
-                json!({
-                    "step": "rebuild_index",
-                    "collection": collection,
-                    "index": due.to_string(),
-                    "name": name,
-                    "found": found.to_string(),
-                    "documents": documents,
-                })
-            }
-            Work::Layout { from } => {
+            Action::BuildIndex {
+                problem: IndexProblem::Different { collection, expected, name, found },
+                documents,
+            } => json!({
+                "step": "rebuild_index",
+                "collection": collection,
+                "index": expected.to_string(),
+                "name": name,
+                "found": found.to_string(),
+                "documents": documents,
+            }),
+            Action::RecordLayout { from } => {
                 json!({ "step": "note_layout", "from": from, "to": LAYOUT })
             }
-            Work::Ttl { topic, from, to, events, goes_on } => json!({
+            Action::ChangeTtl { topic, from, to, events, resumes } => json!({
                 "step": "change_ttl",
                 "topic": topic,
                 "from_ms": from,
                 "to_ms": to,
                 "events": events,
-                "goes_on": goes_on,
+                "goes_on": resumes,
             }),
         }
     }
@@ -111,45 +117,38 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Work::Collection(name) => write!(f, "create the collection {name}"),
-            Work::Index { flaw: Flaw::Missing { collection, due }, documents } => {
-                write!(f, "build the index {collection} {due}, over {documents} documents")
-            }
-            Work::Index { flaw: Flaw::Different { collection, due, name, found }, documents } => {
-                write!(
-                    f,
-                    "drop the index {collection} {found}, named {name}, and build {due} instead, \
-                     over {documents} documents; until it is there, what needs it is slow"
-                )
-            }
-            Work::Layout { from: None } => write!(f, "note layout {LAYOUT}"),
-            Work::Layout { from: Some(from) } => {
-                write!(
-                    f,
-                    "note layout {LAYOUT} in place of {from}: older versions of prombus cannot use \
-                     the database any more"
-                )
-            }
-            Work::Ttl { topic, from, to, events, goes_on } => {
-                let and_events = match events {
-                    0 => String::new(),
-                    events => format!(", also for the {events} events that are there"),
-                };
-                let again = if *goes_on { "go on to " } else { "" };
+            Action::CreateCollection(name) => write!(f, "create the collection {name}"),
+            Action::BuildIndex {
+                problem: IndexProblem::Missing { collection, expected },
+                documents,
+            } => write!(f, "build the index {collection} {expected}, over {documents} documents"),
+            Action::BuildIndex {
+                problem: IndexProblem::Different { collection, expected, name, found },
+                documents,
+            } => write!(
+                f,
+                "drop the index {collection} {found}, named {name}, and build {expected} instead, \
+                 over {documents} documents; queries that need it are slow until it is built"
+            ),
+            Action::RecordLayout { from: None } => write!(f, "record layout {LAYOUT}"),
+            Action::RecordLayout { from: Some(from) } => write!(
+                f,
+                "record layout {LAYOUT} in place of {from}; older versions of prombus can no longer \
+                 use the database"
+            ),
+            Action::ChangeTtl { topic, from, to, events, resumes } => {
+                let resume = if *resumes { "resume: " } else { "" };
+                write!(f, "{resume}keep the events of {topic} ")?;
                 match (from, to) {
-                    (_, None) => {
-                        write!(f, "{again}let {topic} keep its events for ever{and_events}")
+                    (_, None) => write!(f, "for ever")?,
+                    (Some(from), Some(to)) if from != to => {
+                        write!(f, "for {to} ms instead of {from} ms")?;
                     }
-                    (None, Some(to)) => {
-                        write!(f, "{again}let {topic} keep events for {to} ms{and_events}")
-                    }
-                    (Some(from), Some(to)) if from == to => {
-                        write!(f, "{again}let {topic} keep events for {to} ms{and_events}")
-                    }
-                    (Some(from), Some(to)) => write!(
-                        f,
-                        "{again}let {topic} keep events for {to} ms instead of {from} ms{and_events}"
-                    ),
+                    (_, Some(to)) => write!(f, "for {to} ms")?,
+                }
+                match events {
+                    0 => Ok(()),
+                    events => write!(f, ", including the {events} existing ones"),
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Places by what rises with `seq`: by halving, or rather by asking for many places at once.
+//! Finds positions by a field that rises with `seq`. Each query probes many positions at once.
 
 use std::collections::HashMap;
 
@@ -10,30 +10,31 @@ use prombus_proto::Topic;
 use crate::layout::numbers::number_in;
 use crate::store::Store;
 
-/// Places asked for in one question: four questions for a million events.
-const PLACES_AT_ONCE: i64 = 32;
+/// Positions probed by one query: a million events take four queries.
+const PROBES: i64 = 32;
 
 impl Store {
-    /// The first event of `topic` from `first` on whose `member`, which rises with `seq`, is `least`
-    /// or more; `next` where none before it is. What was forgotten meanwhile counts as less.
-    pub(crate) async fn first_reaching(
+    /// Returns the first event of `topic` in the range from `first` to before `next` whose `field`,
+    /// which rises with `seq`, is at least `least`; `next` if there is none. Events that were
+    /// trimmed in the meantime count as smaller.
+    pub(crate) async fn first_at_least(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
         (first, next): (i64, i64),
-        member: &str,
+        field: &str,
         least: i64,
     ) -> Result<i64, Error> {
         let (mut low, mut high) = (first, next);
         while low < high {
-            let places = places_between(low, high);
-            let values = self.values_at(session, topic, &places, member).await?;
-            for place in places {
-                if values.get(&place).is_some_and(|value| *value >= least) {
-                    high = place;
+            let probes = probes_between(low, high);
+            let values = self.values_at(session, topic, &probes, field).await?;
+            for probe in probes {
+                if values.get(&probe).is_some_and(|value| *value >= least) {
+                    high = probe;
                     break;
                 }
-                low = place + 1;
+                low = probe + 1;
             }
         }
         Ok(low)
@@ -43,17 +44,17 @@ impl Store {
         &self,
         session: &mut ClientSession,
         topic: &Topic,
-        places: &[i64],
-        member: &str,
+        seqs: &[i64],
+        field: &str,
     ) -> Result<HashMap<i64, i64>, Error> {
-        let wanted = doc! { "topic": topic.as_str(), "seq": { "$in": places } };
-        let projection = doc! { "_id": 0, "seq": 1, member: 1 };
+        let filter = doc! { "topic": topic.as_str(), "seq": { "$in": seqs } };
+        let projection = doc! { "_id": 0, "seq": 1, field: 1 };
         let events = self.collections.events();
-        let mut found = events.find(wanted).projection(projection).session(&mut *session).await?;
+        let mut found = events.find(filter).projection(projection).session(&mut *session).await?;
         let mut values = HashMap::new();
         while found.advance(session).await? {
             let event = found.current();
-            if let (Some(seq), Some(value)) = (number_in(event, "seq"), number_in(event, member)) {
+            if let (Some(seq), Some(value)) = (number_in(event, "seq"), number_in(event, field)) {
                 values.insert(seq, value);
             }
         }
@@ -61,11 +62,11 @@ impl Store {
     }
 }
 
-/// Places from `low` on and before `high`, evenly; all of them where they are few.
-fn places_between(low: i64, high: i64) -> Vec<i64> {
-    let count = (high - low).min(PLACES_AT_ONCE);
+/// Evenly spaced positions from `low` to before `high`; all of them if they are few.
+fn probes_between(low: i64, high: i64) -> Vec<i64> {
+    let count = (high - low).min(PROBES);
     let step = (high - low) / (count + 1);
-    match high - low <= PLACES_AT_ONCE {
+    match high - low <= PROBES {
         true => (low..high).collect(),
         false => (1..=count).map(|n| low + n * step).collect(),
     }
@@ -76,13 +77,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_in_order_and_within() {
+    fn probes_rise_and_stay_in_the_range() {
         for (low, high) in [(1, 2), (1, 33), (1, 34), (5, 1_000_000), (i64::MAX - 100, i64::MAX)] {
-            let places = places_between(low, high);
-            assert!(!places.is_empty());
-            assert!(places.is_sorted_by(|one, two| one < two));
-            assert!(places.iter().all(|place| (low..high).contains(place)));
+            let probes = probes_between(low, high);
+            assert!(!probes.is_empty());
+            assert!(probes.is_sorted_by(|one, two| one < two));
+            assert!(probes.iter().all(|probe| (low..high).contains(probe)));
         }
-        assert_eq!(places_between(3, 6), [3, 4, 5]);
+        assert_eq!(probes_between(3, 6), [3, 4, 5]);
     }
 }

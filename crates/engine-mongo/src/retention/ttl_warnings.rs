@@ -1,16 +1,16 @@
-//! What was said once need not be said every time.
+//! Warns once about each topic whose TTL is shorter than its retention.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
-/// Topics that were warned of, with the number that was wrong.
+use parking_lot::Mutex;
+
+/// The topics that were warned about, each with the TTL in milliseconds.
 #[derive(Debug, Default)]
-pub(crate) struct Warned(Mutex<HashSet<(String, u64)>>);
+pub(crate) struct TtlWarnings(Mutex<HashSet<(String, u64)>>);
 
-impl Warned {
-    /// Whether nobody was told yet.
-    pub(crate) fn is_news(&self, topic: &str, number: u64) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.insert((topic.to_owned(), number))
+impl TtlWarnings {
+    /// Records the warning. Returns `true` if it is new.
+    pub(crate) fn insert(&self, topic: &str, ttl_ms: u64) -> bool {
+        self.0.lock().insert((topic.to_owned(), ttl_ms))
     }
 }

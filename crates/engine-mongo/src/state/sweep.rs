@@ -1,7 +1,8 @@
-//! Expired values leave the database.
+//! Removes expired entries of the keyed state.
 //!
-//! Marks do so by their index, by the servers' clock. Values in `state` are looked at by nobody else
-//! and go by this engine's clock, which is what says whether they are over.
+//! Kinds that only mark a key have a TTL index, so the servers remove their entries by the servers'
+//! clock. The entries of `state` are removed here, by the same clock that decides whether they have
+//! expired.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -9,28 +10,27 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::error::Error;
 
-use crate::state::collection::Shelf;
-use crate::state::document::date_of;
+use crate::layout::collections::STATE;
+use crate::state::document::to_date;
 use crate::store::Store;
 
-const EVERY: Duration = Duration::from_secs(60);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Sweeps now and then, until the store is gone.
-pub(crate) async fn sweep_from_time_to_time(store: Weak<Store>) {
+/// Sweeps once a minute until the store is dropped.
+pub(crate) async fn sweep_periodically(store: Weak<Store>) {
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(SWEEP_INTERVAL).await;
         let Some(store) = store.upgrade() else { return };
         if let Err(error) = store.sweep().await {
-            tracing::warn!("expired state could not be removed, trying again later: {error}");
+            tracing::warn!("cannot remove expired state: {error}; retrying in a minute");
         }
     }
 }
 
 impl Store {
-    /// Removes values that are over.
-    pub(crate) async fn sweep(&self) -> Result<u64, Error> {
-        let over = doc! { "expireAt": { "$lte": date_of(self.clock.now()) } };
-        let state = self.collections.state(Shelf::Other.collection());
-        Ok(state.delete_many(over).await?.deleted_count)
+    async fn sweep(&self) -> Result<(), Error> {
+        let expired = doc! { "expireAt": { "$lte": to_date(self.clock.now()) } };
+        self.collections.state(STATE).delete_many(expired).await?;
+        Ok(())
     }
 }

@@ -1,9 +1,9 @@
-//! What other gateways wrote.
+//! Notices what other gateways write.
 //!
-//! Every commit changes the documents of its topics, so one change stream over `topics` tells all.
-//! The driver resumes it by its token after a lost connection or an election. Where it cannot, a new
-//! one is opened first and all topics are read behind that: nothing falls between. While there is
-//! none, topics are read again and again.
+//! Every commit changes the documents of its topics, so one change stream over `topics` reports
+//! everything. After a lost connection or an election the driver resumes the stream by its token.
+//! If it cannot, a new stream is opened before all topics are read, so that no change falls in
+//! between. While there is no stream, topics are polled.
 
 use std::sync::{Arc, Weak};
 
@@ -17,35 +17,35 @@ use prombus_proto::{Seq, Topic};
 use crate::MongoError;
 use crate::layout::collections::TOPICS;
 use crate::layout::numbers::from_bson;
-use crate::options::Tail;
+use crate::options::ChangeDetection;
 use crate::store::Store;
 
 type Changes = ChangeStream<ChangeStreamEvent<Document>>;
 
-/// Learns where all topics end, and gives what follows from there on.
-pub(crate) async fn begin(
+/// Reads where all topics end, and returns the task that follows them from there on.
+pub(crate) async fn start(
     store: &Arc<Store>,
-    tail: Tail,
+    detection: ChangeDetection,
 ) -> Result<impl Future<Output = ()> + Send + 'static, MongoError> {
-    let changes = match tail {
-        Tail::Polling => None,
-        Tail::ChangeStream => opened(store).await,
+    let changes = match detection {
+        ChangeDetection::Polling => None,
+        ChangeDetection::ChangeStream => open(store).await,
     };
-    store.learn_all_ends().await?;
-    Ok(follow(Arc::downgrade(store), changes, tail))
+    store.read_all_topics().await?;
+    Ok(follow(Arc::downgrade(store), changes, detection))
 }
 
-async fn follow(store: Weak<Store>, mut changes: Option<Changes>, tail: Tail) {
+async fn follow(store: Weak<Store>, mut changes: Option<Changes>, detection: ChangeDetection) {
     loop {
         if let Some(changes) = changes.take() {
             follow_changes(&store, changes).await;
         }
         let Some(store) = store.upgrade() else { return };
-        if tail == Tail::ChangeStream {
-            changes = opened(&store).await;
+        if detection == ChangeDetection::ChangeStream {
+            changes = open(&store).await;
         }
-        if let Err(error) = store.learn_all_ends().await {
-            tracing::warn!("cannot see what other gateways wrote, trying again: {error}");
+        if let Err(error) = store.read_all_topics().await {
+            tracing::warn!("cannot read what other gateways wrote: {error}; retrying");
         }
         if changes.is_none() {
             let pause = store.poll_every;
@@ -55,31 +55,31 @@ async fn follow(store: Weak<Store>, mut changes: Option<Changes>, tail: Tail) {
     }
 }
 
-async fn opened(store: &Store) -> Option<Changes> {
+async fn open(store: &Store) -> Option<Changes> {
     match store.changes().await {
         Ok(changes) => Some(changes),
         Err(error) => {
             let error = MongoError::from(error);
-            tracing::warn!("no change stream, asking for changes instead: {error}");
+            tracing::warn!("cannot open a change stream: {error}; polling instead");
             None
         }
     }
 }
 
-/// Tells of changes until there are no more to come.
+/// Forwards changes to the watchers until the stream ends.
 async fn follow_changes(store: &Weak<Store>, mut changes: Changes) {
     loop {
         match changes.next().await {
             Some(Ok(change)) => {
                 let Some(store) = store.upgrade() else { return };
-                store.causality.reached(change.cluster_time);
-                if let Some((topic, last)) = growth_in(&change) {
-                    store.ends.heard(&topic, last);
-                    store.growth.tell(&topic, last);
+                store.causality.advance_to(change.cluster_time);
+                if let Some((topic, last)) = last_position_in(&change) {
+                    store.topic_cache.remove_if_behind(&topic, last);
+                    store.watchers.notify(&topic, last);
                 }
             }
             Some(Err(error)) => {
-                tracing::warn!("the change stream broke, opening another: {error}");
+                tracing::warn!("the change stream failed: {error}; opening another one");
                 return;
             }
             None => return,
@@ -87,31 +87,32 @@ async fn follow_changes(store: &Weak<Store>, mut changes: Changes) {
     }
 }
 
-/// Which topic grew, and how far.
-fn growth_in(change: &ChangeStreamEvent<Document>) -> Option<(Topic, Seq)> {
+/// Returns the topic that grew and its last position.
+fn last_position_in(change: &ChangeStreamEvent<Document>) -> Option<(Topic, Seq)> {
     let topic = Topic::new(change.document_key.as_ref()?.get_str("_id").ok()?).ok()?;
-    let changed = match &change.update_description {
+    let fields = match &change.update_description {
         Some(update) => &update.updated_fields,
         None => change.full_document.as_ref()?,
     };
-    let next = changed.get_i64("next").ok()?;
+    let next = fields.get_i64("next").ok()?;
     Some((topic, Seq(from_bson(next)).previous()))
 }
 
 impl Store {
     async fn changes(&self) -> Result<Changes, Error> {
-        let wanted = doc! { "$match": {
+        let filter = doc! { "$match": {
             "operationType": { "$in": ["insert", "update", "replace"] },
         } };
         let topics = self.collections.database().collection::<Document>(TOPICS);
-        topics.watch().pipeline([wanted]).await
+        topics.watch().pipeline([filter]).await
     }
 
-    async fn learn_all_ends(&self) -> Result<(), MongoError> {
-        let mut session = self.reader().await?;
-        for known in self.topics(&mut session).await? {
-            if let Some(topic) = known.topic() {
-                self.growth.tell(&topic, known.last());
+    /// Notifies the watchers of every topic's last position.
+    async fn read_all_topics(&self) -> Result<(), MongoError> {
+        let mut session = self.read_session().await?;
+        for document in self.topics(&mut session).await? {
+            if let Some(topic) = document.topic() {
+                self.watchers.notify(&topic, document.last());
             }
         }
         Ok(())

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use libtest_mimic::Trial;
+use prombus_bus::STATE_KINDS;
 use prombus_engine::conformance::{self, Subject};
 use prombus_engine::{Capabilities, Durability, Engine};
-use prombus_engine_mongo::{MongoEngine, MongoOptions, Tail};
+use prombus_engine_mongo::{ChangeDetection, MongoEngine, MongoOptions};
 use prombus_proto::ManualClock;
 
 use prombus_test_mongod::{Kind, new_database, shared};
@@ -23,14 +24,18 @@ pub(crate) const ALONE: Capabilities =
     Capabilities { atomic_across_topics: false, several_gateways: false, ..ON_A_REPLICA_SET };
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let subject = |kind, tail| move || MongoSubject::new(kind, tail);
+    let subject = |kind, detection| move || MongoSubject::new(kind, detection);
     [
         conformance::trials(
             "mongo",
             ON_A_REPLICA_SET,
-            subject(Kind::ReplicaSet, Tail::ChangeStream),
+            subject(Kind::ReplicaSet, ChangeDetection::ChangeStream),
         ),
-        conformance::trials("mongo_standalone", ALONE, subject(Kind::Standalone, Tail::Polling)),
+        conformance::trials(
+            "mongo_standalone",
+            ALONE,
+            subject(Kind::Standalone, ChangeDetection::Polling),
+        ),
     ]
     .into_iter()
     .flatten()
@@ -39,14 +44,14 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 struct MongoSubject {
     kind: Kind,
-    tail: Tail,
+    change_detection: ChangeDetection,
     database: String,
     clock: ManualClock,
 }
 
 impl MongoSubject {
-    fn new(kind: Kind, tail: Tail) -> Self {
-        Self { kind, tail, database: new_database(), clock: ManualClock::default() }
+    fn new(kind: Kind, change_detection: ChangeDetection) -> Self {
+        Self { kind, change_detection, database: new_database(), clock: ManualClock::default() }
     }
 }
 
@@ -57,10 +62,10 @@ impl Subject for MongoSubject {
     }
 
     async fn open(&mut self) -> Arc<dyn Engine> {
-        let mut options = MongoOptions::at(shared(self.kind).url());
+        let mut options = MongoOptions::at(shared(self.kind).url(), STATE_KINDS);
         options.database = Some(self.database.clone());
         options.clock = Arc::new(self.clock.clone());
-        options.tail = self.tail;
+        options.change_detection = self.change_detection;
         Arc::new(MongoEngine::open(&options).await.expect("the engine opens"))
     }
 }

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use libtest_mimic::Trial;
 use mongodb::Client;
 use mongodb::bson::Document;
+use prombus_bus::STATE_KINDS;
 use prombus_engine::{Batch, Durability, Engine, Expect, StateKey, StateOp};
-use prombus_engine_mongo::{MongoEngine, MongoOptions, Tail};
+use prombus_engine_mongo::{ChangeDetection, MongoEngine, MongoOptions};
 use prombus_proto::{Event, EventId, Headers, ManualClock, Payload, Timestamp, Topic};
 
 use prombus_test_mongod::{Kind, new_database, shared};
@@ -37,7 +38,7 @@ impl Database {
 
     pub(crate) async fn named(url: &str, name: &str) -> Self {
         let clock = ManualClock::at(NOW);
-        let mut options = MongoOptions::at(url);
+        let mut options = MongoOptions::at(url, STATE_KINDS);
         options.database = Some(name.to_owned());
         options.clock = Arc::new(clock.clone());
         let bare = Client::with_uri_str(url).await.unwrap().database(name);
@@ -49,7 +50,8 @@ impl Database {
     }
 
     pub(crate) async fn polling_engine(&self) -> MongoEngine {
-        let options = MongoOptions { tail: Tail::Polling, ..self.options.clone() };
+        let options =
+            MongoOptions { change_detection: ChangeDetection::Polling, ..self.options.clone() };
         MongoEngine::open(&options).await.unwrap()
     }
 

@@ -118,8 +118,8 @@ async fn new_database() {
     assert!(planned.contains(&"create the collection topics".to_owned()), "{planned:?}");
     let by_place = "build the index events (topic, seq) unique, over 0 documents".to_owned();
     assert!(planned.contains(&by_place), "{planned:?}");
-    assert!(planned.contains(&"note layout 2".to_owned()), "{planned:?}");
-    assert_eq!(planned.last().unwrap(), "let later keep events for 1000 ms");
+    assert!(planned.contains(&"record layout 2".to_owned()), "{planned:?}");
+    assert_eq!(planned.last().unwrap(), "keep the events of later for 1000 ms");
     // It only said so.
     assert!(database.bare.list_collection_names().await.unwrap().is_empty());
     apply(&database, &wanted).await.unwrap();
@@ -157,8 +157,8 @@ async fn layout_1() {
     for due in [
         "build the index events (expireAt) sparse TTL 0 s, over 110 documents",
         "build the index event_parts (expireAt) sparse TTL 0 s, over 0 documents",
-        "note layout 2 in place of 1: older versions of prombus cannot use the database any more",
-        "let fixture.long keep events for 3153600000000 ms, also for the 50 events that are there",
+        "record layout 2 in place of 1; older versions of prombus can no longer use the database",
+        "keep the events of fixture.long for 3153600000000 ms, including the 50 existing ones",
     ] {
         assert!(planned.contains(&due.to_owned()), "{due} is not in {planned:?}");
     }
@@ -255,7 +255,7 @@ async fn stopped() {
         assert!(topic_document(&database, "a").await.contains_key("ttlChange"));
         let planned = steps(&database, &wanted).await;
         assert_eq!(planned.len(), 1);
-        assert!(planned[0].starts_with("go on to let a keep"), "{planned:?}");
+        assert!(planned[0].starts_with("resume: keep the events of a "), "{planned:?}");
         apply(&database, &wanted).await.unwrap();
         assert!(steps(&database, &wanted).await.is_empty());
         let due = wanted.get(&topic("a")).map(|ms| *ms as i64);
@@ -390,7 +390,7 @@ async fn doubles() {
     let named = |error: MongoError| {
         let text = error.to_string();
         assert!(matches!(error, MongoError::Duplicates { .. }), "{error:?}");
-        assert!(text.contains("events cannot have the unique index (topic, seq)"), "{text}");
+        assert!(text.contains("cannot build the index (topic, seq) unique on events"), "{text}");
         assert!(text.contains(r#"{ "topic": "a", "seq": 2 } 2 times"#), "{text}");
     };
     named(apply(&database, &nothing()).await.unwrap_err());
@@ -420,8 +420,7 @@ async fn refused_at_open() {
     let Err(refused) = MongoEngine::open(&database.options).await else { panic!("it opened") };
     assert_eq!(
         refused.to_string(),
-        "indexes are not as they have to be: events (topic, id) unique is missing; run prombus \
-         migrate --apply"
+        "wrong indexes: events (topic, id) unique is missing; run prombus migrate --apply"
     );
     apply(&database, &nothing()).await.unwrap();
     database.engine().await;

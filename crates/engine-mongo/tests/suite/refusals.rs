@@ -3,6 +3,7 @@
 use libtest_mimic::Trial;
 use mongodb::Client;
 use mongodb::bson::doc;
+use prombus_bus::STATE_KINDS;
 use prombus_engine::Engine;
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
 
@@ -21,7 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 async fn refusal(url: &str) -> MongoError {
-    match MongoEngine::open(&MongoOptions::at(url)).await {
+    match MongoEngine::open(&MongoOptions::at(url, STATE_KINDS)).await {
         Ok(_) => panic!("it opened"),
         Err(error) => error,
     }
@@ -84,6 +85,6 @@ async fn no_address() {
 }
 
 async fn options_hide_the_address() {
-    let options = MongoOptions::at("mongodb://bus:very-secret@127.0.0.1/");
+    let options = MongoOptions::at("mongodb://bus:very-secret@127.0.0.1/", STATE_KINDS);
     assert!(!format!("{options:?}").contains("secret"));
 }

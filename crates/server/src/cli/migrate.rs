@@ -64,7 +64,7 @@ pub(crate) async fn run(arguments: MigrateArguments) -> Result<ExitCode, Box<dyn
         return Err("only MongoDB databases need migrations: pass --engine mongodb://…".into());
     };
     let mongo_error = |error: MongoError| format!("{address}: {error}");
-    let options = MongoOptions::at(address.reveal());
+    let options = MongoOptions::at(address.reveal(), prombus_bus::STATE_KINDS);
     let migration = Migration::connect(&options).await.map_err(mongo_error)?;
     let retention_error = |error: RetentionError| format!("{address}: {error}");
     let retention = effective_retention_ms(&config, &migration).await.map_err(retention_error)?;

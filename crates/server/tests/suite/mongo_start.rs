@@ -121,7 +121,7 @@ fn a_migration_is_planned_applied_and_verified() {
     let (code, plan, _) = migrate(&address, &keep);
     assert_eq!(code, Some(3), "{plan}");
     assert!(plan.contains("build the index events (topic, seq) unique"), "{plan}");
-    assert!(plan.contains("let orders.created keep events for 604800000 ms"), "{plan}");
+    assert!(plan.contains("keep the events of orders.created for 604800000 ms"), "{plan}");
     assert!(plan.contains("nothing was changed; run again with --apply to migrate"), "{plan}");
 
     let (code, plan, _) = migrate(&address, &[&keep[..], &["--json"]].concat());
@@ -141,7 +141,7 @@ fn a_migration_is_planned_applied_and_verified() {
     serve_once(&address);
     let (code, plan, _) = migrate(&address, &[]);
     assert_eq!(code, Some(3));
-    assert!(plan.contains("let orders.created keep its events for ever"), "{plan}");
+    assert!(plan.contains("keep the events of orders.created for ever"), "{plan}");
 }
 
 #[test]

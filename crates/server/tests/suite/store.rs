@@ -41,7 +41,7 @@ impl Store {
                 DiskEngine::open(&DiskOptions::at(folder.path())).expect("the store opens"),
             ),
             Self::Database(url) => Arc::new(
-                MongoEngine::open(&MongoOptions::at(url.as_str()))
+                MongoEngine::open(&MongoOptions::at(url.as_str(), prombus_bus::STATE_KINDS))
                     .await
                     .expect("the database opens"),
             ),

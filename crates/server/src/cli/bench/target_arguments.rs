@@ -184,7 +184,11 @@ impl BenchStore {
             EngineConfig::Disk => Arc::new(DiskEngine::open(&DiskOptions::at(&self.data))?),
             EngineConfig::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
             EngineConfig::Mongo(address) => {
-                let opened = MongoEngine::open(&MongoOptions::at(address.reveal())).await;
+                let opened = MongoEngine::open(&MongoOptions::at(
+                    address.reveal(),
+                    prombus_bus::STATE_KINDS,
+                ))
+                .await;
                 Arc::new(opened.map_err(|error| format!("{address}: {error}"))?)
             }
         })
