@@ -1,8 +1,11 @@
-//! The collection: what workers ask and tell it.
+//! The outbox collection: its queries and updates.
 //!
-//! Leases begin and end by the clock of the database (`$$NOW`), whatever the workers' clocks say.
-//! What is claimed is acknowledged by a majority, and so is then the transaction that wrote it: no
-//! event is published whose data an election could take back.
+//! Claims expire by the clock of the database (`$$NOW`), whatever the workers' clocks say. A claim
+//! is acknowledged by a majority, which then also has the transaction that wrote the document: no
+//! event is published whose data an election could roll back.
+
+pub(crate) mod change_stream;
+mod indexes;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -16,37 +19,37 @@ use mongodb::options::{
 use mongodb::{Client, Collection, Database};
 use prombus_engine_mongo::{Deployment, MongoError, connect};
 
-use crate::choosing::{Candidate, Position};
-use crate::mark::Mark;
-use crate::options::{Place, WorkerOptions};
-use crate::order::{Holder, Lane, Unsent, allowed};
-use crate::{OutboxError, indexes};
+use crate::OutboxError;
+use crate::document::outcome::DocumentOutcome;
+use crate::options::{OutboxLocation, WorkerOptions};
+use crate::order::selection::{Candidate, Position};
+use crate::order::{Holder, OrderingKey, UnsentDocument, allowed};
 
-/// So long a start gets over an election, or over a server that was just started again.
-const START_WITHIN: Duration = Duration::from_secs(30);
-const START_PAUSE: Duration = Duration::from_millis(100);
+/// How long starting up tolerates an election or a restart of the server.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);
+const STARTUP_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Asks again while the connection is lost and made again.
-async fn patiently<T, F>(ask: impl Fn() -> F) -> Result<T, MongoError>
+/// Retries `operation` while the connection is lost.
+async fn with_retries<T, F>(operation: impl Fn() -> F) -> Result<T, MongoError>
 where
     F: Future<Output = Result<T, MongoError>>,
 {
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
-        match ask().await {
-            // Where there is no primary, the driver has waited for one.
-            Err(MongoError::Lost(_)) if began.elapsed() < START_WITHIN => {
-                tokio::time::sleep(START_PAUSE).await;
+        match operation().await {
+            // Without a primary the driver itself has waited for one.
+            Err(MongoError::Lost(_)) if started.elapsed() < STARTUP_TIMEOUT => {
+                tokio::time::sleep(STARTUP_RETRY_PAUSE).await;
             }
-            answer => return answer,
+            result => return result,
         }
     }
 }
 
-/// Smaller than any document is.
+/// The size of an empty document.
 const SMALLEST_DOCUMENT: i32 = 5;
 
-/// An outbox that is open.
+/// An open outbox.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     client: Client,
@@ -54,58 +57,65 @@ pub struct Outbox {
     collection: Collection<Document>,
 }
 
-/// A claim on documents: who, under which name, for how long.
+/// A worker's claim on documents.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease {
-    /// Of this claim alone.
+pub(crate) struct Claim {
+    /// Unique for each claim.
     pub(crate) id: String,
+    /// The name of the worker.
     pub(crate) owner: String,
-    pub(crate) time: Duration,
+    /// How long the claim lasts unless it is renewed.
+    pub(crate) lease_time: Duration,
 }
 
-/// What a claim came to.
+/// The documents that a claim got.
 #[derive(Debug, Default)]
 pub(crate) struct Claimed {
-    /// Ours, in order, and overtaking nobody.
+    /// To be sent, in order.
     pub(crate) documents: Vec<Document>,
-    /// Ours, but others are before them after all.
+    /// Claimed, but documents of other workers turned out to precede them.
     pub(crate) too_early: Vec<Bson>,
 }
 
-/// What came of marks.
+/// The result of recording outcomes.
 #[derive(Debug)]
 pub(crate) struct Settled {
-    /// How many documents were still ours.
-    pub(crate) ours: u64,
-    /// How many the database did not want to change, such as for a validator of the collection.
-    pub(crate) refused: u64,
-    /// Why, of the first.
+    /// How many documents were still claimed.
+    pub(crate) recorded: u64,
+    /// How many updates the database rejected, for instance because of a validator.
+    pub(crate) rejected: u64,
+    /// Why it rejected the first of them.
     pub(crate) reason: Option<String>,
 }
 
 impl Outbox {
     /// Connects to the database.
-    pub async fn open(place: &Place) -> Result<Self, OutboxError> {
-        let client = connect(&place.url, "prombus-outbox").await?;
-        let database = match &place.database {
+    ///
+    /// # Errors
+    ///
+    /// Fails if the deployment has no transactions, or no database is named.
+    pub async fn open(location: &OutboxLocation) -> Result<Self, OutboxError> {
+        let client = connect(&location.url, "prombus-outbox").await?;
+        let database = match &location.database {
             Some(name) => client.database(name),
             None => client.default_database().ok_or(OutboxError::NoDatabase)?,
         };
-        if !patiently(|| Deployment::of(&database)).await?.has_transactions() {
+        if !with_retries(|| Deployment::of(&database)).await?.has_transactions() {
             return Err(OutboxError::Mongo(MongoError::UnsupportedTopology(
-                "the server is no replica set, so no service can write its data and an outbox in one \
-                 transaction; start it with --replSet and run rs.initiate() once, one member suffices"
+                "the server is not a replica set, so services cannot write their data and the outbox in \
+                 one transaction; start it with --replSet and run rs.initiate() once (a single \
+                 member is enough)"
                     .into(),
             )));
         }
-        let mut safe = WriteConcern::majority();
-        safe.journal = Some(true);
+        let mut write_concern = WriteConcern::majority();
+        write_concern.journal = Some(true);
         let options = CollectionOptions::builder()
             .read_concern(ReadConcern::majority())
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
-            .write_concern(safe)
+            .write_concern(write_concern)
             .build();
-        let collection = database.collection_with_options(&place.collection, options);
+        let collection = database.collection_with_options(&location.collection, options);
         Ok(Self { client, database, collection })
     }
 
@@ -113,30 +123,30 @@ impl Outbox {
         &self.collection
     }
 
-    /// Makes what is missing of the indexes.
+    /// Creates missing indexes.
     pub(crate) async fn prepare(&self, options: &WorkerOptions) -> Result<(), MongoError> {
-        patiently(|| async { Ok(self.make_indexes(options).await?) }).await
+        with_retries(|| async { Ok(self.create_indexes(options).await?) }).await
     }
 
-    async fn make_indexes(&self, options: &WorkerOptions) -> Result<(), Error> {
-        indexes::make(&self.collection).await?;
+    async fn create_indexes(&self, options: &WorkerOptions) -> Result<(), Error> {
+        indexes::create(&self.collection).await?;
         if let Some(time) = options.keep_sent {
             indexes::remove_sent_after(&self.database, &self.collection, time).await?;
         }
         Ok(())
     }
 
-    /// Documents that wait and that nobody holds, in order, behind a place.
+    /// Returns the next pending documents that no worker has claimed, in order.
     pub(crate) async fn page(
         &self,
         after: Option<&Position>,
         limit: usize,
     ) -> Result<Vec<Candidate>, Error> {
-        let mut conditions = vec![is_free()];
+        let mut conditions = vec![is_unclaimed()];
         if let Some(Position { ts, id }) = after {
-            conditions.push(doc! { "$gt": [place(), [literal(ts), literal(id)]] });
+            conditions.push(doc! { "$gt": [position(), [literal(ts), literal(id)]] });
             if *ts != Bson::Null {
-                // Says the same again in a way that the index understands.
+                // Redundant, but in a form that can use the index.
                 conditions.push(doc! { "$gte": ["$ts", literal(ts)] });
             }
         }
@@ -151,62 +161,64 @@ impl Outbox {
         Ok(documents.iter().map(candidate).collect())
     }
 
-    /// What of these lanes is not sent, in order, up to a place; `holder` says whose each is.
+    /// Returns the unsent documents of these ordering keys up to a position, in order.
     pub(crate) async fn unsent(
         &self,
-        lanes: &HashSet<Lane>,
+        ordering_keys: &HashSet<OrderingKey>,
         until: &Position,
         holder: impl Fn(&Document) -> Holder,
-    ) -> Result<Vec<Unsent>, Error> {
-        if lanes.is_empty() {
+    ) -> Result<Vec<UnsentDocument>, Error> {
+        if ordering_keys.is_empty() {
             return Ok(Vec::new());
         }
-        let found = self.collection.find(unsent_in(lanes, until));
-        let found = found.sort(doc! { "ts": 1, "_id": 1 }).projection(about_order()).await?;
+        let found = self.collection.find(unsent_filter(ordering_keys, until));
+        let found = found.sort(doc! { "ts": 1, "_id": 1 }).projection(order_fields()).await?;
         let documents: Vec<_> = found.try_collect().await?;
         Ok(documents.iter().filter_map(|document| unsent(document, &holder)).collect())
     }
 
-    /// Claims those of `chosen` that still nobody holds, and looks then, and only then, who is before
-    /// them: whatever is not sent now and not ours may not be overtaken, and nothing can come in
-    /// between any more.
+    /// Claims those of `candidates` that are still unclaimed, and only then reads what precedes
+    /// them. Documents that are then unsent and not in this claim must not be overtaken, and no
+    /// document can come in between any more.
     pub(crate) async fn claim(
         &self,
-        chosen: &[Candidate],
-        lease: &Lease,
+        candidates: &[Candidate],
+        claim: &Claim,
     ) -> Result<Claimed, Error> {
-        let Some(last) = chosen.last() else { return Ok(Claimed::default()) };
-        let ids: Vec<_> = chosen.iter().map(|candidate| candidate.position.id.clone()).collect();
-        // Later questions of a session see what its earlier ones did, also on another primary.
+        let Some(last) = candidates.last() else { return Ok(Claimed::default()) };
+        let ids: Vec<_> =
+            candidates.iter().map(|candidate| candidate.position.id.clone()).collect();
+        // Causally consistent: later reads see the claim, even on another primary.
         let mut session = self.client.start_session().causal_consistency(true).await?;
-        let free = doc! {
-            "_id": { "$in": &ids }, "status": "pending", "$expr": is_free(),
+        let unclaimed = doc! {
+            "_id": { "$in": &ids }, "status": "pending", "$expr": is_unclaimed(),
         };
-        let claimed = self.collection.update_many(free, claim(lease)).session(&mut session).await?;
+        let update = claim_update(claim);
+        let claimed = self.collection.update_many(unclaimed, update).session(&mut session).await?;
         if claimed.matched_count == 0 {
             return Ok(Claimed::default());
         }
-        let ours = doc! { "_id": { "$in": ids }, "lease_id": &lease.id, "status": "pending" };
-        let found = self.collection.find(ours).sort(doc! { "ts": 1, "_id": 1 });
+        let mine = doc! { "_id": { "$in": ids }, "lease_id": &claim.id, "status": "pending" };
+        let found = self.collection.find(mine).sort(doc! { "ts": 1, "_id": 1 });
         let mut found = found.session(&mut session).await?;
         let documents: Vec<Document> = found.stream(&mut session).try_collect().await?;
-        let lanes: HashSet<_> = documents.iter().filter_map(Lane::of).collect();
-        let mut may_go = HashSet::new();
-        if !lanes.is_empty() {
-            let found = self.collection.find(unsent_in(&lanes, &last.position));
-            let found = found.sort(doc! { "ts": 1, "_id": 1 }).projection(about_order());
+        let ordering_keys: HashSet<_> = documents.iter().filter_map(OrderingKey::of).collect();
+        let mut sendable_ids = HashSet::new();
+        if !ordering_keys.is_empty() {
+            let found = self.collection.find(unsent_filter(&ordering_keys, &last.position));
+            let found = found.sort(doc! { "ts": 1, "_id": 1 }).projection(order_fields());
             let mut found = found.session(&mut session).await?;
             let before: Vec<_> = found.stream(&mut session).try_collect().await?;
             let holder = |document: &Document| match document.get_str("lease_id") {
-                Ok(id) if id == lease.id => Holder::Us,
-                _ => Holder::Others,
+                Ok(id) if id == claim.id => Holder::ThisWorker,
+                _ => Holder::OtherWorker,
             };
-            may_go = allowed(before.iter().filter_map(|one| unsent(one, holder))).may_go;
+            sendable_ids = sendable(before.iter().filter_map(|one| unsent(one, holder))).ids;
         }
         let mut claimed = Claimed::default();
         for document in documents {
             let id = document.get("_id").cloned().unwrap_or(Bson::Null);
-            if Lane::of(&document).is_none() || may_go.contains(&id) {
+            if OrderingKey::of(&document).is_none() || sendable_ids.contains(&id) {
                 claimed.documents.push(document);
             } else {
                 claimed.too_early.push(id);
@@ -215,100 +227,107 @@ impl Outbox {
         Ok(claimed)
     }
 
-    /// Says that we are still there. Answers how many documents are ours.
-    pub(crate) async fn renew(&self, ids: &[Bson], lease: &Lease) -> Result<u64, Error> {
-        let ours = doc! { "_id": { "$in": ids }, "lease_id": &lease.id, "status": "pending" };
-        let longer = vec![doc! { "$set": { "lease_until": end_of(lease) } }];
-        Ok(self.collection.update_many(ours, longer).await?.matched_count)
+    /// Renews a claim. Returns how many documents are still in it.
+    pub(crate) async fn renew(&self, ids: &[Bson], claim: &Claim) -> Result<u64, Error> {
+        let mine = doc! { "_id": { "$in": ids }, "lease_id": &claim.id, "status": "pending" };
+        let renewal = vec![doc! { "$set": { "lease_until": expiry_of(claim) } }];
+        Ok(self.collection.update_many(mine, renewal).await?.matched_count)
     }
 
-    /// Says what became of documents, where they are still ours.
-    pub(crate) async fn settle(&self, marks: &[Mark], lease: &str) -> Result<Settled, MongoError> {
-        let updates: Vec<_> = marks.iter().map(|mark| mark.statement(lease)).collect();
+    /// Records what became of documents that are still in the claim.
+    pub(crate) async fn settle(
+        &self,
+        outcomes: &[DocumentOutcome],
+        claim_id: &str,
+    ) -> Result<Settled, MongoError> {
+        let updates: Vec<_> = outcomes.iter().map(|outcome| outcome.statement(claim_id)).collect();
         let command = doc! {
             "update": self.collection.name(),
             "updates": updates,
             "ordered": false,
             "writeConcern": { "w": "majority", "j": true },
         };
-        let answer = self.database.run_command(command).await?;
-        if let Ok(concern) = answer.get_document("writeConcernError") {
-            let said = concern.get_str("errmsg").unwrap_or("no majority");
-            return Err(MongoError::Lost(said.to_owned()));
+        let reply = self.database.run_command(command).await?;
+        if let Ok(concern) = reply.get_document("writeConcernError") {
+            let message = concern.get_str("errmsg").unwrap_or("no majority");
+            return Err(MongoError::Lost(message.to_owned()));
         }
-        let errors = answer.get_array("writeErrors").map_or(&[][..], Vec::as_slice);
+        let errors = reply.get_array("writeErrors").map_or(&[][..], Vec::as_slice);
         let first = errors.first().and_then(Bson::as_document);
         Ok(Settled {
-            ours: answer.get_i32("n").ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
-            refused: errors.len() as u64,
+            recorded: reply.get_i32("n").ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
+            rejected: errors.len() as u64,
             reason: first.and_then(|error| error.get_str("errmsg").ok()).map(str::to_owned),
         })
     }
 
-    /// Whether somebody holds documents.
-    pub(crate) async fn is_held(&self) -> Result<bool, Error> {
-        let held = doc! { "status": "pending", "$expr": { "$gt": ["$lease_until", "$$NOW"] } };
-        Ok(self.collection.find_one(held).projection(doc! { "_id": 1 }).await?.is_some())
+    /// Returns `true` if a worker has claimed documents.
+    pub(crate) async fn has_claims(&self) -> Result<bool, Error> {
+        let claimed = doc! { "status": "pending", "$expr": { "$gt": ["$lease_until", "$$NOW"] } };
+        Ok(self.collection.find_one(claimed).projection(doc! { "_id": 1 }).await?.is_some())
     }
 }
 
-/// Nobody holds it: there is no lease, or it has ended. What is missing is less than any date.
-fn is_free() -> Document {
+/// An expression: no worker has claimed the document. A missing field is less than any date.
+fn is_unclaimed() -> Document {
     doc! { "$lte": ["$lease_until", "$$NOW"] }
 }
 
-/// A document's place in the order.
-fn place() -> Bson {
+/// An expression: the position of the document in the order.
+fn position() -> Bson {
     Bson::Array(vec![doc! { "$ifNull": ["$ts", Bson::Null] }.into(), "$_id".into()])
 }
 
-/// A value that may look like an expression.
+/// Quotes a value that may look like an expression.
 fn literal(value: &Bson) -> Document {
     doc! { "$literal": value.clone() }
 }
 
-fn end_of(lease: &Lease) -> Document {
-    let ms = i64::try_from(lease.time.as_millis()).unwrap_or(i64::MAX);
+fn expiry_of(claim: &Claim) -> Document {
+    let ms = i64::try_from(claim.lease_time.as_millis()).unwrap_or(i64::MAX);
     doc! { "$add": ["$$NOW", ms] }
 }
 
-fn claim(lease: &Lease) -> Vec<Document> {
+fn claim_update(claim: &Claim) -> Vec<Document> {
     let attempts = doc! { "$cond": [
         { "$isNumber": "$attempts" }, { "$add": ["$attempts", 1] }, 1,
     ] };
     vec![doc! { "$set": {
-        "lease_id": literal(&lease.id.as_str().into()),
-        "lease_owner": literal(&lease.owner.as_str().into()),
-        "lease_until": end_of(lease),
+        "lease_id": literal(&claim.id.as_str().into()),
+        "lease_owner": literal(&claim.owner.as_str().into()),
+        "lease_until": expiry_of(claim),
         "attempts": attempts,
     } }]
 }
 
-/// All of these lanes up to a place that is not sent. It may have some of other lanes, too.
-fn unsent_in(lanes: &HashSet<Lane>, Position { ts, id }: &Position) -> Document {
-    let topics: HashSet<_> = lanes.iter().map(|lane| lane.topic.as_str()).collect();
-    let keys: HashSet<_> = lanes.iter().map(|lane| lane.key.as_str()).collect();
+/// A filter for the unsent documents of these ordering keys up to a position. It may match
+/// documents of other keys as well.
+fn unsent_filter(ordering_keys: &HashSet<OrderingKey>, Position { ts, id }: &Position) -> Document {
+    let topics: HashSet<_> =
+        ordering_keys.iter().map(|ordering_key| ordering_key.topic.as_str()).collect();
+    let keys: HashSet<_> =
+        ordering_keys.iter().map(|ordering_key| ordering_key.key.as_str()).collect();
     doc! {
         "topic": { "$in": topics.into_iter().collect::<Vec<_>>() },
         "key": { "$in": keys.into_iter().collect::<Vec<_>>() },
         "status": { "$in": ["pending", "error"] },
         "$expr": { "$and": [
             { "$lte": ["$ts", literal(ts)] },
-            { "$lte": [place(), [literal(ts), literal(id)]] },
+            { "$lte": [position(), [literal(ts), literal(id)]] },
         ] },
     }
 }
 
-fn about_order() -> Document {
+fn order_fields() -> Document {
     doc! { "topic": 1, "key": 1, "status": 1, "lease_id": 1 }
 }
 
-fn unsent(document: &Document, holder: impl Fn(&Document) -> Holder) -> Option<Unsent> {
+fn unsent(document: &Document, holder: impl Fn(&Document) -> Holder) -> Option<UnsentDocument> {
     let is_error = document.get_str("status").is_ok_and(|status| status == "error");
-    Some(Unsent {
+    Some(UnsentDocument {
         id: document.get("_id")?.clone(),
-        lane: Lane::of(document)?,
-        holder: if is_error { Holder::Nobody } else { holder(document) },
+        ordering_key: OrderingKey::of(document)?,
+        holder: if is_error { Holder::Rejected } else { holder(document) },
     })
 }
 
@@ -317,7 +336,7 @@ fn candidate(document: &Document) -> Candidate {
     let bytes = document.get_i32("bytes").unwrap_or(SMALLEST_DOCUMENT);
     Candidate {
         position: Position { ts: value("ts"), id: value("_id") },
-        lane: Lane::of(document),
+        ordering_key: OrderingKey::of(document),
         bytes: usize::try_from(bytes).unwrap_or_default(),
     }
 }

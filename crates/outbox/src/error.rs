@@ -1,21 +1,17 @@
-//! Why a worker cannot go on.
+//! Why a worker fails.
 
 use mongodb::error::Error;
 use prombus_engine_mongo::MongoError;
 use thiserror::Error;
 
-/// Why a worker did not start, or ended by itself.
+/// Why a worker did not start, or gave up.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OutboxError {
-    /// The database, and what to do about it.
     #[error("the outbox: {0}")]
     Mongo(#[from] MongoError),
-    /// Neither the address nor anything else names a database.
-    #[error(
-        "the address names no database: put it behind the servers, as in mongodb://db/shop, or name it"
-    )]
+    #[error("the address names no database; append it, as in mongodb://db/shop, or pass its name")]
     NoDatabase,
-    /// The bus does not want this worker, whatever it publishes.
+    /// The bus rejects this worker, whatever it publishes.
     #[error("the bus: {0}")]
     Bus(prombus_client::Error),
 }
@@ -26,8 +22,8 @@ impl From<Error> for OutboxError {
     }
 }
 
-/// Whether the same may succeed later without anybody doing anything about it.
-pub(crate) const fn may_pass(error: &MongoError) -> bool {
+/// Returns `true` if the same operation may succeed later without anybody's intervention.
+pub(crate) const fn is_transient(error: &MongoError) -> bool {
     !matches!(
         error,
         MongoError::InvalidAddress(_)

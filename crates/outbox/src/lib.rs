@@ -1,37 +1,29 @@
 //! The transactional outbox: services write events beside their data, in one transaction of their
 //! own database, and workers publish them.
 //!
-//! Any number of workers share one collection. What they promise, and why it holds, is in
-//! `docs/outbox.md`.
+//! Any number of workers share one collection. `docs/outbox.md` describes what they guarantee, and
+//! why.
 //!
-//! | idea | file |
-//! |---|---|
-//! | a document, and the event that it is | `letter`, `payload_json` |
-//! | which documents may go without overtaking others | `order`, `choosing` |
-//! | the frames of one topic, and what comes of each document | `chain`, `mark` |
-//! | the collection and its indexes | `collection`, `indexes` |
-//! | being woken | `waking` |
-//! | what a worker is told and what it tells | `options`, `notice`, `error` |
-//! | the worker itself | `worker`, `publishing`, `settling` |
+//! In reading order:
+//!
+//! - `worker`: [`Worker`] finds, claims, publishes and settles documents; `worker/topic_queue`
+//!   fills the frames of one topic.
+//! - `collection`: [`Outbox`], the queries and updates; its indexes and its change stream.
+//! - `order`: which documents may be sent without overtaking others of their key.
+//! - `document`: a document as an event, its payload as JSON, and what became of it.
+//! - `options`, `notice`, `error`: what a worker is given, and what it reports.
 
-mod chain;
-mod choosing;
 mod collection;
+mod document;
 mod error;
-mod indexes;
-mod letter;
-mod mark;
 mod notice;
 mod options;
 mod order;
-mod payload_json;
-mod publishing;
-mod settling;
-mod waking;
 mod worker;
 
 pub use collection::Outbox;
 pub use error::OutboxError;
 pub use notice::{Notice, Summary};
-pub use options::{Place, Until, Wake, WorkerOptions};
+pub use options::{OutboxLocation, Until, WorkerOptions};
+pub use prombus_engine_mongo::ChangeDetection;
 pub use worker::Worker;

@@ -1,46 +1,42 @@
-//! What a worker tells whoever runs it.
+//! What a worker reports while it runs, and at the end.
 
-use std::fmt;
-
-/// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Documents were published and marked.
+    /// Documents were published and marked as sent.
     Sent {
-        /// How many.
         count: u64,
-        /// How many of them the bus had already, from an earlier try.
+        /// How many of them the bus had stored already, from an earlier attempt.
         duplicates: u64,
     },
-    /// A document is marked as an error.
-    Refused {
+    /// A document was marked as an error.
+    Rejected {
         /// Its `_id`.
         id: String,
-        /// The code, and a sentence.
+        /// An error code and a message.
         reason: String,
     },
-    /// So many documents were taken over by other workers before this one could mark them.
+    /// This many documents were claimed by other workers before this one could mark them.
     TakenOver(u64),
-    /// There is no change stream, so new documents are asked for; this is why.
+    /// No change stream could be opened, for this reason, so the worker polls.
     Polling(String),
-    /// The bus or the database cannot be used now; it is tried again.
-    Trouble(String),
-    /// After trouble, it goes on.
-    GoesOn,
-    /// The end came before leases could be given back; they end by themselves.
-    LeasesLeft(u64),
+    /// The bus or the database is not available, for this reason; the worker retries.
+    Retrying(String),
+    /// The bus and the database are available again.
+    Recovered,
+    /// The worker stopped before it could release this many documents; their leases will expire.
+    ClaimsLeft(u64),
 }
 
-/// What a worker did until it ended.
+/// What a worker did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Documents published and marked as sent.
     pub sent: u64,
-    /// How many of them the bus had already, from an earlier try.
+    /// How many of them the bus had stored already, from an earlier attempt.
     pub duplicates: u64,
     /// Documents marked as errors.
     pub errors: u64,
-    /// Documents that others took over.
+    /// Documents claimed by other workers before they could be marked.
     pub taken_over: u64,
 }
 
@@ -51,26 +47,12 @@ impl Summary {
                 self.sent += count;
                 self.duplicates += duplicates;
             }
-            Notice::Refused { .. } => self.errors += 1,
+            Notice::Rejected { .. } => self.errors += 1,
             Notice::TakenOver(count) => self.taken_over += count,
-            Notice::Polling(_) | Notice::Trouble(_) | Notice::GoesOn | Notice::LeasesLeft(_) => {}
+            Notice::Polling(_)
+            | Notice::Retrying(_)
+            | Notice::Recovered
+            | Notice::ClaimsLeft(_) => {}
         }
-    }
-}
-
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sent, duplicates, errors, taken_over } = self;
-        write!(f, "{sent} sent")?;
-        for (count, what) in [
-            (duplicates, "of them there already"),
-            (errors, "refused"),
-            (taken_over, "taken over by other workers"),
-        ] {
-            if *count > 0 {
-                write!(f, ", {count} {what}")?;
-            }
-        }
-        Ok(())
     }
 }

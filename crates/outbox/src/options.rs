@@ -1,47 +1,47 @@
-//! Where the outbox is, and how it is worked on.
+//! Where the outbox is, and how a worker processes it.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Where the outbox is.
+use prombus_engine_mongo::ChangeDetection;
+
+/// The collection of an outbox.
 #[derive(Clone)]
-pub struct Place {
-    /// A `mongodb://` address, as the driver reads it. It may hold a password, so it is never shown.
+pub struct OutboxLocation {
+    /// A `mongodb://` URL. It may contain a password, so `Debug` leaves it out.
     pub url: String,
-    /// The database; that of the address where this says nothing.
+    /// The database; `None` means the database of the URL.
     pub database: Option<String>,
-    /// The collection.
     pub collection: String,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for OutboxLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place")
+        f.debug_struct("OutboxLocation")
             .field("database", &self.database)
             .field("collection", &self.collection)
             .finish_non_exhaustive()
     }
 }
 
-/// How a worker works.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
-    /// Who it is, in `lease_owner`.
+    /// The name of the worker, stored in `lease_owner`.
     pub name: String,
-    /// How many documents are claimed at a time, 1 to 1000.
+    /// How many documents to claim at a time, 1 to 1000.
     pub batch: usize,
-    /// How long they are its own, unless it says again that it is there.
+    /// How long a claim lasts unless it is renewed.
     pub lease: Duration,
-    /// How often is asked for new documents, and for leases that ended.
+    /// How often to poll for new documents and for expired claims.
     pub poll: Duration,
-    /// How new documents are noticed sooner than that.
-    pub wake: Wake,
-    /// After which time documents that are sent go by themselves; as before where this says nothing.
+    /// How to notice new documents between polls.
+    pub change_detection: ChangeDetection,
+    /// How long after sending documents are deleted; `None` leaves the setting as it is.
     pub keep_sent: Option<Duration>,
 }
 
 impl WorkerOptions {
-    /// The usual options for a worker of this name.
+    /// The default options for a worker of this name.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self {
@@ -49,26 +49,17 @@ impl WorkerOptions {
             batch: 200,
             lease: Duration::from_secs(30),
             poll: Duration::from_secs(1),
-            wake: Wake::ChangeStream,
+            change_detection: ChangeDetection::ChangeStream,
             keep_sent: None,
         }
     }
 }
 
-/// How new documents are noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wake {
-    /// By a change stream, and by asking.
-    ChangeStream,
-    /// By asking alone, for users that may not open change streams.
-    Polling,
-}
-
-/// When a worker ends.
+/// When a worker finishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// When it is stopped.
     Stopped,
-    /// When nothing is left that could be published, or when it is stopped.
+    /// When it is stopped, or nothing is left to publish.
     Drained,
 }

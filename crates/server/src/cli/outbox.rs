@@ -18,9 +18,9 @@ use progress::WorkerProgress;
 
 pub(crate) async fn run(arguments: OutboxArguments) -> Result<(), Box<dyn Error>> {
     let until = if arguments.once { Until::Drained } else { Until::Stopped };
-    let place = arguments.place()?;
+    let location = arguments.location()?;
     let client = arguments.client()?.connect().await?;
-    let outbox = Outbox::open(&place).await?;
+    let outbox = Outbox::open(&location).await?;
     let progress = WorkerProgress::new();
     let notices = progress.clone();
     let (stop, is_stopped) = watch::channel(false);

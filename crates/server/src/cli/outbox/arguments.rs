@@ -3,7 +3,7 @@
 use std::env;
 use std::time::Duration;
 
-use prombus_outbox::{Place, Wake, WorkerOptions};
+use prombus_outbox::{ChangeDetection, OutboxLocation, WorkerOptions};
 use prombus_proto::limits::MAX_FRAME_EVENTS;
 use prombus_server::mongo_address::MongoAddress;
 
@@ -62,7 +62,7 @@ pub(crate) struct OutboxArguments {
 }
 
 impl OutboxArguments {
-    pub(super) fn place(&self) -> Result<Place, String> {
+    pub(super) fn location(&self) -> Result<OutboxLocation, String> {
         let address = match (&self.mongo, env::var("PROMBUS_MONGO")) {
             (Some(address), _) => address.clone(),
             (None, Ok(text)) => {
@@ -72,7 +72,7 @@ impl OutboxArguments {
                 return Err("no outbox given: pass --mongo mongodb://… or set PROMBUS_MONGO".into());
             }
         };
-        Ok(Place {
+        Ok(OutboxLocation {
             url: address.reveal().to_owned(),
             database: self.database.clone(),
             collection: self.collection.clone(),
@@ -85,7 +85,10 @@ impl OutboxArguments {
             batch: self.batch.into(),
             lease: self.lease(),
             poll: Duration::from_millis(self.poll_ms),
-            wake: if self.no_change_stream { Wake::Polling } else { Wake::ChangeStream },
+            change_detection: match self.no_change_stream {
+                true => ChangeDetection::Polling,
+                false => ChangeDetection::ChangeStream,
+            },
             keep_sent: self.keep_sent,
         }
     }

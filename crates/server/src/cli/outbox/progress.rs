@@ -45,7 +45,7 @@ impl State {
                 self.recovered();
                 self.sent += count;
             }
-            Notice::Refused { id, reason } => {
+            Notice::Rejected { id, reason } => {
                 self.errors += 1;
                 self.line.println(&format!("document {id} was rejected: {reason}"));
             }
@@ -57,14 +57,14 @@ impl State {
             Notice::Polling(reason) => {
                 self.line.println(&format!("no change stream, polling instead: {reason}"));
             }
-            Notice::Trouble(reason) => {
+            Notice::Retrying(reason) => {
                 if !self.is_in_trouble {
                     self.line.println(&format!("{reason}; retrying"));
                 }
                 self.is_in_trouble = true;
             }
-            Notice::GoesOn => self.recovered(),
-            Notice::LeasesLeft(count) => {
+            Notice::Recovered => self.recovered(),
+            Notice::ClaimsLeft(count) => {
                 self.line
                     .println(&format!("cannot update {count} documents; their leases will expire"));
             }

@@ -65,18 +65,18 @@ async fn bad_documents_are_marked_with_their_reason_and_stop_nobody() {
     let mut number = pending("", 1, None);
     number.insert("_id", 7);
     let mut bad = vec![
-        (no_payload, "bad_frame", "payload: it is missing"),
-        (number, "bad_frame", "_id: has to be text, an ObjectId or a UUID, not Int32"),
+        (no_payload, "bad_frame", "payload: is missing"),
+        (number, "bad_frame", "_id: must be a string, an ObjectId or a UUID, not Int32"),
         (
             with("nan", "payload", doc! { "a": [f64::NAN] }),
             "bad_json",
-            "payload.a[0]: NaN has no JSON form",
+            "payload.a[0]: NaN has no JSON representation",
         ),
         (with("topic", "topic", "No Topic"), "bad_topic", "topic: "),
-        (with("no-topic", "topic", Bson::Null), "bad_topic", "topic: it is missing"),
-        (with("key", "key", vec!["k"]), "bad_frame", "key: has to be text, not Array"),
-        (with("ts", "ts", "yesterday"), "bad_frame", "ts: has to be a date"),
-        (with("headers", "headers", doc! { "n": 1 }), "bad_frame", "headers.n: has to be text"),
+        (with("no-topic", "topic", Bson::Null), "bad_topic", "topic: is missing"),
+        (with("key", "key", vec!["k"]), "bad_frame", "key: must be a string, not Array"),
+        (with("ts", "ts", "yesterday"), "bad_frame", "ts: must be a date"),
+        (with("headers", "headers", doc! { "n": 1 }), "bad_frame", "headers.n: must be a string"),
         (with("large", "payload", "x".repeat(2 << 20)), "payload_too_large", "a frame of"),
         // Only the server knows.
         (with("forbidden", "topic", "secret"), "forbidden", "secret"),
@@ -87,7 +87,9 @@ async fn bad_documents_are_marked_with_their_reason_and_stop_nobody() {
     database.insert(bad.iter().map(|(document, ..)| document.clone())).await;
     let ran = once(&database, &server, &["--token", "shop"]);
     ran.failed_with("10 documents were rejected; each is marked with the reason");
-    ran.failed_with("document nan was rejected: bad_json: payload.a[0]: NaN has no JSON form");
+    ran.failed_with(
+        "document nan was rejected: bad_json: payload.a[0]: NaN has no JSON representation",
+    );
     assert_eq!(ran.code, Some(1));
     let summary = json!({ "sent": 50, "duplicates": 0, "errors": 10, "taken_over": 0 });
     assert_eq!(ran.json(), [summary]);

@@ -1,4 +1,4 @@
-//! The indexes of the outbox. Made when a worker starts; those that are there already stay.
+//! The indexes of the outbox, created when a worker starts.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use mongodb::error::{Error, ErrorKind};
 use mongodb::options::{IndexOptions, WriteConcern};
 use mongodb::{Collection, Database, IndexModel};
 
-/// An index of this name or of these keys is there, with other options.
+/// An index with this name or these keys exists, with other options.
 const INDEX_OPTIONS_CONFLICT: i32 = 85;
 
-/// Makes what is missing of them.
-pub(crate) async fn make(outbox: &Collection<Document>) -> Result<(), Error> {
+/// Creates the indexes that do not exist yet.
+pub(crate) async fn create(outbox: &Collection<Document>) -> Result<(), Error> {
     let keys = [
-        // Who looks at leases and at times, such as people and monitoring.
+        // For people and monitoring, which look at leases and times.
         doc! { "status": 1, "lease_until": 1 },
         doc! { "ts": 1 },
-        // What waits, in order.
+        // Pending documents in order.
         doc! { "status": 1, "ts": 1, "_id": 1 },
-        // What waits before something else of its key.
+        // Documents before another one of their key.
         doc! { "topic": 1, "key": 1, "status": 1, "ts": 1, "_id": 1 },
     ];
     let indexes = keys.map(|keys| IndexModel::builder().keys(keys).build());
@@ -26,7 +26,7 @@ pub(crate) async fn make(outbox: &Collection<Document>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Lets documents go by themselves so long after they were sent.
+/// Lets the servers delete documents this long after they were sent.
 pub(crate) async fn remove_sent_after(
     database: &Database,
     outbox: &Collection<Document>,

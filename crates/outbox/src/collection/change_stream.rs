@@ -1,4 +1,4 @@
-//! Being woken by a change stream, as soon as there is something to do.
+//! Wakes a worker as soon as there is something to publish.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,22 @@ use mongodb::change_stream::ChangeStream;
 use mongodb::error::Error;
 use tokio::sync::Notify;
 
-/// How long to wait before another stream is tried.
-const PAUSE: Duration = Duration::from_secs(1);
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens a change stream that tells of documents that wait to be sent, or hold up others no more.
-/// What workers note in them is left out.
+/// Opens a change stream of documents that become pending or no longer hold up others. Leaves out
+/// what workers write.
 pub(crate) async fn open(outbox: &Collection<Document>) -> Result<ChangeStream<Document>, Error> {
-    let wanted = doc! { "$match": { "$or": [
+    let filter = doc! { "$match": { "$or": [
         { "operationType": { "$in": ["insert", "replace"] }, "fullDocument.status": "pending" },
         { "operationType": "update",
           "updateDescription.updatedFields.status": { "$in": ["pending", "skipped"] } },
     ] } };
-    let nothing_but_its_token = doc! { "$project": { "_id": 1 } };
-    let stream = outbox.watch().pipeline([wanted, nothing_but_its_token]).await?;
+    let only_the_token = doc! { "$project": { "_id": 1 } };
+    let stream = outbox.watch().pipeline([filter, only_the_token]).await?;
     Ok(stream.with_type())
 }
 
-/// Wakes whoever waits whenever the stream tells of something, and opens another where it breaks.
+/// Notifies `wake` of every change. Opens another stream when one fails.
 pub(crate) async fn follow(
     outbox: Collection<Document>,
     mut stream: Option<ChangeStream<Document>>,
@@ -34,14 +33,14 @@ pub(crate) async fn follow(
 ) {
     loop {
         if let Some(mut changes) = stream.take() {
-            // There may have been something before it was open.
+            // Something may have changed before the stream was open.
             wake.notify_one();
             while let Some(Ok(_)) = changes.next().await {
                 wake.notify_one();
             }
         }
-        tokio::time::sleep(PAUSE).await;
-        // Meanwhile there is polling, so nobody need be told.
+        tokio::time::sleep(REOPEN_PAUSE).await;
+        // The worker polls meanwhile, so a failure is not worth reporting.
         stream = open(&outbox).await.ok();
     }
 }

@@ -1,4 +1,4 @@
-//! A BSON value as JSON.
+//! Converts a BSON value to JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,23 +7,23 @@ use mongodb::bson::{Binary, Bson, DateTime};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-/// A value that JSON has no form for.
+/// A value that JSON cannot represent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{path}: {what}")]
-pub(crate) struct NoJson {
+pub(crate) struct NotJson {
     path: String,
     what: String,
 }
 
-/// From here on a double has no place behind the point, and JSON readers may differ.
+/// Above this, doubles are no longer exact integers, and JSON readers may differ.
 const LARGEST_SAFE_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// The JSON of `value`, with members in their order. `name` is what errors call it.
-pub(crate) fn json_of(value: &Bson, name: &str) -> Result<Box<RawValue>, NoJson> {
+/// Returns the JSON of `value`, with members in their order. Errors refer to the value as `name`.
+pub(crate) fn json_of(value: &Bson, name: &str) -> Result<Box<RawValue>, NotJson> {
     let mut writer = Writer { json: String::new(), path: name.to_owned() };
     writer.write(value)?;
     let Writer { json, path } = writer;
-    RawValue::from_string(json).map_err(|error| NoJson { path, what: error.to_string() })
+    RawValue::from_string(json).map_err(|error| NotJson { path, what: error.to_string() })
 }
 
 struct Writer {
@@ -32,7 +32,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn write(&mut self, value: &Bson) -> Result<(), NoJson> {
+    fn write(&mut self, value: &Bson) -> Result<(), NotJson> {
         match value {
             Bson::Null => self.json.push_str("null"),
             Bson::Boolean(value) => self.json.push_str(if *value { "true" } else { "false" }),
@@ -42,32 +42,31 @@ impl Writer {
             Bson::String(text) => self.write_text(text),
             Bson::Array(values) => self.write_array(values)?,
             Bson::Document(members) => self.write_object(members)?,
-            Bson::DateTime(moment) => {
-                let text =
-                    text_of_date(*moment).ok_or_else(|| self.refuse("a date too far off"))?;
+            Bson::DateTime(date) => {
+                let text = date_text(*date).ok_or_else(|| self.error("a date out of range"))?;
                 self.write_text(&text);
             }
             Bson::ObjectId(id) => self.write_text(&id.to_hex()),
             Bson::Decimal128(number) => {
                 let text = number.to_string();
                 if text.contains(['N', 'I']) {
-                    return Err(self.refuse(&format!("{text} has no JSON form")));
+                    return Err(self.error(&format!("{text} has no JSON representation")));
                 }
                 self.write_text(&text);
             }
-            Bson::Binary(binary) => self.write_text(&text_of_binary(binary)),
+            Bson::Binary(binary) => self.write_text(&binary_text(binary)),
             other => {
-                let what = format!("{:?} has no JSON form", other.element_type());
-                return Err(self.refuse(&what));
+                let what = format!("{:?} has no JSON representation", other.element_type());
+                return Err(self.error(&what));
             }
         }
         Ok(())
     }
 
-    /// Programs in JavaScript have doubles only, so a whole number is written as one.
-    fn write_double(&mut self, number: f64) -> Result<(), NoJson> {
+    /// JavaScript programs have doubles only, so a whole double is written as an integer.
+    fn write_double(&mut self, number: f64) -> Result<(), NotJson> {
         if !number.is_finite() {
-            return Err(self.refuse(&format!("{number} has no JSON form")));
+            return Err(self.error(&format!("{number} has no JSON representation")));
         }
         let is_whole = number.fract() == 0.0 && number.abs() <= LARGEST_SAFE_INTEGER;
         let is_minus_zero = number == 0.0 && number.is_sign_negative();
@@ -83,33 +82,33 @@ impl Writer {
         self.json.push_str(&serde_json::Value::from(text).to_string());
     }
 
-    fn write_array(&mut self, values: &[Bson]) -> Result<(), NoJson> {
+    fn write_array(&mut self, values: &[Bson]) -> Result<(), NotJson> {
         self.json.push('[');
-        for (place, value) in values.iter().enumerate() {
-            if place > 0 {
+        for (index, value) in values.iter().enumerate() {
+            if index > 0 {
                 self.json.push(',');
             }
-            self.within(&format!("[{place}]"), value)?;
+            self.write_member(&format!("[{index}]"), value)?;
         }
         self.json.push(']');
         Ok(())
     }
 
-    fn write_object(&mut self, members: &mongodb::bson::Document) -> Result<(), NoJson> {
+    fn write_object(&mut self, members: &mongodb::bson::Document) -> Result<(), NotJson> {
         self.json.push('{');
-        for (place, (name, value)) in members.iter().enumerate() {
-            if place > 0 {
+        for (index, (name, value)) in members.iter().enumerate() {
+            if index > 0 {
                 self.json.push(',');
             }
             self.write_text(name);
             self.json.push(':');
-            self.within(&format!(".{name}"), value)?;
+            self.write_member(&format!(".{name}"), value)?;
         }
         self.json.push('}');
         Ok(())
     }
 
-    fn within(&mut self, step: &str, value: &Bson) -> Result<(), NoJson> {
+    fn write_member(&mut self, step: &str, value: &Bson) -> Result<(), NotJson> {
         let before = self.path.len();
         self.path.push_str(step);
         self.write(value)?;
@@ -117,16 +116,17 @@ impl Writer {
         Ok(())
     }
 
-    fn refuse(&self, what: &str) -> NoJson {
-        NoJson { path: self.path.clone(), what: what.to_owned() }
+    fn error(&self, what: &str) -> NotJson {
+        NotJson { path: self.path.clone(), what: what.to_owned() }
     }
 }
 
-/// As JavaScript writes a date: always with milliseconds.
-fn text_of_date(moment: DateTime) -> Option<String> {
-    let text = moment.try_to_rfc3339_string().ok()?;
-    // One that is too far off becomes the last there is.
-    if DateTime::parse_rfc3339_str(&text).ok()? != moment {
+/// Formats a date as JavaScript does: always with milliseconds. Returns `None` if it is out of
+/// range.
+fn date_text(date: DateTime) -> Option<String> {
+    let text = date.try_to_rfc3339_string().ok()?;
+    // The conversion clamps dates that are out of range.
+    if DateTime::parse_rfc3339_str(&text).ok()? != date {
         return None;
     }
     let text = text.strip_suffix('Z')?;
@@ -134,7 +134,7 @@ fn text_of_date(moment: DateTime) -> Option<String> {
     Some(format!("{seconds}.{fraction:0<3}Z"))
 }
 
-fn text_of_binary(binary: &Binary) -> String {
+fn binary_text(binary: &Binary) -> String {
     match (binary.subtype, binary.to_uuid()) {
         (BinarySubtype::Uuid, Ok(uuid)) => uuid.to_string(),
         _ => STANDARD.encode(&binary.bytes),
@@ -152,12 +152,12 @@ mod tests {
         json_of(&value.into(), "payload").unwrap().get().to_owned()
     }
 
-    fn wrong(value: impl Into<Bson>) -> String {
+    fn error(value: impl Into<Bson>) -> String {
         json_of(&value.into(), "payload").unwrap_err().to_string()
     }
 
     #[test]
-    fn what_json_has_is_itself_in_its_order() {
+    fn json_types_are_kept_in_order() {
         let value = doc! { "b": [1, 2_i64, true, Bson::Null], "a": { "text": "é\n\"" } };
         assert_eq!(json(value), r#"{"b":[1,2,true,null],"a":{"text":"é\n\""}}"#);
         assert_eq!(json(bson!([])), "[]");
@@ -165,19 +165,19 @@ mod tests {
     }
 
     #[test]
-    fn doubles_are_numbers_and_whole_ones_look_like_it() {
+    fn whole_doubles_become_integers() {
         assert_eq!(json(1_700_000_000_000.0), "1700000000000");
         assert_eq!(json(0.1), "0.1");
         assert_eq!(json(-3.0), "-3");
         assert_eq!(json(-0.0), "-0.0");
         assert_eq!(json(1e300), "1e+300");
-        assert_eq!(wrong(f64::NAN), "payload: NaN has no JSON form");
+        assert_eq!(error(f64::NAN), "payload: NaN has no JSON representation");
         let deep = doc! { "items": [1, { "price": f64::INFINITY }] };
-        assert_eq!(wrong(deep), "payload.items[1].price: inf has no JSON form");
+        assert_eq!(error(deep), "payload.items[1].price: inf has no JSON representation");
     }
 
     #[test]
-    fn other_types_become_text() {
+    fn other_types_become_strings() {
         for (ms, text) in [
             (0, "\"1970-01-01T00:00:00.000Z\""),
             (1_700_000_000_120, "\"2023-11-14T22:13:20.120Z\""),
@@ -195,14 +195,20 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_form_is_refused_with_its_place() {
-        assert!(wrong(Bson::Decimal128("NaN".parse().unwrap())).contains("NaN has no JSON form"));
-        assert!(wrong(Bson::Decimal128("-Infinity".parse().unwrap())).contains("no JSON form"));
-        assert!(wrong(DateTime::MAX).contains("a date too far off"));
+    fn errors_name_the_path_of_the_value() {
+        assert!(
+            error(Bson::Decimal128("NaN".parse().unwrap()))
+                .contains("NaN has no JSON representation")
+        );
+        assert!(
+            error(Bson::Decimal128("-Infinity".parse().unwrap()))
+                .contains("no JSON representation")
+        );
+        assert!(error(DateTime::MAX).contains("a date out of range"));
         let regex = Regex { pattern: "a".try_into().unwrap(), options: "".try_into().unwrap() };
         let regex = doc! { "match": Bson::RegularExpression(regex) };
-        assert_eq!(wrong(regex), "payload.match: RegularExpression has no JSON form");
-        assert!(wrong(Bson::MinKey).contains("MinKey"));
-        assert!(wrong(Bson::Undefined).contains("Undefined"));
+        assert_eq!(error(regex), "payload.match: RegularExpression has no JSON representation");
+        assert!(error(Bson::MinKey).contains("MinKey"));
+        assert!(error(Bson::Undefined).contains("Undefined"));
     }
 }

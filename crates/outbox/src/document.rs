@@ -1,0 +1,5 @@
+//! Documents of the outbox.
+
+pub(crate) mod event;
+mod json;
+pub(crate) mod outcome;
