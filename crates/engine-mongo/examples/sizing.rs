@@ -1,13 +1,9 @@
-//! What an event takes on the disk of one member, with its indexes: on a server of its own, which goes
-//! again. The numbers of `docs/operations-mongodb.md` are from here.
+//! Measures what an event takes on the disk of one member, including indexes, on a temporary
+//! server. The numbers in `docs/operations-mongodb.md` come from here.
 //!
 //!     cargo run -p prombus-engine-mongo --example sizing
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a program of one page for those who work on it"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a short development tool")]
 
 use std::error::Error;
 
@@ -28,7 +24,7 @@ const KEYS: usize = 5000;
 const YEAR_MS: i64 = 365 * 86_400_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let server = Mongod::start_on_its_own_thread(Kind::ReplicaSet);
+    let server = Mongod::start_on_thread(Kind::ReplicaSet);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     for ttl in [None, Some(YEAR_MS)] {
         runtime.block_on(measure(&server.url(), ttl))?;
@@ -55,14 +51,14 @@ async fn measure(url: &str, ttl: Option<i64>) -> Result<(), Box<dyn Error>> {
         engine.commit(Batch::of_events(events, Durability::Buffered)).await?;
     }
     engine.close().await?;
-    // What is in memory alone has no size on disk yet.
+    // Data that is only in memory has no size on disk yet.
     client.database("admin").run_command(doc! { "fsync": 1 }).await?;
     println!("{name}: {EVENTS} events of about {} bytes of JSON", json_bytes / EVENTS);
     print(&database).await
 }
 
 fn event(ids: &IdSource, n: usize) -> Event {
-    // Text that compresses about as well as what people send.
+    // Text that compresses about as well as real payloads.
     let noise: String = (0..PAYLOAD_BYTES / 16)
         .map(|part| format!("{:08x} article ", (n * 31 + part) * 0x9E37_79B9 % 0xFFFF_FFFF))
         .collect();
@@ -87,11 +83,11 @@ async fn print(database: &Database) -> Result<(), Box<dyn Error>> {
         Some(Bson::Double(bytes)) => bytes / EVENTS as f64,
         _ => f64::NAN,
     };
-    println!("  document, as sent           {:6.0} bytes an event", each(stats.get("size")));
+    println!("  document, uncompressed      {:6.0} bytes per event", each(stats.get("size")));
     println!("  document, compressed        {:6.0}", each(stats.get("storageSize")));
     for (index, bytes) in stats.get_document("indexSizes")? {
         println!("  index {index:<21} {:6.0}", each(Some(bytes)));
     }
-    println!("  all together                {:6.0}", each(stats.get("totalSize")));
+    println!("  total                       {:6.0}", each(stats.get("totalSize")));
     Ok(())
 }

@@ -1,14 +1,14 @@
-//! Ends a server together with the process that started it, however that one ends.
+//! Kills a server when the process that started it exits, for whatever reason.
 //!
-//! The usual test harness has no place to end what its tests share, and a process that is killed drops
-//! nothing. So a shell waits beside each server for the end of its input, which comes with the end of
-//! the process that holds the other side.
+//! The default test harness has no hook to stop what its tests share, and a killed process drops
+//! nothing. So a shell beside each server waits for the end of its input, which comes when the
+//! process that holds the other end of the pipe exits.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Deaf to what ends a whole group of processes, such as ctrl-c: it has its work to do then. A server
-/// that is dying may still add a file to its folder.
+/// Ignores the signals that stop a whole process group, such as ctrl-c, because that is when it is
+/// needed. A dying server may still add a file to its folder, so the removal is tried twice.
 const WATCH: &str = r#"
 trap '' HUP INT TERM
 read -r end
@@ -16,11 +16,11 @@ kill -KILL "$1"
 rm -rf "$2" || { sleep 1; rm -rf "$2"; }
 "#;
 
-/// Watches over one server. Dropped, it lets go of it.
+/// Guards one server until it is dropped.
 pub(crate) struct Guard(Child);
 
 impl Guard {
-    pub(crate) fn over(server: &Child, folder: &Path) -> Self {
+    pub(crate) fn new(server: &Child, folder: &Path) -> Self {
         let shell = Command::new("sh")
             .args(["-c", WATCH, "guard-of-mongod", &server.id().to_string()])
             .arg(folder)
@@ -28,7 +28,7 @@ impl Guard {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        Self(shell.expect("there is a shell"))
+        Self(shell.expect("sh starts"))
     }
 }
 

@@ -1,36 +1,37 @@
-//! A server of our own, for as long as the tests run.
+//! A MongoDB server for the duration of a test.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use mongodb::Client;
 use mongodb::bson::doc;
 use mongodb::options::ClientOptions;
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use crate::guard::Guard;
 
 const INSTALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/install-mongod.sh");
-pub(crate) const TAKEN_FOR_DEAD: Duration = Duration::from_secs(60);
+pub(crate) const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the server is to be.
+/// How the server is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A replica set of one member.
     ReplicaSet,
-    /// The same, which has users.
+    /// A replica set of one member with access control.
     ReplicaSetWithUsers,
-    /// No replica set.
+    /// Not a replica set.
     Standalone,
-    /// Started for a replica set that was never initiated.
+    /// Started as a member of a replica set that was never initiated.
     Uninitiated,
 }
 
-/// A running server. It is killed when it is dropped, or when this process ends.
+/// A running server. It is killed when it is dropped, or when this process exits.
 pub struct Mongod {
     program: PathBuf,
     process: Child,
@@ -41,7 +42,7 @@ pub struct Mongod {
 }
 
 impl Mongod {
-    /// Starts one, and waits until it takes writes. Installs the program where it is missing.
+    /// Starts a server and waits until it is ready. Installs the program if it is missing.
     fn start(kind: Kind) -> Self {
         let program = installed();
         for _ in 0..5 {
@@ -49,15 +50,15 @@ impl Mongod {
                 return started;
             }
         }
-        panic!("{} does not start; see what it says when it is started by hand", program.display());
+        panic!("{} does not start; start it by hand to see why", program.display());
     }
 
-    /// The same, for those who are on a thread that must not wait.
-    pub fn start_on_its_own_thread(kind: Kind) -> Self {
-        std::thread::spawn(move || Self::start(kind)).join().expect("a server")
+    /// Starts a server from a thread that must not block on a runtime.
+    pub fn start_on_thread(kind: Kind) -> Self {
+        std::thread::spawn(move || Self::start(kind)).join().expect("the server starts")
     }
 
-    /// Nothing if it ended at once, as it does when somebody else took the port meanwhile.
+    /// Returns `None` if the server exits at once, as it does if another process took the port.
     fn try_start(program: &Path, kind: Kind) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = free_port();
@@ -67,15 +68,15 @@ impl Mongod {
         started.wait_until_ready(true).then_some(started)
     }
 
-    /// Kills it in the middle of whatever it does, and starts it again with what it has on disk.
-    pub fn kill_and_start_again(&mut self) {
+    /// Kills the server in the middle of whatever it does, and restarts it on the same folder.
+    pub fn kill_and_restart(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
         (self.process, self.guard) = spawn(&self.program, self.folder.path(), self.port, self.kind);
         assert!(self.wait_until_ready(false), "mongod does not start again");
     }
 
-    /// Where it is.
+    /// The connection string.
     pub fn url(&self) -> String {
         match self.kind {
             Kind::Standalone | Kind::Uninitiated => self.direct_url(),
@@ -83,18 +84,18 @@ impl Mongod {
         }
     }
 
-    /// Where one database of it is.
-    pub fn url_of(&self, database: &str) -> String {
+    /// The connection string with a database.
+    pub fn database_url(&self, database: &str) -> String {
         self.url().replacen("/?", &format!("/{database}?"), 1)
     }
 
-    /// Where it is, whatever it is.
+    /// A direct connection, which works for every kind.
     pub fn direct_url(&self) -> String {
         format!("mongodb://127.0.0.1:{}/?directConnection=true", self.port)
     }
 
-    /// Makes a user that may do everything. Allowed without a password as long as there is none, from
-    /// the same machine.
+    /// Creates a root user. MongoDB allows that without credentials from localhost, as long as
+    /// there is no user.
     pub fn add_user(&self, name: &str, password: &str) {
         let url = self.direct_url();
         let user = doc! { "createUser": name, "pwd": password, "roles": ["root"] };
@@ -106,41 +107,41 @@ impl Mongod {
                 admin.run_command(user).await.unwrap();
             });
         };
-        std::thread::spawn(add).join().expect("a user");
+        std::thread::spawn(add).join().expect("the user is created");
     }
 
-    /// Waits until it takes writes, and makes it a replica set first if it is a new one. Says no where
-    /// it ended instead.
+    /// Waits until the server accepts writes. Initiates the replica set first if it is new. Returns
+    /// `false` if the server exits instead.
     fn wait_until_ready(&mut self, is_new: bool) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let options = ClientOptions::parse(self.direct_url()).await.unwrap();
             let admin = Client::with_options(options).unwrap().database("admin");
-            let began = Instant::now();
-            let mut has_to_initiate = is_new;
-            while began.elapsed() < TAKEN_FOR_DEAD {
+            let started = Instant::now();
+            let mut must_initiate = is_new;
+            while started.elapsed() < STARTUP_TIMEOUT {
                 if self.process.try_wait().unwrap().is_some() {
                     return false;
                 }
                 let hello = admin.run_command(doc! { "hello": 1 }).await;
-                let takes_writes = |hello: &mongodb::bson::Document| {
+                let is_primary = |hello: &mongodb::bson::Document| {
                     hello.get_bool("isWritablePrimary").unwrap_or(false)
                 };
                 match hello {
                     Ok(_) if self.kind == Kind::Uninitiated => return true,
-                    Ok(hello) if takes_writes(&hello) => return true,
-                    Ok(_) if has_to_initiate => {
+                    Ok(hello) if is_primary(&hello) => return true,
+                    Ok(_) if must_initiate => {
                         let member = format!("127.0.0.1:{}", self.port);
                         let config =
                             doc! { "_id": "rs0", "members": [{ "_id": 0, "host": member }] };
                         admin.run_command(doc! { "replSetInitiate": config }).await.unwrap();
-                        has_to_initiate = false;
+                        must_initiate = false;
                     }
                     _ => {}
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            panic!("mongod runs, and does not become ready");
+            panic!("mongod does not become ready");
         })
     }
 }
@@ -167,7 +168,7 @@ pub(crate) fn spawn(program: &Path, folder: &Path, port: u16, kind: Kind) -> (Ch
         command.arg("--keyFile").arg(key);
     }
     let process = command.spawn().expect("mongod was installed");
-    let guard = Guard::over(&process, folder);
+    let guard = Guard::new(&process, folder);
     (process, guard)
 }
 
@@ -178,15 +179,15 @@ impl Drop for Mongod {
     }
 }
 
-/// The program, installed now where it is missing. Without it there is no test, and no success.
+/// Returns the path of the program, after installing it if it is missing. Fails the test otherwise.
 pub(crate) fn installed() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM
         .get_or_init(|| {
-            let said = Command::new(INSTALL).stderr(Stdio::inherit()).output();
-            let said = said.unwrap_or_else(|error| panic!("{INSTALL}: {error}"));
-            assert!(said.status.success(), "{INSTALL} could not install the server to test with");
-            PathBuf::from(String::from_utf8(said.stdout).unwrap().trim())
+            let output = Command::new(INSTALL).stderr(Stdio::inherit()).output();
+            let output = output.unwrap_or_else(|error| panic!("{INSTALL}: {error}"));
+            assert!(output.status.success(), "{INSTALL} cannot install the test server");
+            PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
         })
         .clone()
 }
@@ -197,28 +198,28 @@ pub(crate) fn free_port() -> u16 {
 
 static SHARED: Mutex<Vec<(Kind, &'static Mongod)>> = Mutex::new(Vec::new());
 
-/// One server of that kind for all tests; each uses a database of its own.
+/// Returns the server of this kind that all tests share. Each test uses its own database.
 pub fn shared(kind: Kind) -> &'static Mongod {
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = SHARED.lock();
     if let Some((_, mongod)) = shared.iter().find(|(of, _)| *of == kind) {
         return mongod;
     }
-    let mongod: &'static Mongod = Box::leak(Box::new(Mongod::start_on_its_own_thread(kind)));
+    let mongod: &'static Mongod = Box::leak(Box::new(Mongod::start_on_thread(kind)));
     shared.push((kind, mongod));
     mongod
 }
 
-/// Ends all that are shared, by their ids: what is leaked is never dropped. Without it they end with
-/// the process.
-pub fn end_shared() {
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+/// Kills all shared servers. They are leaked and so never dropped; without this call their guards
+/// kill them when the process exits.
+pub fn stop_shared() {
+    let mut shared = SHARED.lock();
     for (_, mongod) in shared.drain(..) {
         let _ = Command::new("kill").args(["-KILL", &mongod.process.id().to_string()]).status();
         let _ = std::fs::remove_dir_all(mongod.folder.path());
     }
 }
 
-/// A name that no other test of this run uses.
+/// Returns a database name that no other test of this process uses.
 pub fn new_database() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     format!("test{}", NUMBER.fetch_add(1, Ordering::Relaxed))

@@ -10,21 +10,20 @@ use tempfile::TempDir;
 
 use crate::Kind;
 use crate::guard::Guard;
-use crate::mongod::{TAKEN_FOR_DEAD, free_port, installed, spawn};
+use crate::mongod::{STARTUP_TIMEOUT, free_port, installed, spawn};
 
-/// After so long without a primary its members elect another; ten seconds unless said otherwise, which
-/// would make tests wait for nothing that they are about.
+/// The default of ten seconds would make tests wait for nothing.
 const ELECTION_TIMEOUT_MS: i32 = 1000;
-/// How often members look for each other; two seconds unless said otherwise.
+/// Two seconds by default.
 const HEARTBEAT_MS: i32 = 200;
 
-/// A running replica set. Its members are killed when it is dropped, or when this process ends.
+/// A running replica set. Its members are killed when it is dropped, or when this process exits.
 pub struct ReplicaSet {
     members: Vec<Member>,
 }
 
 impl ReplicaSet {
-    /// Starts one of so many members, and waits until one of them is primary and the others follow it.
+    /// Starts the members, and waits until one of them is the primary and the others follow it.
     pub async fn start(members: usize) -> Self {
         let mut set = Self { members: (0..members).map(|_| Member::new()).collect() };
         let configuration = doc! {
@@ -36,42 +35,42 @@ impl ReplicaSet {
             },
         };
         for member in &mut set.members {
-            member.until(|_| true).await;
+            member.wait_until(|_| true).await;
         }
         let first = set.members[0].admin().await;
         first.run_command(doc! { "replSetInitiate": configuration }).await.unwrap();
         for member in &mut set.members {
-            member.until(takes_part).await;
+            member.wait_until(is_primary_or_secondary).await;
         }
         set.primary().await;
         set
     }
 
-    /// Where one database of it is.
-    pub fn url_of(&self, database: &str) -> String {
+    /// The connection string with a database.
+    pub fn database_url(&self, database: &str) -> String {
         let members: Vec<String> = self.members.iter().map(Member::address).collect();
         format!("mongodb://{}/{database}?replicaSet=rs0", members.join(","))
     }
 
-    /// Kills the primary in the middle of whatever it does, and says which member it was. Waits for one
-    /// where there is none.
+    /// Waits for a primary and kills it in the middle of whatever it does. Returns its number.
     pub async fn kill_primary(&mut self) -> usize {
         let primary = self.primary().await;
         self.members[primary].kill();
         primary
     }
 
-    /// Starts a member that was killed, with what it has on disk, and waits until it takes part again.
-    pub async fn start_again(&mut self, member: usize) {
+    /// Restarts a killed member on its folder, and waits until it is a primary or a secondary
+    /// again.
+    pub async fn restart(&mut self, member: usize) {
         let member = &mut self.members[member];
         member.start();
-        member.until(takes_part).await;
+        member.wait_until(is_primary_or_secondary).await;
     }
 
-    /// Which member is primary, as soon as one is.
+    /// Waits for a primary. Returns its number.
     async fn primary(&mut self) -> usize {
-        let began = Instant::now();
-        while began.elapsed() < TAKEN_FOR_DEAD {
+        let started = Instant::now();
+        while started.elapsed() < STARTUP_TIMEOUT {
             for (number, member) in self.members.iter().enumerate() {
                 if member.is_running() && member.hello().await.as_ref().is_some_and(is_primary) {
                     return number;
@@ -79,11 +78,11 @@ impl ReplicaSet {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("the members run, and elect no primary");
+        panic!("the members elect no primary");
     }
 }
 
-/// One server of the set, at a port that stays.
+/// One server of the set, at a fixed port.
 struct Member {
     port: u16,
     running: Option<(Child, Guard)>,
@@ -99,7 +98,7 @@ impl Member {
     }
 
     fn start(&mut self) {
-        assert!(!self.is_running(), "it runs already");
+        assert!(!self.is_running(), "the member is already running");
         let folder = self.folder.path();
         self.running = Some(spawn(&installed(), folder, self.port, Kind::ReplicaSet));
     }
@@ -124,22 +123,21 @@ impl Member {
         doc! { "_id": number, "host": member.address() }
     }
 
-    /// Waits until what it says of itself is as wanted.
-    async fn until(&mut self, wanted: fn(&Document) -> bool) {
-        let began = Instant::now();
-        while began.elapsed() < TAKEN_FOR_DEAD {
-            let (process, _) = self.running.as_mut().expect("it was started");
-            let ended = process.try_wait().unwrap();
-            assert_eq!(ended, None, "mongod ended; see what it says when it is started by hand");
-            if self.hello().await.as_ref().is_some_and(wanted) {
+    /// Waits until the reply to `hello` satisfies `condition`.
+    async fn wait_until(&mut self, condition: fn(&Document) -> bool) {
+        let started = Instant::now();
+        while started.elapsed() < STARTUP_TIMEOUT {
+            let (process, _) = self.running.as_mut().expect("the member was started");
+            let status = process.try_wait().unwrap();
+            assert_eq!(status, None, "mongod exited; start it by hand to see why");
+            if self.hello().await.as_ref().is_some_and(condition) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("mongod runs, and does not become ready");
+        panic!("mongod does not become ready");
     }
 
-    /// What it says of itself, if it does.
     async fn hello(&self) -> Option<Document> {
         self.admin().await.run_command(doc! { "hello": 1 }).await.ok()
     }
@@ -165,7 +163,6 @@ fn is_primary(hello: &Document) -> bool {
     hello.get_bool("isWritablePrimary").unwrap_or(false)
 }
 
-/// Whether it is primary, or follows one.
-fn takes_part(hello: &Document) -> bool {
+fn is_primary_or_secondary(hello: &Document) -> bool {
     is_primary(hello) || hello.get_bool("secondary").unwrap_or(false)
 }

@@ -1,4 +1,4 @@
-//! The bare driver: the same members and indexes, no order, no check, no topics.
+//! The bare driver: the same fields and indexes, without order, checks and topics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use tokio::task::JoinSet;
 
 use crate::load::{EACH, Load, new_engine, new_ids};
 
-/// Events a second.
+/// Returns events per second.
 pub(crate) async fn rate(url: &str, load: Load) -> f64 {
-    // Makes the same indexes.
+    // Creates the same indexes.
     let (engine, database) = new_engine(url).await;
     let mut options = ClientOptions::parse(url).await.unwrap();
-    // As many as the engine has.
+    // As the engine does.
     options.max_pool_size = Some(100);
     let client = mongodb::Client::with_options(options).unwrap();
     let mut concern = WriteConcern::nodes(1);
@@ -27,7 +27,7 @@ pub(crate) async fn rate(url: &str, load: Load) -> f64 {
     }
     let how = CollectionOptions::builder().write_concern(concern).build();
     let collection = client.database(&database).collection_with_options::<Document>("events", how);
-    // Places are unique, whoever takes them.
+    // Positions are unique across writers.
     let next = Arc::new(AtomicU64::new(1));
     let began = Instant::now();
     let mut running = JoinSet::new();

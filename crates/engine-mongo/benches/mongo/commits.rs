@@ -1,4 +1,4 @@
-//! The engine alone: every writer commits and waits for the answer.
+//! The engine alone: every writer commits and waits for the acknowledgement.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::load::{EACH, Load, new_engine, new_ids};
 
-/// Events a second.
+/// Returns events per second.
 pub(crate) async fn rate(url: &str, load: Load) -> f64 {
     let (engine, _) = new_engine(url).await;
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! What is written: how much at once, by how many, to which topics, and how safely.
+//! What is written: batch size, writers, topics and durability.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use prombus_engine_mongo::{MongoEngine, MongoOptions};
 use prombus_proto::{IdSource, NewEvent, Payload, SystemClock, SystemRandom, Timestamp, Topic};
 use prombus_test_mongod::new_database;
 
-/// How long one measurement lasts.
+/// The duration of one measurement.
 pub(crate) const EACH: Duration = Duration::from_secs(1);
 
 /// One line of the table.
@@ -17,18 +17,18 @@ pub(crate) const EACH: Duration = Duration::from_secs(1);
 pub(crate) struct Load {
     pub(crate) durability: Durability,
     pub(crate) writers: usize,
-    /// How many events a writer hands over at once.
+    /// Events per batch.
     pub(crate) events: usize,
-    /// How often a writer of the bus hands over before it waits for the first answer.
+    /// Batches in flight per writer of the bus.
     pub(crate) window: usize,
     pub(crate) topics: Topics,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Topics {
-    /// All writers on one.
+    /// All writers share one topic.
     One,
-    /// Every writer on its own.
+    /// Every writer has its own topic.
     Each,
 }
 
@@ -50,7 +50,7 @@ impl Load {
         Topic::new(&format!("t{number}")).unwrap()
     }
 
-    /// What a writer hands over at once. Made anew each time, as it is for events that come in.
+    /// The events of one batch. Built for each batch, like incoming events.
     pub(crate) fn new_events(&self) -> Vec<NewEvent> {
         let payload = format!("{{\"text\":\"{}\"}}", "x".repeat(100));
         let payload = Payload::parse(Bytes::from(payload)).unwrap();
@@ -63,7 +63,7 @@ pub(crate) fn new_ids() -> IdSource {
     IdSource::new(Arc::new(SystemClock), Arc::new(SystemRandom))
 }
 
-/// An engine on a database of its own, and the name of that.
+/// An engine on a new database, and the database's name.
 pub(crate) async fn new_engine(url: &str) -> (Arc<MongoEngine>, String) {
     let name = new_database();
     let mut options = MongoOptions::at(url, prombus_bus::STATE_KINDS);

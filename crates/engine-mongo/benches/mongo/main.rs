@@ -1,8 +1,8 @@
-//! Commits and publishes beside what the bare driver does with the same documents, on one server in
-//! one run.
+//! Compares commits and publishing with what the bare driver does with the same documents, on one
+//! server in one run.
 //!
-//! `cargo bench -p prombus-engine-mongo --bench mongo -- [commits | bus]`. Starts a server of its
-//! own, a replica set of one member, in a temporary folder.
+//! `cargo bench -p prombus-engine-mongo --bench mongo -- [commits | bus]`. Starts a
+//! replica set of one member in a temporary folder.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails says where")]
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
@@ -13,7 +13,7 @@ mod load;
 mod publishing;
 
 use prombus_engine::Durability;
-use prombus_test_mongod::{Kind, end_shared, shared};
+use prombus_test_mongod::{Kind, shared, stop_shared};
 
 use crate::load::{Load, Topics};
 
@@ -34,7 +34,7 @@ fn main() {
                     let load = Load { durability, writers, events, window: 1, topics };
                     let mut rates = Vec::new();
                     for _ in 0..ROUNDS {
-                        // In turns, so that both meet the same machine.
+                        // Alternating, so that both meet the same conditions.
                         rates.push((bare::rate(&url, load).await, commits::rate(&url, load).await));
                     }
                     print_line(load, &rates);
@@ -60,7 +60,7 @@ fn main() {
             }
         }
     });
-    end_shared();
+    stop_shared();
 }
 
 fn print_head(ours: &str) {

@@ -1,5 +1,5 @@
-//! Through the bus, as gateways and HTTP publish: every publisher is a connection, and has so many
-//! publishes on their way as its window says.
+//! Through the bus, as gateways and HTTP publish: every publisher is a connection with a window of
+//! publishes in flight.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::load::{EACH, Load, new_engine, new_ids};
 
-/// Events a second.
+/// Returns events per second.
 pub(crate) async fn rate(url: &str, load: Load) -> f64 {
     let (engine, _) = new_engine(url).await;
     let own = TopicSettings { durability: Some(load.durability), ..TopicSettings::default() };
@@ -41,8 +41,8 @@ pub(crate) async fn rate(url: &str, load: Load) -> f64 {
             let mut in_flight: VecDeque<PendingCommit> = VecDeque::new();
             let mut count = 0;
             loop {
-                let goes_on = began.elapsed() < EACH;
-                if goes_on && in_flight.len() < load.window {
+                let is_running = began.elapsed() < EACH;
+                if is_running && in_flight.len() < load.window {
                     let mut batch = PublishBatch::new();
                     let events = load.new_events().into_iter();
                     batch.push(&bus, &connection, &topic, events).unwrap();

@@ -1,4 +1,4 @@
-//! The whole contract, on a replica set, and on a server without one.
+//! The whole contract, on a replica set and on a standalone server.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) const ON_A_REPLICA_SET: Capabilities = Capabilities {
     max_durability: Durability::Fsync,
 };
 
-pub(crate) const ALONE: Capabilities =
+pub(crate) const STANDALONE: Capabilities =
     Capabilities { atomic_across_topics: false, several_gateways: false, ..ON_A_REPLICA_SET };
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -33,7 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         conformance::trials(
             "mongo_standalone",
-            ALONE,
+            STANDALONE,
             subject(Kind::Standalone, ChangeDetection::Polling),
         ),
     ]

@@ -1,4 +1,4 @@
-//! A database of one test: engines on it, and the bare driver beside them.
+//! The database of one test, with engines and the bare driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use prombus_proto::{Event, EventId, Headers, ManualClock, Payload, Timestamp, To
 
 use prombus_test_mongod::{Kind, new_database, shared};
 
-/// A test that never ends would hang the suite; none asserts how long anything takes.
-const TAKEN_FOR_HUNG: Duration = Duration::from_secs(120);
+/// Only keeps a hanging test from blocking the suite; no test asserts how long anything takes.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Far ahead of the servers' clock, so that they remove nothing of what tests still look at.
+/// Far ahead of the servers' clock, so that they remove nothing the tests still need.
 pub(crate) const NOW: Timestamp = Timestamp(4_000_000_000_000);
 
 pub(crate) struct Database {
@@ -27,7 +27,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// A new one on the replica set that tests share.
+    /// A new database on the shared replica set.
     pub(crate) async fn new() -> Self {
         Self::at(&shared(Kind::ReplicaSet).url()).await
     }
@@ -60,7 +60,7 @@ impl Database {
     }
 }
 
-/// A trial on a runtime of its own.
+/// A trial with its own runtime.
 pub(crate) fn trial<F>(name: &str, work: fn() -> F) -> Trial
 where
     F: Future<Output = ()> + 'static,
@@ -71,12 +71,12 @@ where
             .enable_all()
             .build()
             .unwrap();
-        let done = runtime.block_on(async { tokio::time::timeout(TAKEN_FOR_HUNG, work()).await });
-        Ok(done.map_err(|_| "hung: something that has to come never came".to_owned())?)
+        let done = runtime.block_on(async { tokio::time::timeout(HANG_TIMEOUT, work()).await });
+        Ok(done.map_err(|_| "timed out".to_owned())?)
     })
 }
 
-/// Waits until something holds that the servers do by themselves.
+/// Waits until a condition holds that the servers bring about.
 pub(crate) async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
     while !holds().await {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -118,7 +118,7 @@ pub(crate) fn of_state(state: Vec<StateOp>) -> Batch {
     Batch::of_state(state, Durability::Fsync)
 }
 
-/// Appends one event for each id and gives their positions.
+/// Appends one event for each id. Returns their positions.
 pub(crate) async fn append(engine: &dyn Engine, topic_name: &str, ids: &[&str]) -> Vec<u64> {
     let events: Vec<Event> = ids.iter().map(|id| event(topic_name, id)).collect();
     let committed = engine.commit(of_events(&events)).await.unwrap();

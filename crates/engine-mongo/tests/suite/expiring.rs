@@ -1,4 +1,4 @@
-//! Events that the servers remove by themselves are forgotten; what is missing elsewhere is damage.
+//! Events that the servers remove when they expire count as trimmed; any other gap is damage.
 
 use libtest_mimic::Trial;
 use mongodb::bson::{DateTime, doc};
@@ -11,23 +11,23 @@ use crate::database::{Database, append, event, of_events, topic, trial, until};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("expiring::an_event_says_when_it_is_over", says_when),
-        trial("expiring::the_servers_remove_the_front_and_readers_go_on", front_removed),
-        trial("expiring::a_topic_may_lose_all_it_has", all_removed),
-        trial("expiring::events_of_one_moment_may_be_half_removed", half_removed),
-        trial("expiring::what_is_missing_behind_an_event_that_is_not_over_is_damage", damage),
-        trial("expiring::without_a_time_to_live_a_missing_front_is_damage", no_ttl),
-        trial("expiring::a_large_event_goes_with_its_parts", large),
-        trial("expiring::parts_that_went_first_are_forgotten", parts_first),
-        trial("expiring::rules_and_trims_work_beside_it", rules_beside),
+        trial("expiring::an_event_has_its_expiry_date", says_when),
+        trial("expiring::readers_continue_after_the_servers_removed_the_front", front_removed),
+        trial("expiring::all_events_of_a_topic_may_expire", all_removed),
+        trial("expiring::events_that_expire_together_may_be_half_removed", half_removed),
+        trial("expiring::a_gap_behind_an_unexpired_event_is_damage", damage),
+        trial("expiring::without_a_ttl_a_missing_front_is_damage", no_ttl),
+        trial("expiring::a_large_event_expires_with_its_parts", large),
+        trial("expiring::an_event_whose_parts_expired_first_counts_as_trimmed", parts_first),
+        trial("expiring::retention_and_trims_work_beside_a_ttl", rules_beside),
     ]
 }
 
 const EVERYTHING: ReadBudget = ReadBudget { events: usize::MAX, bytes: usize::MAX };
 const DAY_MS: u64 = 86_400_000;
-/// Long over, by every clock, where a topic keeps events for a day.
+/// Long expired by every clock, with a TTL of a day.
 const LONG_AGO: Timestamp = Timestamp(1_500_000_000_000);
-/// Never over while tests run.
+/// Does not expire while the tests run.
 const FAR_AHEAD: Timestamp = Timestamp(5_000_000_000_000);
 
 pub(crate) fn at(topic_name: &str, id: &str, ts: Timestamp) -> Event {
@@ -38,7 +38,7 @@ async fn commit(engine: &MongoEngine, events: &[Event]) {
     engine.commit(of_events(events)).await.unwrap();
 }
 
-/// As `prombus migrate` leaves a topic that had no events.
+/// Sets the TTL as `prombus migrate` does for a topic without events.
 async fn let_expire(database: &Database, name: &str, ttl_ms: i64) {
     let change = doc! { "$set": { "ttlMs": ttl_ms } };
     let topics = database.collection("topics");
@@ -46,7 +46,7 @@ async fn let_expire(database: &Database, name: &str, ttl_ms: i64) {
     topics.update_one(by_name, change).upsert(true).await.unwrap();
 }
 
-/// As readers see it: what a majority has.
+/// Counts what a majority has, as readers do.
 async fn left(database: &Database) -> u64 {
     left_in(database, "events").await
 }
@@ -71,7 +71,7 @@ async fn bounds(engine: &MongoEngine, name: &str) -> Bounds {
     engine.bounds(&topic(name)).await.unwrap()
 }
 
-/// Bytes of the events that are there, by reading them.
+/// The bytes of the existing events.
 async fn bytes_there(engine: &MongoEngine, name: &str) -> u64 {
     let page = engine.read(&topic(name), Seq::ZERO, EVERYTHING).await.unwrap();
     page.events.iter().map(|event| event.json.len() as u64).sum()
@@ -83,9 +83,9 @@ async fn says_when() {
     let_expire(&database, "a", 1000).await;
     let events = [
         at("a", "1", Timestamp(4_000_000_000_000)),
-        // Earlier than the one before it, and over no sooner.
+        // Earlier than its predecessor, but it expires no sooner.
         at("a", "2", Timestamp(3_000_000_000_000)),
-        // Beyond all dates.
+        // Out of the range of dates.
         at("a", "3", Timestamp(u64::MAX)),
         at("a", "4", Timestamp(4_000_000_000_000)),
         at("other", "1", Timestamp(4_000_000_000_000)),
@@ -113,7 +113,7 @@ async fn front_removed() {
     commit(&engine, &[at("a", "1", LONG_AGO), at("a", "2", LONG_AGO.plus_ms(1))]).await;
     commit(&engine, &[at("a", "3", FAR_AHEAD), at("a", "4", FAR_AHEAD)]).await;
     until(|| async { left(&database).await == 2 }).await;
-    // A group asks for the event it has not got, and then where the topic begins.
+    // A group reads the next event it has not received, and then where the topic starts.
     assert_eq!(seqs(&engine, "a", 2).await, [3, 4]);
     let now = bounds(&engine, "a").await;
     assert_eq!((now.first, now.next), (Seq(3), Seq(5)));
@@ -123,7 +123,7 @@ async fn front_removed() {
     assert_eq!(engine.seek_time(&topic("a"), FAR_AHEAD.plus_ms(1)).await.unwrap(), Seq(5));
     assert_eq!(engine.seek_id(&topic("a"), &event("a", "1").id).await.unwrap(), None);
     assert_eq!(engine.seek_id(&topic("a"), &event("a", "3").id).await.unwrap(), Some(Seq(3)));
-    // The id is free again, and the place is not.
+    // The id may be used again, the position may not.
     assert_eq!(append(&engine, "a", &["1", "3"]).await, [5, 3]);
 }
 
@@ -142,8 +142,8 @@ async fn all_removed() {
     assert_eq!(bounds(&engine, "a").await.bytes, bytes_there(&engine, "a").await);
 }
 
-/// The servers' clock says that events are over, and they are not quite done with removing them.
-async fn over_by_now(database: &Database, seqs: &[i64]) {
+/// Lets events expire by the servers' clock.
+async fn expire(database: &Database, seqs: &[i64]) {
     let some = doc! { "seq": { "$in": seqs } };
     let end = doc! { "$set": { "expireAt": DateTime::from_millis(1_500_000_000_000) } };
     let events = database.collection("events");
@@ -156,16 +156,16 @@ async fn half_removed() {
     let_expire(&database, "a", DAY_MS as i64).await;
     let events: Vec<Event> = (1..=6).map(|n| at("a", &n.to_string(), FAR_AHEAD)).collect();
     commit(&engine, &events).await;
-    // No index, so that nobody but the test removes anything.
+    // Without the index only the test removes events.
     database.collection("events").drop_index("expireAt_1").await.unwrap();
-    over_by_now(&database, &[1, 2, 3, 4]).await;
+    expire(&database, &[1, 2, 3, 4]).await;
     remove(&database, &[1, 3, 4]).await;
-    // 2 is over and still there.
+    // 2 has expired and still exists.
     assert_eq!(seqs(&engine, "a", 1).await, [2]);
     assert_eq!(seqs(&engine, "a", 3).await, [5, 6]);
     let now = bounds(&engine, "a").await;
     assert_eq!((now.first, now.bytes), (Seq(5), bytes_there(&engine, "a").await));
-    assert_eq!(left(&database).await, 2, "2 went with those that were gone");
+    assert_eq!(left(&database).await, 2, "2 was removed with the others");
 }
 
 async fn damage() {
@@ -175,7 +175,7 @@ async fn damage() {
     let events: Vec<Event> = (1..=5).map(|n| at("a", &n.to_string(), FAR_AHEAD)).collect();
     commit(&engine, &events).await;
     remove(&database, &[1, 3, 4]).await;
-    assert_eq!(seqs(&engine, "a", 1).await, [2], "the front may go");
+    assert_eq!(seqs(&engine, "a", 1).await, [2], "the front may expire");
     match engine.read(&topic("a"), Seq(3), EVERYTHING).await {
         Err(ReadError::Damaged(Damaged::Events { first: Seq(3), last: Seq(4), .. })) => {}
         other => panic!("3 and 4 are missing: {other:?}"),
@@ -194,7 +194,7 @@ async fn no_ttl() {
     assert_eq!(bounds(&engine, "a").await.first, Seq(1));
 }
 
-/// Larger than what one document takes.
+/// Larger than one document may be.
 fn large_event(name: &str, id: &str, ts: Timestamp) -> Event {
     let text = format!("\"{}\"", "x".repeat(9 << 20));
     Event { payload: Payload::parse(text.into()).unwrap(), ..at(name, id, ts) }
@@ -220,8 +220,8 @@ async fn parts_first() {
     let parts = database.collection("event_parts");
     parts.delete_many(doc! {}).write_concern(WriteConcern::majority()).await.unwrap();
     let read = engine.read(&topic("a"), Seq(1), EVERYTHING).await;
-    assert!(matches!(read, Err(ReadError::Damaged(_))), "it is not over: {read:?}");
-    over_by_now(&database, &[1]).await;
+    assert!(matches!(read, Err(ReadError::Damaged(_))), "it has not expired: {read:?}");
+    expire(&database, &[1]).await;
     assert_eq!(seqs(&engine, "a", 1).await, [2]);
     assert_eq!(bounds(&engine, "a").await.first, Seq(2));
 }
@@ -237,7 +237,7 @@ async fn rules_beside() {
     let keep_four = Retention { max_age_ms: Some(DAY_MS), max_bytes: Some(each * 4), revision: 1 };
     let now = engine.retain(&topic("a"), &keep_four).await.unwrap();
     assert_eq!((now.first, now.bytes), (Seq(6), each * 4));
-    // The last one that a trim takes is gone already.
+    // The last event to trim is already missing.
     remove(&database, &[6, 7]).await;
     let now = engine.trim(&topic("a"), Seq(8)).await.unwrap();
     assert_eq!((now.first, now.bytes), (Seq(8), each * 2));

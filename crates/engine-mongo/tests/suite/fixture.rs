@@ -1,8 +1,8 @@
-//! A database that an older program wrote, as files: a collection each, one document behind the other,
-//! and what is to be found in it.
+//! Databases written by older programs, as files with the documents of one collection each, and
+//! their expected contents.
 //!
-//! The folders below `tests/fixtures` were written by `PROMBUS_WRITE_FIXTURE=<folder>` when their
-//! layouts were new, and are not written again: they are what users have.
+//! The folders below `tests/fixtures` were written with `PROMBUS_WRITE_FIXTURE=<folder>` when their
+//! layouts were new, and must not be written again: they are what users have.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -16,12 +16,12 @@ use prombus_proto::{Event, EventId, Headers, Key, Payload, Seq, Timestamp};
 use crate::database::{Database, NOW, of_events, of_state, put, topic};
 
 const WRITE: &str = "PROMBUS_WRITE_FIXTURE";
-/// What is known of indexes, beside the files of the collections.
+/// The file that holds the indexes.
 const INDEXES: &str = "indexes";
 
-/// Kept for ten years, and set so while the bus ran.
+/// Retained for ten years, as set at run time.
 pub(crate) const LONG: &str = "fixture.long";
-/// Nobody said how long it is kept.
+/// Without a retention.
 pub(crate) const FOREVER: &str = "fixture.forever";
 pub(crate) const EVENTS: u64 = 60;
 pub(crate) const FIRST_OF_LONG: Seq = Seq(11);
@@ -30,7 +30,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// Event number `n` of a topic: with and without a key, times up and down, in the past.
+/// Event number `n` of a topic: some with a key, with past timestamps in no particular order.
 pub(crate) fn event(topic_name: &str, n: u64) -> Event {
     let id = match n % 2 {
         0 => format!("text-{n}"),
@@ -50,13 +50,13 @@ pub(crate) fn event(topic_name: &str, n: u64) -> Event {
     }
 }
 
-/// Where this process is asked to: writes a database of the present layout to files.
+/// Writes a database of the current layout to files if the environment asks for it, and exits.
 pub(crate) fn write_if_asked() {
     let Some(folder) = std::env::var_os(WRITE) else { return };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(write(Path::new(&folder)));
-    prombus_test_mongod::end_shared();
+    prombus_test_mongod::stop_shared();
     std::process::exit(0);
 }
 
@@ -103,7 +103,7 @@ async fn dump(bare: &mongodb::Database, folder: &Path) {
     }
 }
 
-/// Puts what is in the files of `name` into `bare`, indexes and all.
+/// Restores the fixture `name` into `bare`, including its indexes.
 pub(crate) async fn restore(bare: &mongodb::Database, name: &str) {
     for listed in documents(&folder(name).join(INDEXES).with_extension("bson")) {
         let collection = listed.get_str("collection").unwrap();

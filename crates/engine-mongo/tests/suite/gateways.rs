@@ -1,4 +1,4 @@
-//! Several gateways on one database, beyond what the contract's own cases do.
+//! Several gateways on one database, beyond the cases of the contract.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,19 +16,16 @@ use prombus_test_mongod::{Kind, Mongod, shared};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("gateways::three_on_one_topic_leave_no_hole", three_on_one_topic),
-        trial("gateways::what_one_expects_to_be_absent_no_other_puts_meanwhile", no_write_skew),
-        trial("gateways::a_watch_by_asking_is_woken", by_asking),
-        trial("gateways::all_go_on_after_the_server_was_killed", server_killed),
-        trial(
-            "gateways::what_was_answered_is_there_however_often_the_server_is_killed",
-            killed_under_load,
-        ),
-        trial("gateways::what_a_dead_one_left_unfinished_holds_up_nobody", left_unfinished),
-        trial("gateways::and_that_needs_no_right_but_to_read_and_write", left_with_few_rights),
-        trial("gateways::a_place_that_somebody_took_is_passed_over", taken_place),
-        trial("gateways::what_a_stopped_trim_left_is_forgotten", stopped_trim),
-        trial("gateways::an_event_that_is_missing_is_named", missing_event),
+        trial("gateways::three_gateways_leave_no_gap_in_a_topic", three_on_one_topic),
+        trial("gateways::no_gateway_puts_a_key_that_another_expects_to_be_absent", no_write_skew),
+        trial("gateways::polling_wakes_a_watcher", by_polling),
+        trial("gateways::gateways_continue_after_the_server_was_killed", server_killed),
+        trial("gateways::acknowledged_events_survive_kills_of_the_server", killed_under_load),
+        trial("gateways::a_transaction_of_a_dead_gateway_blocks_nobody", left_unfinished),
+        trial("gateways::ending_a_transaction_needs_only_read_write_access", left_with_few_rights),
+        trial("gateways::a_position_taken_by_another_program_is_skipped", taken_place),
+        trial("gateways::leftovers_of_an_interrupted_trim_are_invisible", stopped_trim),
+        trial("gateways::a_missing_event_is_reported", missing_event),
     ]
 }
 
@@ -65,7 +62,7 @@ async fn three_on_one_topic() {
     assert_eq!(engine.scan(b"count/", None, 10).await.unwrap().len(), 6);
 }
 
-/// Each puts one key and expects the other to be absent: as if one after the other, one has to lose.
+/// Each puts one key and expects the other to be absent: serialised, one of them has to lose.
 async fn no_write_skew() {
     let database = Database::new().await;
     let gateways = [Arc::new(database.engine().await), Arc::new(database.engine().await)];
@@ -86,7 +83,7 @@ async fn no_write_skew() {
     }
 }
 
-async fn by_asking() {
+async fn by_polling() {
     let database = Database::new().await;
     let (writer, reader) = (database.engine().await, database.polling_engine().await);
     let mut growth = reader.watch(&topic("a"));
@@ -97,7 +94,7 @@ async fn by_asking() {
 }
 
 async fn server_killed() {
-    let mut server = Mongod::start_on_its_own_thread(Kind::ReplicaSet);
+    let mut server = Mongod::start_on_thread(Kind::ReplicaSet);
     let database = Database::at(&server.url()).await;
     let (one, other) = (database.engine().await, database.engine().await);
     let mut growth = other.watch(&topic("a"));
@@ -106,7 +103,7 @@ async fn server_killed() {
         let positions = append(&one, "a", &[&ids[0], &ids[1]]).await;
         assert_eq!(positions, [round * 2 + 1, round * 2 + 2]);
         server = std::thread::spawn(move || {
-            server.kill_and_start_again();
+            server.kill_and_restart();
             server
         })
         .join()
@@ -114,7 +111,7 @@ async fn server_killed() {
         growth.wait_for(|seq| *seq >= Seq(round * 2 + 2)).await.unwrap();
         assert_eq!(append(&other, "a", &[&ids[0]]).await, [round * 2 + 1]);
     }
-    // The stream that was broken three times still tells what the other one writes.
+    // The stream that broke three times still reports what the other gateway writes.
     append(&one, "a", &["last"]).await;
     growth.wait_for(|seq| *seq == Seq(7)).await.unwrap();
     let read = one.read(&topic("a"), Seq::ZERO, EVERYTHING).await.unwrap().events;
@@ -124,13 +121,13 @@ async fn server_killed() {
     drop(server);
 }
 
-/// Commits of one gateway until it is told to stop, each again with the same ids until it is answered.
+/// Commits until it is stopped. Retries each batch with the same ids until it is acknowledged.
 async fn write_until(
     stop: Arc<AtomicBool>,
     engine: MongoEngine,
     name: usize,
 ) -> Vec<(u64, String)> {
-    let mut answered = Vec::new();
+    let mut acknowledged = Vec::new();
     for round in 0.. {
         if stop.load(Ordering::SeqCst) {
             break;
@@ -149,14 +146,14 @@ async fn write_until(
             }
         };
         let seqs = committed.positions.iter().map(|position| position.seq.0);
-        answered.extend(seqs.zip(ids));
+        acknowledged.extend(seqs.zip(ids));
     }
     engine.close().await.unwrap();
-    answered
+    acknowledged
 }
 
 async fn killed_under_load() {
-    let mut server = Mongod::start_on_its_own_thread(Kind::ReplicaSet);
+    let mut server = Mongod::start_on_thread(Kind::ReplicaSet);
     let database = Database::at(&server.url()).await;
     let stop = Arc::new(AtomicBool::new(false));
     let mut writers = tokio::task::JoinSet::new();
@@ -166,11 +163,11 @@ async fn killed_under_load() {
     let reader = database.engine().await;
     let mut growth = reader.watch(&topic("a"));
     for _ in 0..3 {
-        // In the middle of things: some more were written since the last time.
+        // Kill under load: more events were written since the last kill.
         let seen = *growth.borrow_and_update();
         growth.wait_for(|seq| seq.0 > seen.0 + 20).await.unwrap();
         server = tokio::task::spawn_blocking(move || {
-            server.kill_and_start_again();
+            server.kill_and_restart();
             server
         })
         .await
@@ -179,15 +176,15 @@ async fn killed_under_load() {
     let seen = *growth.borrow_and_update();
     growth.wait_for(|seq| seq.0 > seen.0 + 20).await.unwrap();
     stop.store(true, Ordering::SeqCst);
-    let answered: Vec<Vec<(u64, String)>> = writers.join_all().await;
+    let acknowledged: Vec<Vec<(u64, String)>> = writers.join_all().await;
     let read = reader.read(&topic("a"), Seq::ZERO, EVERYTHING).await.unwrap().events;
-    let mut due: Vec<(u64, String)> = answered.iter().flatten().cloned().collect();
+    let mut due: Vec<(u64, String)> = acknowledged.iter().flatten().cloned().collect();
     due.sort();
     let stored: Vec<(u64, String)> =
         read.iter().map(|event| (event.seq.0, event.id.to_string())).collect();
     assert_eq!(stored, due);
     assert!(stored.iter().map(|(seq, _)| *seq).eq(1..=stored.len() as u64), "a hole");
-    for written in &answered {
+    for written in &acknowledged {
         let last = &written.last().unwrap().1;
         let name = last.split('-').next().unwrap();
         let entry = reader.get(&key(&format!("done/{name}"))).await.unwrap().unwrap();
@@ -197,14 +194,14 @@ async fn killed_under_load() {
     drop(server);
 }
 
-/// The servers would keep its transaction for a minute, and a commit gives up after half of one.
+/// The servers would keep the transaction for a minute, and a commit gives up after half of that.
 async fn left_unfinished() {
     let url = shared(Kind::ReplicaSet).url();
     commits_behind_an_unfinished_one(&url, &Database::at(&url).await).await;
 }
 
 async fn left_with_few_rights() {
-    let server = Mongod::start_on_its_own_thread(Kind::ReplicaSetWithUsers);
+    let server = Mongod::start_on_thread(Kind::ReplicaSetWithUsers);
     server.add_user("root", "its-password");
     let url_of = |user: &str| {
         let who = format!("mongodb://{user}:its-password@");
@@ -227,7 +224,7 @@ async fn commits_behind_an_unfinished_one(url: &str, database: &Database) {
     let topics = dead.database(database.bare.name()).collection::<Document>("topics");
     let change = topics.update_one(doc! { "_id": "a" }, doc! { "$inc": { "next": 1 } });
     change.session(&mut session).await.unwrap();
-    // Dropped, it would be ended as by a gateway that lives.
+    // Dropping the session would abort the transaction, as a live gateway does.
     std::mem::forget(session);
     assert_eq!(append(&engine, "a", &["2"]).await, [2]);
     engine.close().await.unwrap();
@@ -250,7 +247,7 @@ async fn stopped_trim() {
     append(&engine, "a", &["1", "2", "3"]).await;
     let said = doc! { "$set": { "first": 3_i64 } };
     database.collection("topics").update_one(doc! { "_id": "a" }, said).await.unwrap();
-    // As if by another gateway: known once a majority has it.
+    // The change is visible once a majority has it.
     let mut first = Seq::FIRST;
     while first != Seq(3) {
         first = engine.bounds(&topic("a")).await.unwrap().first;

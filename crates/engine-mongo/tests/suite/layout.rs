@@ -1,4 +1,4 @@
-//! What other programs find in the database.
+//! The layout as other programs see it.
 
 use std::collections::BTreeSet;
 
@@ -14,20 +14,20 @@ use crate::database::{
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("layout::indexes_are_those_that_are_documented", indexes),
+        trial("layout::the_indexes_are_those_documented", indexes),
         trial("layout::an_event_is_readable", an_event),
         trial("layout::a_cursor_is_readable_by_topic_and_group", a_cursor),
-        trial("layout::a_mark_is_readable_and_ends_by_its_index", a_mark),
-        trial("layout::marks_of_other_programs_count", marks_of_others),
-        trial("layout::keys_of_every_collection_are_scanned_in_one_order", scanned_in_one_order),
-        trial("layout::a_newer_layout_is_refused", newer_layout),
+        trial("layout::a_mark_is_readable_and_expires_by_its_index", a_mark),
+        trial("layout::marks_of_other_programs_are_honoured", marks_of_others),
+        trial("layout::a_scan_merges_the_collections_in_key_order", scanned_in_one_order),
+        trial("layout::a_newer_layout_is_rejected", newer_layout),
     ]
 }
 
 async fn indexes() {
     let database = Database::new().await;
     database.engine().await;
-    // Again, where all of them are there.
+    // Opening again finds all of them.
     database.engine().await;
     for (collection, due) in [
         (
@@ -91,9 +91,9 @@ async fn a_mark() {
     let database = Database::new().await;
     let engine = database.engine().await;
     let lasting = put("dedupe/orders::billing::é 1", "1", Some(NOW.plus_ms(1000)));
-    // Over already, by the servers' clock and by ours.
-    let over = put("dedupe/orders::billing::2", "1", Some(Timestamp(1_600_000_000_000)));
-    engine.commit(of_state(vec![lasting, over])).await.unwrap();
+    // Already expired, by the servers' clock and by the test's.
+    let expired = put("dedupe/orders::billing::2", "1", Some(Timestamp(1_600_000_000_000)));
+    engine.commit(of_state(vec![lasting, expired])).await.unwrap();
     let mark = one(&database, "dedupe", "orders::billing::é 1").await.unwrap();
     assert_eq!(mark.get_datetime("expireAt").unwrap().timestamp_millis(), 4_000_000_001_000);
     assert_eq!(engine.get(&key("dedupe/orders::billing::2")).await.unwrap(), None);
@@ -101,7 +101,7 @@ async fn a_mark() {
 
     let lasting = key("dedupe/orders::billing::é 1");
     assert!(engine.get(&lasting).await.unwrap().is_some());
-    // Gone for readers at its time, whenever the servers get to it.
+    // Readers no longer see it, although the servers have not removed it yet.
     database.clock.advance_ms(1000);
     assert_eq!(engine.get(&lasting).await.unwrap(), None);
     assert!(one(&database, "dedupe", "orders::billing::é 1").await.is_some());
@@ -122,7 +122,7 @@ async fn marks_of_others() {
 async fn scanned_in_one_order() {
     let database = Database::new().await;
     let engine = database.engine().await;
-    // In byte order. What follows a group's name decides between the first two cursors.
+    // In byte order. What follows the group's name orders the first two cursors.
     let names = [
         "a",
         "cursor/",
@@ -154,7 +154,7 @@ async fn scanned_in_one_order() {
             assert_eq!(found, due, "{prefix:?} by {limit}");
         }
     }
-    // A prefix that ends within a character.
+    // A prefix that ends in the middle of a character.
     let found = engine.scan(b"dedupe/t::g::\xc3", None, 9).await.unwrap();
     assert_eq!(found.len(), 1);
 }

@@ -1,19 +1,17 @@
-//! The contract, run in full against real servers, and what this engine promises beyond it.
+//! The engine contract, run in full against real servers, and what this engine guarantees beyond
+//! it.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "in a test, what is not as expected ends it; the place is what helps"
-)]
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as expected")]
 
 mod conformance;
 mod database;
-mod ends;
 mod expiring;
 mod fixture;
 mod gateways;
 mod layout;
 mod migrating;
 mod refusals;
+mod topic_cache;
 
 use std::process::ExitCode;
 
@@ -25,13 +23,13 @@ fn main() -> ExitCode {
         conformance::trials(),
         layout::trials(),
         gateways::trials(),
-        ends::trials(),
+        topic_cache::trials(),
         refusals::trials(),
         expiring::trials(),
         migrating::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
-    prombus_test_mongod::end_shared();
+    prombus_test_mongod::stop_shared();
     conclusion.exit_code()
 }

@@ -1,5 +1,4 @@
-//! `prombus migrate`, as the engine does it: said first, done in full or in parts, and then nothing is
-//! left to do.
+//! Migrations: planned, applied in full or in parts, until nothing is left to do.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,20 +20,20 @@ use crate::fixture;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("migrating::a_new_database_is_planned_made_and_done", new_database),
-        trial("migrating::what_an_engine_made_is_done", made_by_an_engine),
-        trial("migrating::a_database_of_layout_1_is_refused_migrated_and_read", layout_1),
-        trial("migrating::a_time_to_live_is_set_changed_and_removed", set_changed_removed),
-        trial("migrating::parts_of_large_events_get_their_end_too", large_events),
-        trial("migrating::a_change_that_was_stopped_goes_on", stopped),
-        trial("migrating::a_change_that_was_stopped_can_be_taken_back", taken_back),
-        trial("migrating::in_any_moment_what_ends_sooner_is_before_what_ends_later", in_order),
-        trial("migrating::publishing_goes_on_meanwhile", publishing_goes_on),
-        trial("migrating::a_wrong_index_is_named_and_rebuilt", wrong_index),
-        trial("migrating::doubles_are_named_and_nothing_is_changed", doubles),
-        trial("migrating::an_engine_refuses_and_warns_of_wrong_indexes", refused_at_open),
-        trial("migrating::only_one_is_at_work", only_one),
-        trial("migrating::a_single_server_is_migrated_too", standalone),
+        trial("migrating::a_new_database_is_planned_and_created", new_database),
+        trial("migrating::a_database_created_by_an_engine_needs_no_migration", made_by_an_engine),
+        trial("migrating::layout_1_is_rejected_migrated_and_read", layout_1),
+        trial("migrating::a_ttl_is_set_changed_and_removed", set_changed_removed),
+        trial("migrating::parts_of_large_events_get_their_expiry", large_events),
+        trial("migrating::an_interrupted_change_is_resumed", stopped),
+        trial("migrating::an_interrupted_change_can_be_undone", taken_back),
+        trial("migrating::events_always_expire_in_order", in_order),
+        trial("migrating::publishing_continues_meanwhile", publishing_goes_on),
+        trial("migrating::a_wrong_index_is_reported_and_rebuilt", wrong_index),
+        trial("migrating::duplicates_are_reported_and_nothing_is_changed", duplicates),
+        trial("migrating::an_engine_rejects_wrong_unique_indexes", refused_at_open),
+        trial("migrating::only_one_migration_runs_at_a_time", only_one),
+        trial("migrating::a_standalone_server_is_migrated", standalone),
     ]
 }
 
@@ -70,12 +69,12 @@ async fn apply(database: &Database, wanted: &Wanted) -> Result<(), MongoError> {
     migration.apply(&plan, &go_on).await
 }
 
-/// Stops when it has been told so often how far it is.
-async fn apply_until_told(database: &Database, wanted: &Wanted, times: u64) -> MongoError {
+/// Stops after this many progress reports.
+async fn apply_until_reported(database: &Database, wanted: &Wanted, times: u64) -> MongoError {
     let migration = migration(database).await;
     let plan = migration.plan(wanted).await.unwrap();
-    let told = AtomicU64::new(0);
-    let stop = |_: &Progress<'_>| match told.fetch_add(1, Ordering::SeqCst) + 1 >= times {
+    let reports = AtomicU64::new(0);
+    let stop = |_: &Progress<'_>| match reports.fetch_add(1, Ordering::SeqCst) + 1 >= times {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
@@ -92,7 +91,7 @@ async fn add(engine: &MongoEngine, name: &str, count: u64) {
     }
 }
 
-/// Ends of all events, in order of `seq`, as milliseconds after `latestTs`; nothing for those without.
+/// Returns when events expire, in milliseconds after `latestTs`, ordered by `seq`.
 async fn ends(database: &Database, name: &str) -> Vec<Option<i64>> {
     let events = database.collection("events");
     let mut found =
@@ -120,7 +119,7 @@ async fn new_database() {
     assert!(planned.contains(&by_place), "{planned:?}");
     assert!(planned.contains(&"record layout 2".to_owned()), "{planned:?}");
     assert_eq!(planned.last().unwrap(), "keep the events of later for 1000 ms");
-    // It only said so.
+    // Planning changes nothing.
     assert!(database.bare.list_collection_names().await.unwrap().is_empty());
     apply(&database, &wanted).await.unwrap();
     assert!(steps(&database, &wanted).await.is_empty());
@@ -182,7 +181,7 @@ async fn layout_1() {
         }
         let bytes: usize = page.events.iter().map(|event| event.json.len()).sum();
         assert_eq!(bounds.bytes, bytes as u64);
-        // Times of the fixture go up and down; the first at a time is still the first.
+        // The fixture's timestamps are not in order; the first match still is the first.
         let ts = Timestamp(1_700_000_000_900);
         let due = page.events.iter().find(|event| event.ts >= ts).unwrap().seq;
         assert_eq!(engine.seek_time(&topic(name), ts).await.unwrap(), due);
@@ -215,7 +214,7 @@ async fn set_changed_removed() {
         assert!(!known.contains_key("ttlChange"));
     }
     assert_eq!(ends(&database, "other").await, [None]);
-    // Further away than any date.
+    // Out of the range of dates.
     apply(&database, &ttl("a", u64::MAX)).await.unwrap();
     assert!(ends(&database, "a").await.iter().all(Option::is_none));
     assert!(steps(&database, &ttl("a", u64::MAX)).await.is_empty());
@@ -249,8 +248,8 @@ async fn stopped() {
     let engine = database.engine().await;
     add(&engine, "a", 4500).await;
     for wanted in [ttl("a", 1000), ttl("a", 9000), nothing()] {
-        // The step begins, and then a part of the events is done at a time.
-        let stopped = apply_until_told(&database, &wanted, 4).await;
+        // The step starts, and then changes a part of the events at a time.
+        let stopped = apply_until_reported(&database, &wanted, 4).await;
         assert_eq!(stopped, MongoError::Stopped);
         assert!(topic_document(&database, "a").await.contains_key("ttlChange"));
         let planned = steps(&database, &wanted).await;
@@ -268,16 +267,17 @@ async fn taken_back() {
     let engine = database.engine().await;
     add(&engine, "a", 4500).await;
     apply(&database, &ttl("a", YEAR_MS)).await.unwrap();
-    apply_until_told(&database, &ttl("a", 1000), 4).await;
+    apply_until_reported(&database, &ttl("a", 1000), 4).await;
     let half = ends(&database, "a").await;
     assert!(half.contains(&Some(1000)) && half.contains(&Some(YEAR_MS as i64)));
-    // It was a mistake.
+    // Undo it.
     apply(&database, &ttl("a", YEAR_MS)).await.unwrap();
     assert!(ends(&database, "a").await.iter().all(|end| *end == Some(YEAR_MS as i64)));
     assert!(steps(&database, &ttl("a", YEAR_MS)).await.is_empty());
 }
 
-/// Whatever the moment in which the work stops: ends rise with `seq`, also when events come meanwhile.
+/// Whenever the migration is interrupted, expiry dates rise with `seq`, even if events are
+/// published meanwhile.
 async fn in_order() {
     let database = Database::new().await;
     let engine = database.engine().await;
@@ -288,8 +288,9 @@ async fn in_order() {
         for times in 2..7 {
             let migration = migration(&database).await;
             let plan = migration.plan(&all).await.unwrap();
-            let told = AtomicU64::new(0);
-            let stop = |_: &Progress<'_>| match told.fetch_add(1, Ordering::SeqCst) + 1 >= times {
+            let reports = AtomicU64::new(0);
+            let stop = |_: &Progress<'_>| match reports.fetch_add(1, Ordering::SeqCst) + 1 >= times
+            {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             };
@@ -340,7 +341,7 @@ async fn publishing_goes_on() {
     assert!(commits > 0);
     let ends = ends(&database, "a").await;
     assert_eq!(ends.len() as u64, 3000 + commits * 3);
-    assert!(ends.iter().all(|end| *end == Some(400)), "one kept an older end");
+    assert!(ends.iter().all(|end| *end == Some(400)), "an event kept the old expiry");
 }
 
 async fn rebuild(database: &Database, name: &str, keys: Document, options: IndexOptions) {
@@ -362,7 +363,7 @@ async fn wrong_index() {
         .build();
     rebuild(&database, "expireAt_1", doc! { "expireAt": 1 }, late).await;
     database.collection("events").drop_index("topic_1_key_1_ts_1").await.unwrap();
-    // What others made for themselves stays.
+    // Additional indexes are left alone.
     let theirs = IndexModel::builder().keys(doc! { "sid": 1 }).build();
     database.collection("events").create_index(theirs).await.unwrap();
     let planned = steps(&database, &nothing()).await;
@@ -379,14 +380,14 @@ async fn wrong_index() {
     assert_eq!(append(&database.engine().await, "a", &["1", "3"]).await, [1, 3]);
 }
 
-async fn doubles() {
+async fn duplicates() {
     let database = Database::new().await;
     let engine = database.engine().await;
     append(&engine, "a", &["1", "2"]).await;
     let plain = IndexOptions::default();
     rebuild(&database, "topic_1_seq_1", doc! { "topic": 1, "seq": 1 }, plain).await;
-    let double = doc! { "topic": "a", "seq": 2_i64, "id": "x", "ts": 5_i64, "json": "{}" };
-    database.collection("events").insert_one(double.clone()).await.unwrap();
+    let duplicate = doc! { "topic": "a", "seq": 2_i64, "id": "x", "ts": 5_i64, "json": "{}" };
+    database.collection("events").insert_one(duplicate.clone()).await.unwrap();
     let named = |error: MongoError| {
         let text = error.to_string();
         assert!(matches!(error, MongoError::Duplicates { .. }), "{error:?}");
@@ -395,8 +396,8 @@ async fn doubles() {
     };
     named(apply(&database, &nothing()).await.unwrap_err());
     let names = database.collection("events").list_index_names().await.unwrap();
-    assert!(names.contains(&"topic_1_seq_1".to_owned()), "the old one is still there");
-    // The same where there is none.
+    assert!(names.contains(&"topic_1_seq_1".to_owned()), "the old index still exists");
+    // The same without an existing index.
     database.collection("events").drop_index("topic_1_seq_1").await.unwrap();
     named(apply(&database, &nothing()).await.unwrap_err());
     database.collection("events").delete_one(doc! { "id": "x" }).await.unwrap();
@@ -407,12 +408,12 @@ async fn doubles() {
 async fn refused_at_open() {
     let database = Database::new().await;
     let engine = database.engine().await;
-    // Empty, it is mended without a word.
+    // On an empty collection the index is created silently.
     database.collection("events").drop_index("topic_1_id_1").await.unwrap();
     database.engine().await;
     assert!(steps(&database, &nothing()).await.is_empty());
     append(&engine, "a", &["1"]).await;
-    // Without one that others search by, it goes on.
+    // A missing non-unique index is only a warning.
     database.collection("events").drop_index("topic_1_ts_1_id_1").await.unwrap();
     assert_eq!(append(&database.engine().await, "a", &["2"]).await, [2]);
     assert_eq!(steps(&database, &nothing()).await.len(), 1, "it was not built silently");
@@ -430,12 +431,12 @@ async fn only_one() {
     let database = Database::new().await;
     let engine = database.engine().await;
     add(&engine, "a", 2500).await;
-    // One that takes its time, until the other has asked for its turn.
+    // The first runs until the second waits for the lock.
     let slow = Migration::connect(&database.options).await.unwrap();
     let plan = slow.plan(&ttl("a", 1000)).await.unwrap();
     let database = Arc::new(database);
     let second = Arc::new(std::sync::Mutex::new(None));
-    let begin_second = |_: &Progress<'_>| {
+    let start_second = |_: &Progress<'_>| {
         let mut second = second.lock().unwrap();
         if second.is_none() {
             let database = database.clone();
@@ -445,7 +446,7 @@ async fn only_one() {
         }
         ControlFlow::Continue(())
     };
-    slow.apply(&plan, &begin_second).await.unwrap();
+    slow.apply(&plan, &start_second).await.unwrap();
     let other = second.lock().unwrap().take().unwrap();
     other.await.unwrap();
     assert!(ends(&database, "a").await.iter().all(|end| *end == Some(7000)));

@@ -1,4 +1,4 @@
-//! What cannot be used says so, and says what to do.
+//! Errors on opening say what to do.
 
 use libtest_mimic::Trial;
 use mongodb::Client;
@@ -16,12 +16,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("refusals::another_replica_set", another_replica_set),
         trial("refusals::a_replica_set_that_was_never_initiated", never_initiated),
         trial("refusals::a_wrong_password", wrong_password),
-        trial("refusals::an_address_that_is_none", no_address),
+        trial("refusals::an_invalid_address", no_address),
         trial("refusals::options_do_not_show_the_address", options_hide_the_address),
     ]
 }
 
-async fn refusal(url: &str) -> MongoError {
+async fn open_error(url: &str) -> MongoError {
     match MongoEngine::open(&MongoOptions::at(url, STATE_KINDS)).await {
         Ok(_) => panic!("it opened"),
         Err(error) => error,
@@ -32,20 +32,21 @@ async fn no_server() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let error = refusal(&format!("mongodb://127.0.0.1:{port}/?serverSelectionTimeoutMS=200")).await;
+    let error =
+        open_error(&format!("mongodb://127.0.0.1:{port}/?serverSelectionTimeoutMS=200")).await;
     assert!(matches!(error, MongoError::NoPrimary(_)), "{error:?}");
     assert!(error.to_string().contains("majority of the replica set is up"), "{error}");
 }
 
 async fn another_replica_set() {
     let url = shared(Kind::ReplicaSet).url().replace("rs0", "another");
-    let error = refusal(&format!("{url}&serverSelectionTimeoutMS=200")).await;
+    let error = open_error(&format!("{url}&serverSelectionTimeoutMS=200")).await;
     assert!(matches!(error, MongoError::NoPrimary(_)), "{error:?}");
     assert!(error.to_string().contains("replicaSet="), "{error}");
 }
 
 async fn never_initiated() {
-    let error = refusal(&shared(Kind::Uninitiated).direct_url()).await;
+    let error = open_error(&shared(Kind::Uninitiated).direct_url()).await;
     assert!(matches!(error, MongoError::UnsupportedTopology(_)), "{error:?}");
     assert!(error.to_string().contains("rs.initiate()"), "{error}");
 }
@@ -54,13 +55,13 @@ async fn wrong_password() {
     let server = shared(Kind::ReplicaSetWithUsers);
     let admin = Client::with_uri_str(server.direct_url()).await.unwrap().database("admin");
     let user = doc! { "createUser": "bus", "pwd": "right-one", "roles": ["root"] };
-    // Allowed without a password as long as there is no user, from the same machine.
+    // Allowed without credentials from localhost, as long as there is no user.
     admin.run_command(user).await.unwrap();
     let with = |password: &str| {
         let at = server.url().replace("mongodb://", &format!("mongodb://bus:{password}@"));
         format!("{at}&authSource=admin&serverSelectionTimeoutMS=5000")
     };
-    let error = refusal(&with("wrong-one")).await;
+    let error = open_error(&with("wrong-one")).await;
     assert!(matches!(error, MongoError::AuthFailed(_)), "{error:?}");
     assert!(!format!("{error} {error:?}").contains("wrong-one"), "{error:?}");
 
@@ -78,7 +79,7 @@ async fn no_address() {
         "mongodb://bus:very-secret@127.0.0.1/?connectTimeoutMS=very-secret",
         "nonsense",
     ] {
-        let error = refusal(url).await;
+        let error = open_error(url).await;
         assert!(matches!(error, MongoError::InvalidAddress(_)), "{url}: {error:?}");
         assert!(!format!("{error} {error:?}").contains("very-secret"), "{error:?}");
     }

@@ -1,4 +1,4 @@
-//! The built binary, as a newcomer meets it.
+//! The built binary, as a new user runs it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// On ports of its own: the usual ones may be in use.
+/// On free ports: the default ones may be in use.
 fn prombus() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
     command.env("PROMBUS_SERVER_WS", "127.0.0.1:0").env("PROMBUS_SERVER_HTTP", "127.0.0.1:0");
     command
 }
 
-/// Started and ready: it has said its last line before it waits.
+/// Starts the binary and waits until it is ready. Returns what it printed.
 fn started(arguments: &[&str], folder: &Path) -> (Child, BufReader<impl Read>, String) {
     let mut child = prombus()
         .args(arguments)
@@ -21,21 +21,22 @@ fn started(arguments: &[&str], folder: &Path) -> (Child, BufReader<impl Read>, S
         .stdout(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
-    let mut said = String::new();
-    while !said.contains("ctrl-c") {
-        assert_ne!(out.read_line(&mut said).expect("it speaks"), 0, "it ended early: {said}");
+    let mut out = BufReader::new(child.stdout.take().expect("the output is piped"));
+    let mut printed = String::new();
+    while !printed.contains("ctrl-c") {
+        let read = out.read_line(&mut printed).expect("stdout is readable");
+        assert_ne!(read, 0, "the server exited early: {printed}");
     }
-    (child, out, said)
+    (child, out, printed)
 }
 
 fn stop(mut child: Child, mut out: impl Read, signal: Signal) -> String {
     let pid = Pid::from_child(&child);
-    kill_process(pid, signal).expect("it runs");
-    let mut said = String::new();
-    out.read_to_string(&mut said).expect("it says goodbye");
-    assert!(child.wait().expect("it ends").success());
-    said
+    kill_process(pid, signal).expect("the process runs");
+    let mut printed = String::new();
+    out.read_to_string(&mut printed).expect("stdout is readable");
+    assert!(child.wait().expect("the process exits").success());
+    printed
 }
 
 fn text(output: &Output) -> String {
@@ -43,14 +44,14 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn alone_it_opens_a_store_says_so_and_closes_it() {
+fn without_arguments_it_opens_and_closes_a_store() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [&[][..], &["serve", "--engine", "disk"]] {
-        let (child, out, said) = started(arguments, folder.path());
-        assert!(said.contains("opened the store in ./prombus-data"), "{said}");
-        assert!(said.contains("0 topics, 0 events"), "{said}");
-        assert!(said.contains("WebSocket gateway: ws://127.0.0.1:"), "{said}");
-        assert!(said.contains("HTTP: http://127.0.0.1:"), "{said}");
+        let (child, out, printed) = started(arguments, folder.path());
+        assert!(printed.contains("opened the store in ./prombus-data"), "{printed}");
+        assert!(printed.contains("0 topics, 0 events"), "{printed}");
+        assert!(printed.contains("WebSocket gateway: ws://127.0.0.1:"), "{printed}");
+        assert!(printed.contains("HTTP: http://127.0.0.1:"), "{printed}");
         assert!(folder.path().join("prombus-data/catalog").exists());
         assert!(stop(child, out, Signal::TERM).contains("everything is stored"));
     }
@@ -59,14 +60,14 @@ fn alone_it_opens_a_store_says_so_and_closes_it() {
 #[test]
 fn in_memory_it_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let (child, out, said) = started(&["--engine", "memory"], folder.path());
-    assert!(said.contains("an in-memory store"), "{said}");
+    let (child, out, printed) = started(&["--engine", "memory"], folder.path());
+    assert!(printed.contains("an in-memory store"), "{printed}");
     stop(child, out, Signal::INT);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn connections_are_served_on_as_many_threads_as_it_is_told() {
+fn serves_connections_on_the_configured_number_of_threads() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = prombus();
     command.args(["--set", "server.threads=3", "--set", "log.level=debug"]);
@@ -75,15 +76,15 @@ fn connections_are_served_on_as_many_threads_as_it_is_told() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    let log = BufReader::new(child.stderr.take().expect("it is piped"));
+    let log = BufReader::new(child.stderr.take().expect("the output is piped"));
     let line = log.lines().map(Result::unwrap).find(|line| line.contains("serving connections"));
-    kill_process(Pid::from_child(&child), Signal::KILL).expect("it runs");
-    child.wait().expect("it ends");
+    kill_process(Pid::from_child(&child), Signal::KILL).expect("the process runs");
+    child.wait().expect("the process exits");
     assert!(line.as_ref().is_some_and(|line| line.contains("on 3 threads")), "{line:?}");
 }
 
 #[test]
-fn a_second_one_on_the_same_folder_is_refused() {
+fn a_second_server_on_the_same_folder_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let (child, out, _) = started(&["--data", "shared"], folder.path());
     let second = prombus().args(["--data", "shared"]).current_dir(folder.path()).output().unwrap();
@@ -93,7 +94,7 @@ fn a_second_one_on_the_same_folder_is_refused() {
 }
 
 #[test]
-fn what_it_does_not_know_is_an_error() {
+fn an_unknown_option_is_an_error() {
     let unknown = prombus().arg("--nonsense").output().unwrap();
     assert!(!unknown.status.success());
     assert!(text(&unknown).contains("--nonsense"), "{}", text(&unknown));
@@ -103,14 +104,14 @@ fn what_it_does_not_know_is_an_error() {
 }
 
 #[test]
-fn it_prints_the_settings_in_effect_from_all_their_sources() {
+fn prints_the_effective_settings_with_their_sources() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("own.toml"), "[log]\nlevel = \"warn\"\n").unwrap();
     let output = prombus()
         .args(["serve", "--config", "own.toml", "--set", "limits.connection.capacity=500"])
         .args(["--ws", "0.0.0.0:0", "--insecure", "--print-config"])
         .env("PROMBUS_AUTH_JWT_SECRET", "hunter2")
-        .env_remove("PROMBUS_SERVER_HTTP") // One setting is to be the default.
+        .env_remove("PROMBUS_SERVER_HTTP") // leaves one setting at its default
         .current_dir(folder.path())
         .output()
         .unwrap();
@@ -126,11 +127,11 @@ fn it_prints_the_settings_in_effect_from_all_their_sources() {
     ] {
         assert!(printed.lines().any(|printed| printed == line), "{line} is not in\n{printed}");
     }
-    assert!(!folder.path().join("prombus-data").exists(), "it only prints");
+    assert!(!folder.path().join("prombus-data").exists(), "nothing is created");
 }
 
 #[test]
-fn a_wrong_setting_keeps_it_from_starting() {
+fn an_invalid_setting_prevents_the_start() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, reason) in [
         (["--ws", "0.0.0.0:0"], "server.ws (--ws) is 0.0.0.0:0, which other machines can reach"),

@@ -1,15 +1,15 @@
-//! Exactly once, through kills: while events flow, the consumer's process, the server's, or both are
-//! ended with SIGKILL at random points, again and again.
+//! Exactly once despite kills: while events flow, the consumer's process, the server's, or both are
+//! killed with SIGKILL at random moments, again and again.
 //!
-//! What has to hold in the end, whatever happened:
-//! - what the atomic form published is there exactly once for each event;
-//! - the handler of the marking form ran at least once for each event, and not again unless its
+//! In the end:
+//! - what the atomic form published exists exactly once for each event;
+//! - the handler of the marking form ran at least once for each event, and more often only if its
 //!   process was killed; each event is marked;
-//! - what that handler published under an id made of the event's is there exactly once;
+//! - what that handler published under an id derived from the event's exists exactly once;
 //! - no event became a dead letter.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
-#![allow(clippy::print_stdout, reason = "the seed tells what a failed run did")]
+#![allow(clippy::print_stdout, reason = "the seed reproduces a failed run")]
 
 mod consumer;
 mod ledger;
@@ -26,14 +26,13 @@ use crate::killed::process::{Process, free_address};
 use crate::store::Store;
 
 const EVENTS_PER_ROUND: u64 = 100;
-const LONGEST_ROUND_MS: u64 = 120;
+const MAX_ROUND_MS: u64 = 120;
 
 fn rounds() -> u64 {
     let asked = std::env::var("PROMBUS_EXACTLY_ONCE_ROUNDS");
     asked.map_or(200, |rounds| rounds.parse().expect("a number"))
 }
 
-/// Whom to kill.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Consumer,
@@ -42,22 +41,22 @@ enum Victim {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_consumer_killed() {
-    holds_with(Victim::Consumer).await;
+async fn survives_kills_of_the_consumer() {
+    survives_kills_of(Victim::Consumer).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_server_killed() {
-    holds_with(Victim::Server).await;
+async fn survives_kills_of_the_server() {
+    survives_kills_of(Victim::Server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_both_killed() {
-    holds_with(Victim::Both).await;
+async fn survives_kills_of_both() {
+    survives_kills_of(Victim::Both).await;
 }
 
-/// A server at an address that stays, and a consumer.
-struct Scene<'a> {
+/// A server at fixed addresses, and a consumer.
+struct Harness<'a> {
     store: &'a Store,
     handled: &'a Path,
     ws: SocketAddr,
@@ -66,7 +65,7 @@ struct Scene<'a> {
     consumer: ConsumerProcess,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Harness<'a> {
     fn start(store: &'a Store, handled: &'a Path) -> Self {
         let (ws, http) = (free_address(), free_address());
         let server = Process::start_at(store, ws, http);
@@ -74,7 +73,7 @@ impl<'a> Scene<'a> {
         Self { store, handled, ws, http, server, consumer }
     }
 
-    fn kill_and_start_again(&mut self, victim: Victim) {
+    fn kill_and_restart(&mut self, victim: Victim) {
         if victim != Victim::Server {
             self.consumer.kill();
         }
@@ -97,33 +96,33 @@ impl<'a> Scene<'a> {
     }
 }
 
-async fn holds_with(victim: Victim) {
+async fn survives_kills_of(victim: Victim) {
     let seed = SystemRandom.next_u64();
     println!("seed {seed}");
     let random = SeededRandom::new(seed);
     let folder = tempfile::tempdir().unwrap();
     let handled = folder.path().join("handled");
     let store = Store::new();
-    let mut scene = Scene::start(&store, &handled);
-    let publisher = scene.client();
+    let mut harness = Harness::start(&store, &handled);
+    let publisher = harness.client();
     let events = rounds() * EVENTS_PER_ROUND;
     for round in 0..rounds() {
         let first = round * EVENTS_PER_ROUND;
         let publishing = publish(&publisher, first..first + EVENTS_PER_ROUND);
         let killing = async {
-            let time = Duration::from_millis(random.next_u64() % LONGEST_ROUND_MS);
+            let time = Duration::from_millis(random.next_u64() % MAX_ROUND_MS);
             tokio::time::sleep(time).await;
-            tokio::task::block_in_place(|| scene.kill_and_start_again(victim));
+            tokio::task::block_in_place(|| harness.kill_and_restart(victim));
         };
         tokio::join!(publishing, killing);
     }
-    let again = ledger::check(&scene.client(), events, &handled).await;
+    let again = ledger::check(&harness.client(), events, &handled).await;
     println!("handlers of the marking form ran {again} times more than there are events");
     if victim == Victim::Server {
-        assert_eq!(again, 0, "a consumer that lives knows what it handled");
+        assert_eq!(again, 0, "a running consumer knows what it has handled");
     }
-    scene.consumer.kill();
-    scene.server.kill();
+    harness.consumer.kill();
+    harness.server.kill();
 }
 
 async fn publish(client: &Client, numbers: std::ops::Range<u64>) {

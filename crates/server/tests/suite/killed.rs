@@ -1,10 +1,11 @@
-//! Groups through a server that is killed: random publishes and consumers that acknowledge, refuse,
-//! stall, leave and come back, while the process is ended with SIGKILL again and again.
+//! Groups on a server that is killed: consumers acknowledge, reject, stall, leave and come back at
+//! random, while the process is killed with SIGKILL again and again.
 //!
-//! What has to hold, whatever happens:
-//! - what was answered OK stays: published events are delivered, acknowledged ones never come again;
-//! - attempts count on, and events that nobody can handle become dead letters, once each;
-//! - a consumer that gives nothing back sees all events in order; and in the end all are done.
+//! Whatever happens:
+//! - what was answered OK stays: published events are delivered, acknowledged ones are never
+//!   redelivered;
+//! - attempts keep counting, and events that every consumer rejects become dead letters, once each;
+//! - a consumer that rejects nothing sees all events in order, and in the end all events are done.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -28,7 +29,7 @@ fn rounds() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_group_keeps_its_promises_through_kills() {
+async fn a_group_keeps_its_guarantees_through_kills() {
     let store = Store::new();
     let ledger = Arc::new(Ledger::default());
     for round in 0..rounds() {
@@ -39,12 +40,12 @@ async fn a_group_keeps_its_promises_through_kills() {
         let consuming = futures_util::future::join_all(consuming);
         let observing = consumer::observe(&process.url, None, &ledger);
         let work = async { tokio::join!(publishing, consuming, observing) };
-        // Sometimes in the middle of publishing, sometimes when nearly all is done.
+        // Sometimes in the middle of publishing, sometimes when nearly everything is done.
         let time = Duration::from_millis(150 + (round * 7919) % 1200);
-        // Ends with the kill: then everybody has lost the connection.
+        // The kill ends the round, because every client loses its connection.
         let killer = async {
-            // Where others could hold the group, it is delivered only when the lease of the one
-            // before is over, which is later than that. Every second one gets so far.
+            // On a shared store the group is delivered only after the previous lease has
+            // expired, which is later than that. Every second round waits for it.
             if round % 2 == 1 {
                 ledger.delivers().await;
             }
@@ -54,9 +55,9 @@ async fn a_group_keeps_its_promises_through_kills() {
         tokio::join!(work, killer);
         ledger.killed();
     }
-    // Now without a kill, until all is done.
+    // Now without a kill, until everything is done.
     let process = Process::start(&store);
-    publisher::publish_again_what_is_unknown(&process.url, &ledger).await;
+    publisher::publish_unanswered(&process.url, &ledger).await;
     consumer::drain(&process, &ledger).await;
     consumer::observe(&process.url, Some(ledger.last_stored()), &ledger).await;
     let dead = consumer::dead_letters(&process.url, ledger.doomed_events()).await;

@@ -1,15 +1,13 @@
-//! The server on MongoDB, and what only MongoDB does. On which stores the other tests run is said in
-//! `store`.
+//! The server on MongoDB, for what only MongoDB does. `store` says on which stores the other tests
+//! run.
 //!
-//! | idea | file |
-//! |---|---|
-//! | the primary of a replica set is killed | `primary_killed` |
-//! | several gateways, and one of them is killed | `gateways_killed` |
-//! | a gateway is taken for dead, and is not | `gateway_frozen` |
-//! | what publishers and consumers know | `ledger` |
+//! - `primary_killed`: the primary of a replica set is killed.
+//! - `gateways_killed`: one of several gateways is killed.
+//! - `gateway_frozen`: a gateway is taken for dead, and is not.
+//! - `ledger`: what publishers and consumers know.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
-#![allow(clippy::print_stdout, reason = "how long a pause was is told, and never judged")]
+#![allow(clippy::print_stdout, reason = "pauses are printed, but not asserted")]
 
 mod gateway_frozen;
 mod gateways_killed;

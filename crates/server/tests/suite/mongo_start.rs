@@ -16,7 +16,7 @@ fn prombus(arguments: &[&str]) -> Command {
 }
 
 fn started(kind: Kind) -> Mongod {
-    Mongod::start_on_its_own_thread(kind)
+    Mongod::start_on_thread(kind)
 }
 
 /// Returns the address with a new database name.

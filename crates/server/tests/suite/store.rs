@@ -1,5 +1,5 @@
-//! What the servers of the suite keep their events in: MongoDB if `PROMBUS_TEST_ENGINE=mongodb` says
-//! so, and otherwise memory, or the disk where it has to outlive the server.
+//! The stores of the suite: MongoDB with `PROMBUS_TEST_ENGINE=mongodb`, otherwise memory, or disk
+//! if the store has to outlive the server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -11,7 +11,7 @@ use prombus_proto::SystemClock;
 use prombus_test_mongod::{Kind, new_database, shared};
 use tempfile::TempDir;
 
-/// A new one for a server in this process.
+/// A new engine for a server in this process.
 pub(crate) async fn engine() -> Arc<dyn Engine> {
     match is_mongodb() {
         true => Store::new().open().await,
@@ -22,19 +22,19 @@ pub(crate) async fn engine() -> Arc<dyn Engine> {
 /// A store that outlives its servers.
 pub(crate) enum Store {
     Folder(TempDir),
-    /// The address of a database of its own, on a server that all tests share.
+    /// The address of a new database on the shared server.
     Database(String),
 }
 
 impl Store {
     pub(crate) fn new() -> Self {
         match is_mongodb() {
-            true => Self::Database(shared(Kind::ReplicaSet).url_of(&new_database())),
+            true => Self::Database(shared(Kind::ReplicaSet).database_url(&new_database())),
             false => Self::Folder(tempfile::tempdir().expect("a temporary folder")),
         }
     }
 
-    /// For a server in this process.
+    /// Opens the store for a server in this process.
     pub(crate) async fn open(&self) -> Arc<dyn Engine> {
         match self {
             Self::Folder(folder) => Arc::new(
@@ -48,7 +48,7 @@ impl Store {
         }
     }
 
-    /// For the built binary.
+    /// The arguments that make the built binary use the store.
     pub(crate) fn arguments(&self) -> [String; 2] {
         match self {
             Self::Folder(folder) => ["--data".into(), folder.path().display().to_string()],
@@ -61,6 +61,6 @@ fn is_mongodb() -> bool {
     match std::env::var("PROMBUS_TEST_ENGINE").as_deref() {
         Err(_) => false,
         Ok("mongodb") => true,
-        Ok(other) => panic!("PROMBUS_TEST_ENGINE is {other}; it may be mongodb, or not be set"),
+        Ok(other) => panic!("PROMBUS_TEST_ENGINE is {other}; it must be mongodb or unset"),
     }
 }

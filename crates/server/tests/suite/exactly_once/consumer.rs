@@ -1,4 +1,4 @@
-//! The consumer: this very binary, started as a process of its own that can be killed.
+//! The consumer: this test binary, started as a separate process that can be killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -16,7 +16,7 @@ const HANDLED: &str = "PROMBUS_CONSUMER_HANDLED";
 pub(super) struct ConsumerProcess(Child);
 
 impl ConsumerProcess {
-    /// One that notes the numbers that it handled in the file `handled`.
+    /// Starts a consumer that appends the numbers it has handled to the file `handled`.
     pub(super) fn start(server: SocketAddr, handled: &Path) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["exactly_once::consumer::consumes_until_it_is_killed", "--exact", "--ignored"])
@@ -30,22 +30,22 @@ impl ConsumerProcess {
 
     pub(super) fn kill(&mut self) {
         // Child::kill is SIGKILL.
-        self.0.kill().expect("it runs");
-        let status = self.0.wait().expect("it is dead");
-        assert_eq!(status.code(), None, "it ended by itself");
+        self.0.kill().expect("the consumer runs");
+        let status = self.0.wait().expect("the consumer exits");
+        assert_eq!(status.code(), None, "the consumer exited on its own");
     }
 }
 
 impl Drop for ConsumerProcess {
     fn drop(&mut self) {
-        // A test that fails leaves no process behind.
+        // A failing test leaves no process behind.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 #[tokio::test]
-#[ignore = "is the process that other tests kill"]
+#[ignore = "the process that other tests kill"]
 async fn consumes_until_it_is_killed() {
     let address = std::env::var(ADDRESS).expect("started by a test");
     let handled = std::env::var_os(HANDLED).expect("started by a test");
@@ -80,7 +80,7 @@ async fn consumes_until_it_is_killed() {
     std::future::pending::<()>().await;
 }
 
-/// An effect outside of the bus, and one within it that can be repeated.
+/// Has an effect outside of the bus, and an idempotent one within it.
 async fn note(client: Client, handled: Arc<File>, number: u64) -> Result<(), HandlerError> {
     (&*handled).write_all(format!("{number}\n").as_bytes()).map_err(HandlerError::new)?;
     let effect = Outgoing::new(&number)?.id(&format!("effect-of-{number}"));

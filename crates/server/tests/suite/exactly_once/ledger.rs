@@ -1,4 +1,4 @@
-//! What has to be in the ledgers in the end.
+//! What the ledgers must contain in the end.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,11 +8,11 @@ use prombus_client::{Client, ErrorCode, EventId};
 
 use super::id_of;
 
-/// So long nothing takes, except for a consumer that hangs.
-const HANG: Duration = Duration::from_secs(120);
+/// Longer than anything but a hanging consumer takes.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Waits until both groups have marked all events, and checks what they left. Answers how many times
-/// more the handler of the marking form ran than there are events.
+/// Waits until both groups have marked all events, and checks the results. Returns how many times
+/// the handler of the marking form ran more often than once.
 pub(super) async fn check(client: &Client, events: u64, handled: &Path) -> u64 {
     let all: Vec<EventId> = (0..events).map(id_of).collect();
     for group in ["atomic", "marking"] {
@@ -38,9 +38,9 @@ pub(super) async fn check(client: &Client, events: u64, handled: &Path) -> u64 {
 }
 
 async fn until_marked(client: &Client, group: &str, all: &[EventId]) {
-    let began = Instant::now();
+    let started = Instant::now();
     while client.seen("orders", group, all).await.unwrap().len() < all.len() {
-        assert!(began.elapsed() < HANG, "{group} does not get on");
+        assert!(started.elapsed() < HANG_TIMEOUT, "{group} makes no progress");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Consumers of one group, each with its moods.
+//! Consumers of one group that behave well, badly or not at all.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,40 +18,39 @@ const ACK_TIMEOUT: Duration = Duration::from_millis(400);
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// What a consumer waits to have answered, in order.
-enum Asked {
+/// A request without an answer yet.
+enum Request {
     Ack(String, u64),
     Nack,
 }
 
-enum Mood {
+enum Behaviour {
     Ack,
     Nack,
     Stall,
     Leave,
 }
 
-/// Mixed, so that every run has all of them, and the same each time for the same event and attempt.
-fn mood(id: &str, attempt: u64, number: u64) -> Mood {
+/// A mix of all behaviours, deterministic for the same event and attempt.
+fn behaviour(id: &str, attempt: u64, number: u64) -> Behaviour {
     if is_doomed(id) {
-        return Mood::Nack;
+        return Behaviour::Nack;
     }
     let salt = attempt * 31 + number;
     let hash =
         id.bytes().fold(salt, |hash, byte| hash.wrapping_mul(0x0100_0000_01B3) ^ u64::from(byte));
-    // The last attempts succeed, so that only the doomed ones die.
+    // The last attempts succeed, so that only doomed events become dead letters.
     match (hash >> 7) % 100 {
-        _ if attempt >= MAX_ATTEMPTS - 2 => Mood::Ack,
-        0..10 => Mood::Nack,
-        10..14 => Mood::Stall,
-        14..16 => Mood::Leave,
-        _ => Mood::Ack,
+        _ if attempt >= MAX_ATTEMPTS - 2 => Behaviour::Ack,
+        0..10 => Behaviour::Nack,
+        10..14 => Behaviour::Stall,
+        14..16 => Behaviour::Leave,
+        _ => Behaviour::Ack,
     }
 }
 
-/// Consumes until the server is gone.
+/// Consumes until the server is killed.
 pub(crate) async fn consume(url: &str, number: u64, round: u64, ledger: &Ledger) {
-    // Comes back as long as there is somebody to come back to.
     while let Some(socket) = subscribed(url).await {
         let left = serve(socket, ledger, number + round).await;
         if !left {
@@ -60,19 +59,19 @@ pub(crate) async fn consume(url: &str, number: u64, round: u64, ledger: &Ledger)
     }
 }
 
-/// Consumes until the group is done with everything.
+/// Consumes until the group has no lag.
 pub(crate) async fn drain(process: &Process, ledger: &Ledger) {
     let done = async {
         let mut http = HttpClient::connect_to(process.http).await;
         while http.get("/lag?topic=work&group=g").await.ok()["events"] != 0 {
             sleep(Duration::from_millis(50)).await;
         }
-        // What is taken for lent still would come again when its lease is over.
+        // An event that is wrongly considered leased would be redelivered after its deadline.
         sleep(2 * ACK_TIMEOUT).await;
     };
     tokio::select! {
-        () = consume(&process.url, 0, 0, ledger) => panic!("the server is gone"),
-        done = timeout(Duration::from_secs(60), done) => done.expect("the group gets done"),
+        () = consume(&process.url, 0, 0, ledger) => panic!("the server was killed"),
+        done = timeout(Duration::from_secs(60), done) => done.expect("the group finishes"),
     }
 }
 
@@ -101,15 +100,15 @@ async fn next_frame(socket: &mut Socket) -> Option<Value> {
     }
 }
 
-/// Answers whether it left by its own mood.
+/// Returns `true` if the consumer left on its own.
 async fn serve(mut socket: Socket, ledger: &Ledger, number: u64) -> bool {
-    let mut asked = VecDeque::new();
+    let mut requests = VecDeque::new();
     loop {
         let next = timeout(Duration::from_secs(60), next_frame(&mut socket)).await;
         let Ok(Some(frame)) = next else { return false };
         match frame["op"].as_str().unwrap() {
-            "OK" => match asked.pop_front().expect("answers are asked for") {
-                Asked::Ack(id, attempt) if frame["stale"] != true => ledger.acked(&id, attempt),
+            "OK" => match requests.pop_front().expect("an answer belongs to a request") {
+                Request::Ack(id, attempt) if frame["stale"] != true => ledger.acked(&id, attempt),
                 _ => {}
             },
             "EVENT" => {
@@ -119,19 +118,19 @@ async fn serve(mut socket: Socket, ledger: &Ledger, number: u64) -> bool {
                 ledger.delivered(&id, seq, attempt);
                 let which = json!({"topic": "work", "group": "g", "id": id});
                 let mut answer = which.clone();
-                match mood(&id, attempt, number) {
-                    Mood::Ack => {
+                match behaviour(&id, attempt, number) {
+                    Behaviour::Ack => {
                         answer["op"] = "ACK".into();
-                        asked.push_back(Asked::Ack(id, attempt));
+                        requests.push_back(Request::Ack(id, attempt));
                     }
-                    Mood::Nack => {
+                    Behaviour::Nack => {
                         answer["op"] = "NACK".into();
                         answer["delay_ms"] = (attempt * 10).into();
-                        answer["reason"] = "in no mood".into();
-                        asked.push_back(Asked::Nack);
+                        answer["reason"] = "rejected at random".into();
+                        requests.push_back(Request::Nack);
                     }
-                    Mood::Stall => continue,
-                    Mood::Leave => return true,
+                    Behaviour::Stall => continue,
+                    Behaviour::Leave => return true,
                 }
                 if socket.send(Message::text(answer.to_string())).await.is_err() {
                     return false;
@@ -142,8 +141,8 @@ async fn serve(mut socket: Socket, ledger: &Ledger, number: u64) -> bool {
     }
 }
 
-/// Alone in a group of its own, and always in time: nothing is ever given back, so that everything
-/// comes in order. Ends with the connection, or with event `last`.
+/// Consumes alone in its own group and always acknowledges in time, so that everything is delivered
+/// in order. Ends with the connection, or with event `last`.
 pub(crate) async fn observe(url: &str, last: Option<u64>, ledger: &Ledger) {
     let opts = json!({"from": "earliest", "maxInFlight": 500, "maxAttempts": 1000});
     let Some(mut socket) = subscribed_to(url, "observer", &opts).await else { return };
@@ -166,14 +165,14 @@ pub(crate) async fn observe(url: &str, last: Option<u64>, ledger: &Ledger) {
     }
 }
 
-/// The ids of the events that became dead letters.
+/// Returns the ids of the events that became dead letters.
 pub(crate) async fn dead_letters(url: &str, expected: usize) -> Vec<String> {
     let (mut socket, _) = connect_async(url).await.unwrap();
-    let frame = json!({"op": "SUBSCRIBE", "topic": "dlq.work", "group": "undertaker",
+    let frame = json!({"op": "SUBSCRIBE", "topic": "dlq.work", "group": "dead-letters",
         "opts": {"from": "earliest", "maxInFlight": 10_000}});
     socket.send(Message::text(frame.to_string())).await.unwrap();
     let mut ids = Vec::new();
-    // Waits a little longer than for those that have to come: one too many is a fault.
+    // Waits a little longer than for the expected ones, to notice one too many.
     loop {
         let limit = Duration::from_millis(if ids.len() < expected { 20_000 } else { 1000 });
         let Ok(Some(frame)) = timeout(limit, next_frame(&mut socket)).await else { return ids };

@@ -1,4 +1,4 @@
-//! What the clients saw, and what must hold of it.
+//! What the clients saw, and what must hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -14,18 +14,17 @@ struct Seen {
     /// Sent, answered or not.
     sent: BTreeSet<String>,
     stored: BTreeMap<String, u64>,
-    /// With which attempt.
+    /// The attempt that was acknowledged.
     acked: BTreeMap<String, u64>,
-    /// The attempts of each event, and how many kills there had been.
+    /// The attempts of each event, and how many kills preceded each.
     attempts: BTreeMap<String, BTreeMap<u64, u64>>,
     kills: u64,
     observed: BTreeSet<u64>,
 }
 
-/// After so many attempts an event is dead.
 pub(crate) const MAX_ATTEMPTS: u64 = 6;
 
-/// Events that every consumer refuses.
+/// Returns `true` for events that every consumer rejects.
 pub(crate) fn is_doomed(id: &str) -> bool {
     id.trim_start_matches(|c: char| !c.is_ascii_digit())
         .replace('-', "")
@@ -54,13 +53,13 @@ impl Ledger {
         if let Some(stored) = seen.stored.get(id) {
             assert_eq!(*stored, seq, "{id} has moved");
         }
-        // Consumers are looked at in any order: an attempt that ran out may be seen late.
+        // Consumers run concurrently: an expired attempt may be seen late.
         if let Some(acked) = seen.acked.get(id) {
             assert!(attempt < *acked, "{id}: attempt {attempt} although {acked} was acknowledged");
         }
         let kills = seen.kills;
         let attempts = seen.attempts.entry(id.to_owned()).or_default();
-        // The record of a delivery may be lost with the process that made it, no other.
+        // Only a kill may lose the record of a delivery.
         if let Some(before) = attempts.insert(attempt, kills) {
             assert!(before < kills, "{id}: attempt {attempt} came twice");
         }
@@ -90,7 +89,7 @@ impl Ledger {
         self.0.lock().unwrap().stored.values().copied().max().unwrap_or(0)
     }
 
-    /// Waits for a delivery since the last kill.
+    /// Waits for the first delivery since the last kill.
     pub(crate) async fn delivers(&self) {
         let first = async {
             while !self.has_delivered() {
@@ -129,8 +128,11 @@ impl Ledger {
         let both: Vec<_> = seen.acked.keys().filter(|id| dead_once.contains(*id)).collect();
         assert!(both.is_empty(), "acknowledged and dead: {both:?}");
         let seqs: BTreeSet<_> = seen.stored.values().copied().collect();
-        assert_eq!(seqs, (1..=seen.stored.len() as u64).collect(), "no hole, nothing double");
+        assert_eq!(seqs, (1..=seen.stored.len() as u64).collect(), "no gap and no duplicate");
         assert_eq!(seen.observed, seqs, "the observer saw everything");
-        assert!(seen.kills > 0 && !seen.acked.is_empty() && !dead.is_empty(), "it was a real run");
+        assert!(
+            seen.kills > 0 && !seen.acked.is_empty() && !dead.is_empty(),
+            "the run covered everything"
+        );
     }
 }

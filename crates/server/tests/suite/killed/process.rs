@@ -25,26 +25,26 @@ impl Process {
         let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
             .args(["serve", "--ws", &ws.to_string(), "--http", &http.to_string()])
             .args(["--set", "limits.enabled=false", "--set", "log.level=error"])
-            // One that was killed is replaced soon, on a store that others could use.
+            // On a shared store, a killed server is replaced soon.
             .args(["--set", "groups.lease_ms=2000"])
             .args(store.arguments())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let mut said_after = |start: &str| {
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+        let mut printed_after = |start: &str| {
             lines
                 .by_ref()
-                .map(|line| line.expect("it speaks"))
+                .map(|line| line.expect("stdout is readable"))
                 .find_map(|line| line.strip_prefix(start).map(str::to_owned))
-                .expect("it says where it listens")
+                .expect("the server prints its addresses")
         };
-        let url = said_after("WebSocket gateway: ");
-        let http = said_after("HTTP: http://").parse().expect("an address");
+        let url = printed_after("WebSocket gateway: ");
+        let http = printed_after("HTTP: http://").parse().expect("an address");
         Self { child: Mutex::new(child), url, http }
     }
 
-    /// It stays, and does nothing.
+    /// Suspends the process.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
     }
@@ -54,25 +54,26 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child.lock().unwrap()), signal).expect("it runs");
+        kill_process(Pid::from_child(&self.child.lock().unwrap()), signal)
+            .expect("the process runs");
     }
 
     pub(crate) fn kill(&self) {
         let mut child = self.child.lock().unwrap();
         // Child::kill is SIGKILL.
-        child.kill().expect("it runs");
-        child.wait().expect("it is dead");
+        child.kill().expect("the process runs");
+        child.wait().expect("the process exits");
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A test that fails leaves no process behind.
+        // A failing test leaves no process behind.
         let _ = self.child.get_mut().unwrap().kill();
     }
 }
 
-/// One that nobody listens at now.
+/// An address that nobody listens on.
 pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

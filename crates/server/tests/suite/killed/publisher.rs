@@ -1,4 +1,4 @@
-//! Publishes, one frame an event, many at a time.
+//! Publishes one event per frame, many frames at a time.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,14 @@ use crate::killed::ledger::Ledger;
 
 const WINDOW: usize = 50;
 
-/// Publishes until all is answered or the connection is lost.
+/// Publishes until everything is answered or the connection is lost.
 pub(crate) async fn publish(url: &str, round: u64, count: u64, ledger: &Ledger) {
     let mut ids = ledger.unanswered();
     ids.extend((0..count).map(|number| format!("e{round}-{number}")));
     send_all(url, ids, ledger).await;
 }
 
-pub(crate) async fn publish_again_what_is_unknown(url: &str, ledger: &Ledger) {
+pub(crate) async fn publish_unanswered(url: &str, ledger: &Ledger) {
     send_all(url, ledger.unanswered(), ledger).await;
 }
 

@@ -1,5 +1,5 @@
-//! A gateway that is stopped for longer than the lease time, as by a long pause of its machine, and
-//! goes on then. Another one delivers its group; what its consumers still say changes nothing.
+//! A gateway is suspended for longer than the lease time, as by a long pause of its machine, and
+//! then resumes. Another gateway delivers its group; what its consumers still send changes nothing.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -45,8 +45,8 @@ fn numbers(events: &[Value]) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn what_it_still_says_changes_nothing() {
-    let store = Store::Database(shared(Kind::ReplicaSet).url_of(&new_database()));
+async fn late_acknowledgements_of_a_replaced_gateway_change_nothing() {
+    let store = Store::Database(shared(Kind::ReplicaSet).database_url(&new_database()));
     let (one, two) = (Gateway::start(&store), Gateway::start(&store));
     let mut first = one.consumer().await;
     let mut second = two.consumer().await;
@@ -57,12 +57,12 @@ async fn what_it_still_says_changes_nothing() {
     let delivered = events(&mut first, 4).await;
     assert_eq!(numbers(&delivered), [1, 2, 3, 4]);
     one.process.freeze();
-    // It comes when the other gateway has taken over.
+    // Redelivered once the other gateway has claimed the group.
     let again = events(&mut second, 4).await;
     assert_eq!(numbers(&again), [1, 2, 3, 4]);
     second.ack(&again[0]).await;
     one.process.thaw();
-    // Before it knows that it was replaced, and after that.
+    // Before and after it learns that it was replaced.
     let mut with_publish = frame_for("ACK", &delivered[1]);
     with_publish["publish"] = json!([{"topic": "shipped", "payload": 1}]);
     for _ in 0..2 {
@@ -70,7 +70,7 @@ async fn what_it_still_says_changes_nothing() {
         assert_eq!((&refused["op"], &refused["code"]), (&json!("ERR"), &json!("lease_lost")));
         assert_eq!(first.ack(&delivered[1]).await["stale"], true);
     }
-    // Only what was acknowledged at the gateway that delivers is done.
+    // Only what was acknowledged at the gateway that owns the group is done.
     for event in &again[1..] {
         assert_eq!(second.ack(event).await.get("stale"), None, "{event}");
     }
@@ -80,7 +80,7 @@ async fn what_it_still_says_changes_nothing() {
     let topics =
         publisher.ok(json!({"op": "PUBLISH", "topic": "shipped", "payload": "first"})).await;
     assert_eq!(topics["seq"], 1, "nothing was published before");
-    // And it goes on when the other one is gone.
+    // It delivers again once the other consumer is gone.
     drop(second);
     let back = events(&mut first, 1).await;
     assert_eq!(numbers(&back), [5]);

@@ -1,12 +1,13 @@
-//! Two and three gateways on one database, all of them publishing to one topic and consuming in one
-//! group, and one of them after the other ended with SIGKILL.
+//! Two and three gateways on one database, all publishing to one topic and consuming in one group,
+//! while one after the other is killed with SIGKILL.
 //!
-//! What has to hold, whatever happens:
-//! - what was answered OK is there, once, and at the place that was answered; places have no hole;
-//! - the group gets every event, whichever gateway delivers it;
-//! - after each kill the others go on delivering, by themselves.
+//! Whatever happens:
+//! - every acknowledged event is stored once, at the acknowledged position, and positions have no
+//!   gap;
+//! - the group receives every event, whichever gateway delivers it;
+//! - after each kill the other gateways continue to deliver.
 //!
-//! How long a kill keeps consumers waiting is printed.
+//! Prints how long each kill makes consumers wait.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,22 +23,22 @@ use crate::killed::process::{Process, free_address};
 use crate::store::Store;
 
 const KILLS: usize = 6;
-/// Consumed between two kills, so that each comes under load.
+/// Events consumed between two kills, so that each kill happens under load.
 const BETWEEN_KILLS: usize = 200;
-/// So long nothing takes, except for something that hangs.
-const HANG: Duration = Duration::from_secs(300);
+/// Longer than anything but a hanging test takes.
+const HANG_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_go_on_when_one_is_killed() {
-    tokio::time::timeout(HANG, kill_one_after_the_other(2)).await.expect("it hangs");
+async fn two_gateways_survive_kills_of_one() {
+    tokio::time::timeout(HANG_TIMEOUT, kill_one_after_the_other(2)).await.expect("the test hangs");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_go_on_when_one_is_killed() {
-    tokio::time::timeout(HANG, kill_one_after_the_other(3)).await.expect("it hangs");
+async fn three_gateways_survive_kills_of_one() {
+    tokio::time::timeout(HANG_TIMEOUT, kill_one_after_the_other(3)).await.expect("the test hangs");
 }
 
-/// A gateway that comes back at the same addresses, so that its clients find it.
+/// A gateway that restarts at the same addresses, so that its clients find it.
 struct Gateway {
     ws: SocketAddr,
     http: SocketAddr,
@@ -54,7 +55,7 @@ impl Gateway {
         Process::start_at(store, ws, http)
     }
 
-    fn start_again(&mut self, store: &Store) {
+    fn restart(&mut self, store: &Store) {
         self.process = Self::process(store, self.ws, self.http);
     }
 
@@ -69,7 +70,7 @@ impl Gateway {
 }
 
 async fn kill_one_after_the_other(count: usize) {
-    let store = Store::Database(shared(Kind::ReplicaSet).url_of(&new_database()));
+    let store = Store::Database(shared(Kind::ReplicaSet).database_url(&new_database()));
     let mut gateways: Vec<Gateway> = (0..count).map(|_| Gateway::start(&store)).collect();
     let ledger = Arc::new(Ledger::default());
     let is_over = Arc::new(AtomicBool::new(false));
@@ -84,16 +85,16 @@ async fn kill_one_after_the_other(count: usize) {
     let random = SystemRandom;
     for kill in 1..=KILLS {
         ledger.until_consumed(BETWEEN_KILLS).await;
-        let place = usize::try_from(random.next_u64() % count as u64).unwrap();
-        gateways[place].process.kill();
-        let began = Instant::now();
-        // More than any of them can have on its way.
+        let victim = usize::try_from(random.next_u64() % count as u64).unwrap();
+        gateways[victim].process.kill();
+        let killed_at = Instant::now();
+        // More than can be in flight.
         ledger.until_consumed(BETWEEN_KILLS).await;
         println!(
             "kill {kill} of {count}: {BETWEEN_KILLS} more consumed after {:?}",
-            began.elapsed()
+            killed_at.elapsed()
         );
-        gateways[place].start_again(&store);
+        gateways[victim].restart(&store);
     }
     is_over.store(true, Ordering::Relaxed);
     for publisher in publishing {

@@ -1,4 +1,4 @@
-//! What publishers and consumers know, and what has to be true of it in the end.
+//! What publishers and consumers know, and what must hold in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,20 +7,19 @@ use std::time::Duration;
 
 use prombus_client::{Client, Outgoing, Received, Start};
 
-/// What each publisher has on its way at a time.
-const AT_ONCE: usize = 16;
+/// How many events each publisher has in flight.
+const IN_FLIGHT: usize = 16;
 
-/// What was answered, and what the group got.
 #[derive(Default)]
 pub(super) struct Ledger {
-    /// The place of each id.
-    answered: Mutex<BTreeMap<String, u64>>,
+    /// The acknowledged position of each id.
+    acknowledged: Mutex<BTreeMap<String, u64>>,
     count: AtomicUsize,
     consumed: Mutex<BTreeSet<String>>,
 }
 
 impl Ledger {
-    /// Publishes until it is over.
+    /// Publishes until `is_over`.
     pub(super) async fn publish_on(
         self: Arc<Self>,
         client: Client,
@@ -31,12 +30,12 @@ impl Ledger {
             if is_over.load(Ordering::Relaxed) {
                 return;
             }
-            let ids = (0..AT_ONCE).map(|n| format!("{number}-{round}-{n}")).collect();
+            let ids = (0..IN_FLIGHT).map(|n| format!("{number}-{round}-{n}")).collect();
             self.publish(&client, ids).await;
         }
     }
 
-    /// Consumes for as long as there is `client`.
+    /// Consumes for as long as `client` exists.
     pub(super) async fn consume(self: Arc<Self>, client: &Client) {
         let orders = client.subscribe("orders", "billing").from(Start::Earliest);
         let handle = move |order: Received<String>| {
@@ -54,20 +53,20 @@ impl Ledger {
         }
         for (id, receipt) in receipts {
             let stored = receipt.await.unwrap();
-            self.answered.lock().unwrap().insert(id, stored.seq.0);
+            self.acknowledged.lock().unwrap().insert(id, stored.seq.0);
             self.count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits until so many more were answered.
-    pub(super) async fn until_answered(&self, more: usize) {
+    /// Waits until this many more events are acknowledged.
+    pub(super) async fn until_acknowledged(&self, more: usize) {
         let before = self.count.load(Ordering::Relaxed);
         while self.count.load(Ordering::Relaxed) < before + more {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// Waits until so many more were consumed.
+    /// Waits until this many more events are consumed.
     pub(super) async fn until_consumed(&self, more: usize) {
         let consumed = || self.consumed.lock().unwrap().len();
         let before = consumed();
@@ -90,12 +89,15 @@ impl Ledger {
             let before = stored.insert(event.payload, event.seq.0);
             assert_eq!(before, None, "stored twice, the second time at {}", event.seq.0);
         }
-        let answered = self.answered.lock().unwrap();
-        // All were sent until they were answered, so that there is nothing besides.
-        assert_eq!(stored, *answered, "every event is where it was answered to be");
-        let places: BTreeSet<u64> = stored.values().copied().collect();
-        assert_eq!(places, (1..=stored.len() as u64).collect(), "no hole, nothing double");
-        assert!(self.consumed.lock().unwrap().iter().eq(stored.keys()), "the group got each");
-        println!("{} events, each at its place and consumed", stored.len());
+        let acknowledged = self.acknowledged.lock().unwrap();
+        // Every event was sent until it was acknowledged, so nothing else is stored.
+        assert_eq!(stored, *acknowledged, "every event is at its acknowledged position");
+        let positions: BTreeSet<u64> = stored.values().copied().collect();
+        assert_eq!(positions, (1..=stored.len() as u64).collect(), "no gap and no duplicate");
+        assert!(
+            self.consumed.lock().unwrap().iter().eq(stored.keys()),
+            "the group received every event"
+        );
+        println!("{} events, each at its position and consumed", stored.len());
     }
 }

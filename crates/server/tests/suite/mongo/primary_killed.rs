@@ -1,12 +1,13 @@
-//! The primary of a replica set of three, ended with SIGKILL again and again while events are
+//! The primary of a replica set of three is killed with SIGKILL again and again while events are
 //! published and consumed.
 //!
-//! What has to hold, whatever happens:
-//! - what was answered OK is there, once, and at the place that was answered; places have no hole;
-//! - publishing and consuming go on by themselves: the server and its clients stay as they are;
-//! - a group gets every event.
+//! Whatever happens:
+//! - every acknowledged event is stored once, at the acknowledged position, and positions have no
+//!   gap;
+//! - publishing and consuming continue without restarting the server or its clients;
+//! - a group receives every event.
 //!
-//! How long a kill keeps publishers waiting is printed.
+//! Prints how long each kill makes publishers wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,20 +22,20 @@ use crate::store::Store;
 
 const KILLS: usize = 10;
 const PUBLISHERS: usize = 4;
-/// Answered between two kills, so that each comes under load.
+/// Events acknowledged between two kills, so that each kill happens under load.
 const BETWEEN_KILLS: usize = 300;
-/// So long nothing takes, except for something that hangs.
-const HANG: Duration = Duration::from_secs(300);
+/// Longer than anything but a hanging test takes.
+const HANG_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_answered_stays_and_publishing_goes_on_by_itself() {
-    tokio::time::timeout(HANG, publish_through_kills()).await.expect("it hangs");
+async fn acknowledged_events_survive_and_publishing_continues() {
+    tokio::time::timeout(HANG_TIMEOUT, publish_through_kills()).await.expect("the test hangs");
 }
 
 async fn publish_through_kills() {
     let mut set = ReplicaSet::start(3).await;
     let (ws, http) = (free_address(), free_address());
-    let server = Process::start_at(&Store::Database(set.url_of("prombus")), ws, http);
+    let server = Process::start_at(&Store::Database(set.database_url("prombus")), ws, http);
     let client = || {
         Client::builder(&format!("ws://{ws}"))
             .http(format!("http://{http}"))
@@ -52,13 +53,13 @@ async fn publish_through_kills() {
     let publishers: Vec<_> = publishers.collect();
     let witness = client();
     for kill in 1..=KILLS {
-        ledger.until_answered(BETWEEN_KILLS).await;
+        ledger.until_acknowledged(BETWEEN_KILLS).await;
         let member = set.kill_primary().await;
-        let began = Instant::now();
-        // Handed in after the kill, so that only another primary can have stored it.
-        ledger.publish(&witness, vec![format!("behind-kill-{kill}")]).await;
-        println!("kill {kill}: stored again after {:?}", began.elapsed());
-        set.start_again(member).await;
+        let killed_at = Instant::now();
+        // Published after the kill, so only another primary can store it.
+        ledger.publish(&witness, vec![format!("after-kill-{kill}")]).await;
+        println!("kill {kill}: stored again after {:?}", killed_at.elapsed());
+        set.restart(member).await;
     }
     is_over.store(true, Ordering::Relaxed);
     for publisher in publishers {

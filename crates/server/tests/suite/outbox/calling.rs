@@ -1,4 +1,4 @@
-//! The command as people call it: what it needs, what it makes, what it says when that is not there.
+//! The command line: indexes it creates, and errors that say what to do.
 
 use mongodb::bson::{Document, doc};
 use prombus_test_mongod::{Kind, Mongod};
@@ -15,7 +15,7 @@ async fn seconds_kept(database: &Database) -> Option<i64> {
 }
 
 #[tokio::test]
-async fn indexes_are_made_and_sent_documents_go_if_wanted() {
+async fn creates_indexes_and_removes_sent_documents_if_asked() {
     let (database, server) = (Database::start().await, Server::start(&[]));
     assert!(once(&database, &server, &[]).is_success);
     let indexes = database.outbox.list_indexes().await.unwrap();
@@ -30,21 +30,21 @@ async fn indexes_are_made_and_sent_documents_go_if_wanted() {
         assert!(keys.contains(&wanted), "{wanted} is not in {keys:?}");
     }
     assert_eq!(seconds_kept(&database).await, None);
-    for (said, seconds) in [("7d", 604_800), ("1s", 1)] {
-        assert!(once(&database, &server, &["--keep-sent", said]).is_success);
+    for (argument, seconds) in [("7d", 604_800), ("1s", 1)] {
+        assert!(once(&database, &server, &["--keep-sent", argument]).is_success);
         assert_eq!(seconds_kept(&database).await, Some(seconds));
     }
     let mut bad = pending("bad", 1, None);
     bad.insert("topic", 1);
     database.insert([pending("good", 1, None), bad]).await;
     once(&database, &server, &[]).failed_with("1 documents were rejected");
-    // The server of the tests looks every second.
+    // The test server's TTL monitor runs every second.
     database.wait_for(doc! {}, 1).await;
-    assert_eq!(database.status("bad").await, "error", "only what is sent goes");
+    assert_eq!(database.status("bad").await, "error", "only sent documents are removed");
 }
 
 #[tokio::test]
-async fn what_cannot_work_says_what_to_do() {
+async fn errors_say_what_to_do() {
     let server = Server::start(&[]);
     let run = |arguments: &[&str]| {
         let mut command = prombus(&["outbox", "--url", &server.url, "--once"]);
@@ -56,7 +56,7 @@ async fn what_cannot_work_says_what_to_do() {
     let away = run(&["--mongo", away]);
     away.failed_with("no primary found");
     assert!(!away.err.contains("hunter2"), "{away:?}");
-    let alone = Mongod::start_on_its_own_thread(Kind::Standalone);
+    let alone = Mongod::start_on_thread(Kind::Standalone);
     run(&["--mongo", &alone.url()]).failed_with("the address names no database");
     run(&["--mongo", &alone.url(), "--database", "shop"]).failed_with("rs.initiate()");
     for (argument, value) in [("--batch", "0"), ("--lease-ms", "1"), ("--keep-sent", "7")] {

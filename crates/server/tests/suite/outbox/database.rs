@@ -6,10 +6,10 @@ use mongodb::bson::{DateTime, Document, doc};
 use mongodb::{Client, Collection};
 use prombus_test_mongod::{Kind, Mongod};
 
-/// A test that never ends would hang the suite; none asserts how long anything takes.
-const TAKEN_FOR_HUNG: Duration = Duration::from_secs(120);
+/// Only keeps a hanging test from blocking the suite; no test asserts how long anything takes.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A server of its own, and an outbox on it.
+/// A MongoDB server with an outbox.
 pub(crate) struct Database {
     pub(crate) mongod: Mongod,
     pub(crate) outbox: Collection<Document>,
@@ -17,13 +17,13 @@ pub(crate) struct Database {
 
 impl Database {
     pub(crate) async fn start() -> Self {
-        let mongod = Mongod::start_on_its_own_thread(Kind::ReplicaSet);
+        let mongod = Mongod::start_on_thread(Kind::ReplicaSet);
         let outbox = Client::with_uri_str(mongod.url()).await.unwrap();
         let outbox = outbox.database("shop").collection("outbox");
         Self { mongod, outbox }
     }
 
-    /// Its address, with the database.
+    /// The connection string, including the database.
     pub(crate) fn url(&self) -> String {
         self.mongod.url().replace("/?", "/shop?")
     }
@@ -45,19 +45,19 @@ impl Database {
         assert_eq!(done.unwrap().matched_count, 1);
     }
 
-    /// Waits until there are so many documents like that.
+    /// Waits until this many documents match.
     pub(crate) async fn wait_for(&self, filter: Document, count: u64) {
         let there = async {
-            // A server that is killed in between answers later.
+            // Fails while the server is being restarted.
             while self.outbox.count_documents(filter.clone()).await.ok() != Some(count) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(TAKEN_FOR_HUNG, there).await.expect("it happens some time");
+        tokio::time::timeout(HANG_TIMEOUT, there).await.expect("the documents appear");
     }
 }
 
-/// A document as a service writes it, the `number`th.
+/// The document number `number` of a service.
 pub(crate) fn pending(id: &str, number: i64, key: Option<&str>) -> Document {
     let ts = DateTime::from_millis(1_700_000_000_000 + number);
     let mut document = doc! {

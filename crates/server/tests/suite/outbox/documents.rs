@@ -1,4 +1,4 @@
-//! What documents become: events as they are meant, or errors with their reason.
+//! Documents become events, or errors with a reason.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
@@ -17,7 +17,7 @@ fn with(id: &str, name: &str, value: impl Into<Bson>) -> Document {
 }
 
 #[tokio::test]
-async fn a_document_becomes_the_event_that_it_says() {
+async fn a_document_becomes_an_event() {
     let (database, server) = (Database::start().await, Server::start(&[]));
     let mut full = pending("o-1", 5, Some("c-7"));
     full.insert("headers", doc! { "source": "shop" });
@@ -28,7 +28,7 @@ async fn a_document_becomes_the_event_that_it_says() {
     by_object_id.insert("_id", object_id);
     let mut by_uuid = pending("", 7, None);
     by_uuid.insert("_id", uuid);
-    // What the service does not write: workers count.
+    // `attempts` is optional: workers count.
     by_uuid.remove("attempts");
     by_uuid.insert("ts", 1_700_000_000_007.0);
     database.insert([full, by_object_id, by_uuid]).await;
@@ -58,7 +58,7 @@ async fn a_document_becomes_the_event_that_it_says() {
 }
 
 #[tokio::test]
-async fn bad_documents_are_marked_with_their_reason_and_stop_nobody() {
+async fn bad_documents_are_marked_and_block_no_other_key() {
     let (database, server) = (Database::start().await, Server::start(&[TOKENS]));
     let mut no_payload = pending("no-payload", 1, None);
     no_payload.remove("payload");
@@ -78,7 +78,7 @@ async fn bad_documents_are_marked_with_their_reason_and_stop_nobody() {
         (with("ts", "ts", "yesterday"), "bad_frame", "ts: must be a date"),
         (with("headers", "headers", doc! { "n": 1 }), "bad_frame", "headers.n: must be a string"),
         (with("large", "payload", "x".repeat(2 << 20)), "payload_too_large", "a frame of"),
-        // Only the server knows.
+        // Only the server can tell.
         (with("forbidden", "topic", "secret"), "forbidden", "secret"),
     ];
     bad[7].0.insert("attempts", "no number");
@@ -106,7 +106,7 @@ async fn bad_documents_are_marked_with_their_reason_and_stop_nobody() {
         assert!(marked.get_datetime("error_at").is_ok() && !marked.contains_key("lease_id"));
         assert_eq!(marked.get_i32("attempts").ok(), Some(1));
     }
-    // What was wrong is put right, and goes.
+    // A fixed document is sent.
     database.set("nan", doc! { "payload": 1, "status": "pending" }).await;
     assert_eq!(once(&database, &server, &["--token", "shop"]).lines()[0]["sent"], 1);
     assert!(!database.get("nan").await.contains_key("error"));
@@ -128,7 +128,7 @@ async fn many_sizes_pass_a_server_that_limits_rate() {
     });
     database.insert(documents).await;
     assert_eq!(once(&database, &server, &[]).lines()[0]["sent"], 200);
-    // Export has its own limit of rate, so the order is read from the marks.
+    // Export has its own rate limit, so the order is read from the documents.
     let mut seq = 0;
     for n in 0..200 {
         let sent = database.get(&format!("{n:03}")).await.get_i64("seq").unwrap();
@@ -143,7 +143,7 @@ async fn a_retry_stores_once() {
     let (database, server) = (Database::start().await, Server::start(&[]));
     database.insert((0..20).map(|n| pending(&format!("{n:02}"), n, Some("k")))).await;
     assert_eq!(once(&database, &server, &[]).lines()[0]["sent"], 20);
-    // As if the marks of the later ones had been lost with the worker.
+    // As if the worker had died before it marked the later ones.
     let later = doc! { "_id": { "$gte": "10" } };
     let unmarked = doc! { "$set": { "status": "pending" }, "$unset": { "seq": "", "sent_at": "" } };
     database.outbox.update_many(later, unmarked).await.unwrap();

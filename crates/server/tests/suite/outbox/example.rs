@@ -1,4 +1,4 @@
-//! The service of `docs/outbox.md`, run as it is written there.
+//! Runs the service shown in `docs/outbox.md`.
 
 use std::process::Command;
 

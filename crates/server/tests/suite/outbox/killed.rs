@@ -1,7 +1,7 @@
-//! Workers and the database killed at random, again and again, while a service goes on writing.
+//! Workers and the database are killed at random, again and again, while a service keeps writing.
 //!
-//! What has to hold: each document is published once, those of a key in their order, and in the end
-//! all are marked with where they are.
+//! Each document must be published once, those of a key in order, and in the end all must be marked
+//! with their positions.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use super::worker::{WorkerProcess, events};
 use crate::cli::server::Server;
 
 const DOCUMENTS: u32 = 10_000;
-const WRITTEN_TOGETHER: u32 = 100;
+const DOCUMENTS_PER_TRANSACTION: u32 = 100;
 const WORKERS: usize = 3;
-/// How often the database is killed; workers are, three times as often.
+/// How often the database is killed. Workers are killed three times as often.
 const ROUNDS: usize = 4;
 
-/// A tenth has no key, a third is of a few keys, and the rest of many.
+/// A tenth has no key, a third shares a few keys, and the rest many.
 fn key(number: u32) -> Option<String> {
     match number {
         _ if number.is_multiple_of(10) => None,
@@ -30,7 +30,7 @@ fn key(number: u32) -> Option<String> {
     }
 }
 
-/// A server that is slow enough that there is always somebody to kill who holds documents.
+/// Slow enough that there is always a worker with claimed documents to kill.
 const LIMITS: [&str; 5] = [
     "limits.enabled=true",
     "limits.topic.capacity=200",
@@ -39,11 +39,11 @@ const LIMITS: [&str; 5] = [
     "limits.connection.refill_per_sec=1000000",
 ];
 
-/// Writes all documents, each batch in a transaction of its own, until it is there.
+/// Writes all documents, each batch in its own transaction, which is retried until it commits.
 async fn serve(outbox: Collection<Document>) {
     let client: Client = outbox.client().clone();
-    for first in (0..DOCUMENTS).step_by(WRITTEN_TOGETHER as usize) {
-        let numbers = first..first + WRITTEN_TOGETHER;
+    for first in (0..DOCUMENTS).step_by(DOCUMENTS_PER_TRANSACTION as usize) {
+        let numbers = first..first + DOCUMENTS_PER_TRANSACTION;
         let documents: Vec<_> =
             numbers.map(|n| pending(&format!("{n:05}"), n.into(), key(n).as_deref())).collect();
         loop {
@@ -56,8 +56,8 @@ async fn serve(outbox: Collection<Document>) {
             if written.await.is_ok() {
                 break;
             }
-            // Whether a commit happened whose answer is lost is seen in what it would have left.
-            let last = doc! { "_id": format!("{:05}", first + WRITTEN_TOGETHER - 1) };
+            // If the answer to the commit was lost, the last document tells whether it happened.
+            let last = doc! { "_id": format!("{:05}", first + DOCUMENTS_PER_TRANSACTION - 1) };
             if let Ok(Some(_)) = outbox.find_one(last).await {
                 break;
             }
@@ -66,7 +66,7 @@ async fn serve(outbox: Collection<Document>) {
     }
 }
 
-/// A worker that holds documents.
+/// Returns a worker that has claimed documents.
 async fn holder(database: &Database) -> Option<usize> {
     let held = doc! { "status": "pending", "lease_owner": { "$exists": true } };
     let held = database.outbox.find_one(held).await.unwrap()?;
@@ -74,7 +74,7 @@ async fn holder(database: &Database) -> Option<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_is_published_once_and_in_order_whoever_is_killed() {
+async fn every_document_is_published_once_and_in_order_despite_kills() {
     let (mut database, server) = (Database::start().await, Server::start(&LIMITS));
     let start = |database: &Database, number: usize| {
         let name = number.to_string();
@@ -89,19 +89,19 @@ async fn each_is_published_once_and_in_order_whoever_is_killed() {
         for turn in 0..WORKERS {
             tokio::time::sleep(Duration::from_millis(300 + random.next_u64() % 400)).await;
             let unlucky = holder(&database).await.unwrap_or(turn);
-            // The old one is killed when it is dropped.
+            // Dropping the old process kills it.
             workers[unlucky] = start(&database, unlucky);
         }
         let killing = tokio::task::spawn_blocking(move || {
-            database.mongod.kill_and_start_again();
+            database.mongod.kill_and_restart();
             database
         });
         database = killing.await.unwrap();
     }
     service.await.unwrap();
     database.wait_for(doc! { "status": "sent" }, DOCUMENTS.into()).await;
-    let said: Vec<_> = workers.into_iter().map(WorkerProcess::stop).collect();
-    assert!(said.iter().all(|ran| ran.is_success), "{said:?}");
+    let runs: Vec<_> = workers.into_iter().map(WorkerProcess::stop).collect();
+    assert!(runs.iter().all(|ran| ran.is_success), "{runs:?}");
     check(&database, &server).await;
 }
 
@@ -110,11 +110,11 @@ async fn check(database: &Database, server: &Server) {
     let ids: HashSet<_> = events.iter().map(|event| event["id"].as_str().unwrap()).collect();
     assert_eq!((events.len(), ids.len()), (DOCUMENTS as usize, DOCUMENTS as usize));
     let mut last_of_key: HashMap<&str, u32> = HashMap::new();
-    let mut places = HashMap::new();
+    let mut positions = HashMap::new();
     for event in &events {
         let number = u32::try_from(event["payload"]["n"].as_u64().unwrap()).unwrap();
         assert_eq!(event["key"].as_str(), key(number).as_deref());
-        places.insert(event["id"].as_str().unwrap(), event["seq"].as_i64().unwrap());
+        positions.insert(event["id"].as_str().unwrap(), event["seq"].as_i64().unwrap());
         if let Some(key) = event["key"].as_str()
             && let Some(before) = last_of_key.insert(key, number)
         {
@@ -123,13 +123,13 @@ async fn check(database: &Database, server: &Server) {
     }
     let documents = database.outbox.find(doc! {}).await.unwrap();
     let documents: Vec<_> = documents.try_collect().await.unwrap();
-    let mut taken_again = 0;
+    let mut retried = 0;
     for document in &documents {
         let id = document.get_str("_id").unwrap();
         assert_eq!(document.get_str("status").ok(), Some("sent"));
-        assert_eq!(document.get_i64("seq").ok(), places.get(id).copied(), "{id}");
+        assert_eq!(document.get_i64("seq").ok(), positions.get(id).copied(), "{id}");
         assert!(!document.contains_key("lease_id"), "{document}");
-        taken_again += usize::from(document.get_i32("attempts").unwrap() > 1);
+        retried += usize::from(document.get_i32("attempts").unwrap() > 1);
     }
-    eprintln!("{taken_again} of {DOCUMENTS} documents were tried more than once");
+    eprintln!("{retried} of {DOCUMENTS} documents were tried more than once");
 }

@@ -1,4 +1,4 @@
-//! Leases: kept while they last, taken over when they end, and fenced off then.
+//! Leases: respected while they last, taken over when they expire, and fenced.
 
 use mongodb::bson::{DateTime, Document, doc};
 use rustix::process::Signal;
@@ -8,7 +8,7 @@ use super::database::{Database, pending};
 use super::worker::{WorkerProcess, ids, once, wait_for_an_event};
 use crate::cli::server::Server;
 
-/// A server that takes two events a second, so that a batch takes its time.
+/// A server that accepts two events per second, so that a batch takes a while.
 fn slow_server() -> Server {
     let limits =
         ["limits.enabled=true", "limits.topic.capacity=1", "limits.topic.refill_per_sec=2"];
@@ -26,12 +26,12 @@ fn leased(document: Document, until: DateTime) -> Document {
     document
 }
 
-const FAR_OFF: DateTime = DateTime::from_millis(4_000_000_000_000);
+const FAR_AHEAD: DateTime = DateTime::from_millis(4_000_000_000_000);
 
 #[tokio::test]
-async fn a_lease_keeps_its_documents_until_it_ends() {
+async fn a_lease_protects_its_documents_until_it_expires() {
     let (database, server) = (Database::start().await, Server::start(&[]));
-    let held = leased(pending("held", 1, Some("k")), FAR_OFF);
+    let held = leased(pending("held", 1, Some("k")), FAR_AHEAD);
     let ended = leased(pending("ended", 1, Some("j")), DateTime::from_millis(1_700_000_000_000));
     database.insert([held, pending("behind", 2, Some("k")), ended, pending("free", 3, None)]).await;
     let worker = WorkerProcess::start(&database, &server, &["--poll-ms", "50"]);
@@ -42,7 +42,7 @@ async fn a_lease_keeps_its_documents_until_it_ends() {
     for waits in ["behind", "later"] {
         assert_eq!(database.status(waits).await, "pending");
     }
-    // Nobody tells of a lease that ends.
+    // No change event reports an expired lease.
     database.set("held", doc! { "lease_until": DateTime::from_millis(1) }).await;
     database.wait_for(doc! { "status": "sent" }, 6).await;
     assert!(worker.stop().is_success);
@@ -52,14 +52,14 @@ async fn a_lease_keeps_its_documents_until_it_ends() {
 }
 
 #[tokio::test]
-async fn a_worker_marks_nothing_that_another_has_taken_over() {
+async fn a_worker_does_not_mark_documents_that_were_taken_over() {
     let (database, server) = (Database::start().await, slow_server());
     database.insert(documents(10)).await;
     let worker = WorkerProcess::start(&database, &server, &["--name", "slow"]);
     database.wait_for(doc! { "lease_owner": "slow" }, 10).await;
     wait_for_an_event(&server).await;
     // While it publishes, another worker takes over.
-    let theirs = doc! { "lease_id": "theirs", "lease_owner": "another", "lease_until": FAR_OFF };
+    let theirs = doc! { "lease_id": "theirs", "lease_owner": "another", "lease_until": FAR_AHEAD };
     database.outbox.update_many(doc! {}, doc! { "$set": theirs }).await.unwrap();
     let ran = worker.stop();
     assert!(ran.err.contains("10 documents were taken over by other workers"), "{ran:?}");
@@ -73,16 +73,16 @@ async fn a_worker_marks_nothing_that_another_has_taken_over() {
 }
 
 #[tokio::test]
-async fn a_worker_that_was_held_up_stores_nothing_twice_when_it_goes_on() {
+async fn a_suspended_worker_stores_nothing_twice_when_it_resumes() {
     let (database, server) = (Database::start().await, slow_server());
     database.insert(documents(6)).await;
     let slow = ["--name", "slow", "--lease-ms", "1000"];
     let slow = WorkerProcess::start(&database, &server, &slow);
     database.wait_for(doc! { "lease_owner": "slow" }, 6).await;
-    // One that has published nothing yet has nothing to mark when it goes on and is told to stop.
+    // Otherwise it has nothing to mark when it resumes and is stopped.
     wait_for_an_event(&server).await;
     slow.signal(Signal::STOP);
-    // This one waits for the lease to end.
+    // Waits until the lease has expired.
     assert_eq!(once(&database, &server, &["--name", "quick"]).lines()[0]["sent"], 6);
     slow.signal(Signal::CONT);
     assert_eq!(slow.stop().lines()[0]["taken_over"], 6);
@@ -91,7 +91,7 @@ async fn a_worker_that_was_held_up_stores_nothing_twice_when_it_goes_on() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_stopped_gives_its_leases_back() {
+async fn a_stopped_worker_releases_its_leases() {
     let (database, server) = (Database::start().await, slow_server());
     database.insert(documents(10)).await;
     let worker = WorkerProcess::start(&database, &server, &["--name", "w"]);

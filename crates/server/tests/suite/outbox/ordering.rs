@@ -7,7 +7,7 @@ use super::worker::{ids, once};
 use crate::cli::server::Server;
 
 #[tokio::test]
-async fn an_error_holds_up_its_key_until_somebody_decides() {
+async fn an_error_blocks_its_key_until_it_is_resolved() {
     let (database, server) = (Database::start().await, Server::start(&[]));
     let bad = |id: &str, number, key| {
         let mut document = pending(id, number, Some(key));
@@ -24,14 +24,14 @@ async fn an_error_holds_up_its_key_until_somebody_decides() {
             pending("c1", 9, Some("c")),
         ])
         .await;
-    // Of the same key in another topic.
-    let mut elsewhere = pending("e", 9, Some("a"));
-    elsewhere.insert("topic", "u");
-    database.insert([elsewhere]).await;
+    // The same key in another topic.
+    let mut other_topic = pending("e", 9, Some("a"));
+    other_topic.insert("topic", "u");
+    database.insert([other_topic]).await;
     once(&database, &server, &[]).failed_with("2 documents were rejected");
     assert_eq!(ids(&server), ["a1", "c1"]);
     assert_eq!(database.status("e").await, "sent");
-    // Nothing changes by itself, and what waits has not been tried.
+    // Nothing changes without intervention, and the blocked document was not tried.
     assert_eq!(once(&database, &server, &[]).lines()[0]["sent"], 0);
     let waits = database.get("a3").await;
     assert_eq!(
@@ -46,7 +46,7 @@ async fn an_error_holds_up_its_key_until_somebody_decides() {
 }
 
 #[tokio::test]
-async fn a_long_queue_behind_an_error_keeps_nobody_else_waiting() {
+async fn a_long_queue_behind_an_error_does_not_delay_other_keys() {
     let (database, server) = (Database::start().await, Server::start(&[]));
     let mut blocked: Vec<_> =
         (0..3000).map(|n| pending(&format!("blocked-{n:04}"), n, Some("k"))).collect();
@@ -58,7 +58,7 @@ async fn a_long_queue_behind_an_error_keeps_nobody_else_waiting() {
     database.wait_for(doc! { "status": "pending", "lease_id": { "$exists": false } }, 2999).await;
 }
 
-/// What is inserted at the same millisecond goes by `_id`; what has no key has no order.
+/// Documents of the same millisecond are ordered by `_id`.
 #[tokio::test]
 async fn order_is_by_time_and_then_by_id() {
     let (database, server) = (Database::start().await, Server::start(&[]));

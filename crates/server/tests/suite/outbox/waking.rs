@@ -1,4 +1,4 @@
-//! Workers that wait notice what comes.
+//! Idle workers notice new documents.
 
 use mongodb::bson::doc;
 
@@ -25,7 +25,7 @@ async fn a_change_stream_or_polling_wakes_a_worker() {
                 database.wait_for(doc! { "_id": id, "status": done }, 1).await;
             }
         }
-        // Whoever sets it right need not start anything.
+        // Resolving the error needs no restart.
         database.set(&format!("{round}-1"), doc! { "status": "skipped" }).await;
         database.wait_for(doc! { "_id": format!("{round}-2"), "status": "sent" }, 1).await;
         assert!(worker.stop().is_success);

@@ -1,4 +1,4 @@
-//! A worker from the built binary.
+//! Workers as processes of the built binary.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -11,24 +11,23 @@ use crate::cli::server::{Ran, Server, prombus};
 
 pub(crate) struct WorkerProcess(Option<Child>);
 
-/// The command, ready to be run.
 pub(crate) fn command(database: &Database, server: &Server, arguments: &[&str]) -> Command {
     let mut command = prombus(&["outbox", "--url", &server.url, "--mongo", &database.url()]);
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Publishes what is there.
+/// Runs a worker with `--once`.
 pub(crate) fn once(database: &Database, server: &Server, arguments: &[&str]) -> Ran {
     Ran::of(command(database, server, arguments).arg("--once").output().unwrap())
 }
 
-/// The events of a topic, in their order.
+/// The events of a topic, in order.
 pub(crate) fn events(server: &Server, topic: &str) -> Vec<Value> {
     server.run(&["export", topic], "").lines()
 }
 
-/// The ids of the events of the topic `t`, in their order.
+/// The ids of the events of the topic `t`, in order.
 pub(crate) fn ids(server: &Server) -> Vec<String> {
     let id = |event: &Value| event["id"].as_str().unwrap().to_owned();
     events(server, "t").iter().map(id).collect()
@@ -51,7 +50,7 @@ impl WorkerProcess {
         kill_process(Pid::from_child(child), signal).unwrap();
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Stops the worker and waits for its exit.
     pub(crate) fn stop(mut self) -> Ran {
         self.signal(Signal::TERM);
         Ran::of(self.0.take().unwrap().wait_with_output().unwrap())

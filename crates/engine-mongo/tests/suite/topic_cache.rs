@@ -1,4 +1,5 @@
-//! Commits begin where this engine left a topic. Whatever changed it since, nothing is built on that.
+//! Commits use a cache of topics. Whatever changed a topic since, no commit builds on a stale
+//! entry.
 
 use std::sync::Arc;
 
@@ -16,18 +17,21 @@ use crate::database::{Database, append, event, key, of_events, put, topic, trial
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("ends::only_the_first_commit_looks_where_a_topic_ends", looks_once),
-        trial("ends::two_gateways_take_turns_on_one_topic", alternating),
-        trial("ends::two_gateways_write_to_the_same_topics_at_once", several_topics),
-        trial("ends::what_another_gateway_forgets_between_changes_no_place", forgotten_between),
-        trial("ends::an_end_that_was_taken_back_is_taken_again", taken_back),
-        trial("ends::other_events_that_led_to_the_same_end_are_built_on", other_history),
-        trial("ends::a_time_to_live_that_was_set_between_holds_at_once", ttl_between),
-        trial("ends::a_topic_that_is_gone_begins_again", topic_gone),
-        trial("ends::an_expected_last_is_what_is_there", expected_last),
-        trial("ends::a_known_id_is_found_behind_a_known_end", known_id),
-        trial("ends::a_refused_commit_leaves_the_end_as_it_is", refused),
-        trial("ends::what_a_server_forgot_when_it_was_killed_is_not_built_on", killed_between),
+        trial("topic_cache::only_the_first_commit_reads_the_topic", reads_once),
+        trial("topic_cache::two_gateways_alternate_on_one_topic", alternating),
+        trial("topic_cache::two_gateways_write_to_the_same_topics_concurrently", several_topics),
+        trial("topic_cache::a_trim_by_another_gateway_moves_no_event", forgotten_between),
+        trial("topic_cache::positions_that_were_rolled_back_are_assigned_again", taken_back),
+        trial("topic_cache::another_history_with_the_same_end_is_noticed", other_history),
+        trial("topic_cache::a_changed_ttl_takes_effect_at_once", ttl_between),
+        trial("topic_cache::a_deleted_topic_starts_over", topic_gone),
+        trial(
+            "topic_cache::an_expected_last_position_is_checked_against_the_database",
+            expected_last,
+        ),
+        trial("topic_cache::a_duplicate_id_is_found_despite_the_cache", known_id),
+        trial("topic_cache::a_rejected_commit_changes_no_position", refused),
+        trial("topic_cache::events_lost_in_a_crash_are_not_built_on", killed_between),
     ]
 }
 
@@ -37,7 +41,7 @@ async fn stored(engine: &MongoEngine, name: &str) -> Vec<StoredEvent> {
     engine.read(&topic(name), Seq::ZERO, EVERYTHING).await.unwrap().events
 }
 
-/// The topic's document and its events, in order, are one story: no hole, and sums that add up.
+/// Asserts that the topic's document and its events agree: no gap, and totals that add up.
 async fn assert_adds_up(database: &Database, engine: &MongoEngine, name: &str, due: u64) {
     let events = stored(engine, name).await;
     let seqs: Vec<u64> = events.iter().map(|event| event.seq.0).collect();
@@ -58,33 +62,33 @@ async fn topic_document(database: &Database, name: &str) -> Document {
     database.collection("topics").find_one(doc! { "_id": name }).await.unwrap().unwrap()
 }
 
-async fn looks_at_topics(database: &Database) -> u64 {
-    let looks = doc! { "ns": format!("{}.topics", database.bare.name()), "op": "query" };
-    database.collection("system.profile").count_documents(looks).await.unwrap()
+async fn topic_queries(database: &Database) -> u64 {
+    let queries = doc! { "ns": format!("{}.topics", database.bare.name()), "op": "query" };
+    database.collection("system.profile").count_documents(queries).await.unwrap()
 }
 
-async fn looks_once() {
+async fn reads_once() {
     let database = Database::new().await;
     let (one, other) = (database.engine().await, database.engine().await);
     append(&other, "b", &["1"]).await;
     database.bare.run_command(doc! { "profile": 2 }).await.unwrap();
     append(&one, "a", &["1"]).await;
-    let at_first = looks_at_topics(&database).await;
+    let at_first = topic_queries(&database).await;
     assert_eq!(at_first, 1);
     for id in ["2", "3", "4"] {
         append(&one, "a", &[id]).await;
     }
-    assert_eq!(looks_at_topics(&database).await, at_first);
-    // With one that it does not know, it looks at both.
+    assert_eq!(topic_queries(&database).await, at_first);
+    // If one of the topics is not cached, both are read.
     let both = of_events(&[event("a", "5"), event("b", "2")]);
     let positions = one.commit(both).await.unwrap().positions;
     assert_eq!(positions.iter().map(|p| p.seq.0).collect::<Vec<_>>(), [5, 2]);
-    assert_eq!(looks_at_topics(&database).await, at_first + 1);
+    assert_eq!(topic_queries(&database).await, at_first + 1);
 }
 
 async fn alternating() {
     let database = Database::new().await;
-    // One of them is told of changes, the other asks for them from time to time.
+    // One has a change stream, the other polls.
     let gateways = [database.engine().await, database.polling_engine().await];
     let mut due = 0;
     for round in 0..12 {
@@ -106,7 +110,7 @@ async fn several_topics() {
             writers.spawn(async move {
                 for round in 0..15 {
                     let id = format!("{gateway}-{writer}-{round}");
-                    // Each pair of topics, in both orders, beside commits to one alone.
+                    // Pairs of topics in both orders, and single topics.
                     let names = [["a", "b"], ["b", "c"], ["c", "a"], ["a", "a"]];
                     let pair = names[(round + writer) % names.len()];
                     let mut events = vec![event(pair[0], &id)];
@@ -140,7 +144,7 @@ async fn forgotten_between() {
     assert_eq!(one.bounds(&topic("a")).await.unwrap().first, Seq(3));
     let nothing = Retention { revision: 7, max_age_ms: None, max_bytes: Some(0) };
     other.retain(&topic("a"), &nothing).await.unwrap();
-    // Forgotten ids may come again, also through a gateway that wrote them itself.
+    // Trimmed ids may be used again, even by the gateway that wrote them.
     assert_eq!(append(&one, "a", &["1", "5"]).await, [5, 6]);
     let left = one.bounds(&topic("a")).await.unwrap();
     assert_eq!((left.first, left.next), (Seq(5), Seq(7)));
@@ -148,7 +152,7 @@ async fn forgotten_between() {
     assert_eq!(left.bytes, bytes as u64);
 }
 
-/// As an election leaves it that takes back a buffered commit.
+/// Simulates an election that rolls back a buffered commit.
 async fn taken_back() {
     let database = Database::new().await;
     let engine = database.engine().await;
@@ -163,7 +167,7 @@ async fn taken_back() {
     assert_adds_up(&database, &engine, "a", 3).await;
 }
 
-/// As an election leaves it after which another gateway wrote as many events, and larger ones.
+/// Simulates an election after which another gateway wrote as many events, and larger ones.
 async fn other_history() {
     let database = Database::new().await;
     let engine = database.engine().await;
@@ -244,18 +248,18 @@ async fn refused() {
 }
 
 async fn killed_between() {
-    let mut server = Mongod::start_on_its_own_thread(Kind::ReplicaSet);
+    let mut server = Mongod::start_on_thread(Kind::ReplicaSet);
     let database = Database::at(&server.url()).await;
     let (one, other) = (database.engine().await, database.engine().await);
     append(&one, "a", &["1"]).await;
     let mut due = 1;
     for round in 0..2 {
-        // Buffered: it may be gone when the server is back.
+        // Buffered: it may be lost in the crash.
         let id = format!("lost-{round}");
         let lost = Batch { durability: Durability::Buffered, ..of_events(&[event("a", &id)]) };
         one.commit(lost).await.unwrap();
         server = tokio::task::spawn_blocking(move || {
-            server.kill_and_start_again();
+            server.kill_and_restart();
             server
         })
         .await
