@@ -23,7 +23,7 @@ use crate::OutboxError;
 use crate::document::outcome::DocumentOutcome;
 use crate::options::{OutboxLocation, WorkerOptions};
 use crate::order::selection::{Candidate, Position};
-use crate::order::{Holder, OrderingKey, UnsentDocument, allowed};
+use crate::order::{Holder, OrderingKey, UnsentDocument, sendable};
 
 /// How long starting up tolerates an election or a restart of the server.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);

@@ -188,7 +188,7 @@ mod tests {
         let id = event_id(&Uuid::parse_str(uuid).unwrap().into()).unwrap();
         assert!(id.as_uuid().is_some() && id.to_string() == uuid);
         for wrong in [Bson::Int32(1), Bson::Null, "".into(), "a\nb".into()] {
-            assert_eq!(event_id(&wrong).unwrap_err().code, "bad_frame", "{error}");
+            assert_eq!(event_id(&wrong).unwrap_err().code, "bad_frame", "{wrong}");
         }
     }
 
