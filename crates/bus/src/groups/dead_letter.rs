@@ -1,4 +1,4 @@
-//! What becomes of an event that a group could not handle.
+//! Dead letters: events that a group gave up on.
 
 use bytes::Bytes;
 use prombus_proto::limits::MAX_EVENT_BYTES;
@@ -10,19 +10,22 @@ use serde_json::value::RawValue;
 
 use crate::topics::FeedEvent;
 
-/// An event that a group gives up on.
 #[derive(Clone, Debug)]
 pub(crate) struct DeadLetter<'a> {
     pub(crate) topic: &'a Topic,
     pub(crate) group: &'a Group,
-    /// The event; nothing where it cannot be read any more.
+    /// `None` if the event cannot be read.
     pub(crate) original: Option<&'a FeedEvent>,
     pub(crate) error: &'a str,
     pub(crate) attempts: u32,
     pub(crate) ts: Timestamp,
 }
 
-/// Where the dead letters of `topic` go. A name can be too long to have one.
+/// Returns the topic for the dead letters of `topic`.
+///
+/// # Errors
+///
+/// If the name of `topic` leaves no room for the prefix.
 pub fn dead_letter_topic(topic: &Topic) -> Result<Topic, InvalidName> {
     Topic::new(&format!("dlq.{topic}"))
 }
@@ -58,7 +61,7 @@ impl DeadLetter<'_> {
             ts: self.ts,
             attempts: self.attempts,
         };
-        let payload = serde_json::to_vec(&wire).expect("plain values always serialise");
-        Payload::parse(Bytes::from(payload)).expect("what was just written is JSON")
+        let payload = serde_json::to_vec(&wire).expect("a plain value serialises into memory");
+        Payload::parse(Bytes::from(payload)).expect("serde_json writes JSON")
     }
 }

@@ -12,7 +12,7 @@ use crate::stored::mark::{Marks, are_marked};
 use crate::time::now;
 
 impl Bus {
-    /// Those of `ids` that `group` on `topic` has marked, in order.
+    /// Returns those of `ids` that `group` on `topic` has marked, in order.
     pub async fn seen(
         &self,
         topic: &Topic,
@@ -24,10 +24,8 @@ impl Bus {
         Ok(ids)
     }
 
-    /// Marks `ids` as handled by `group` on `topic`, for `ttl` from now. Takes a token of the
-    /// connection for each.
-    ///
-    /// Twice: the time begins anew.
+    /// Marks `ids` as handled by `group` on `topic` for `ttl` from now, which takes a token per id from the
+    /// connection. Marking an id again restarts its time.
     pub async fn mark(
         &self,
         connection: &Connection,
@@ -49,7 +47,7 @@ impl Bus {
         PendingCommit::submit(self.committer(), submission).await
     }
 
-    /// When a mark ends that is made now for `ttl`.
+    /// Returns when a mark expires that is stored now for `ttl`.
     #[must_use]
     pub fn marked_until(&self, ttl: Duration) -> Timestamp {
         let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);

@@ -1,8 +1,8 @@
-//! The groups that are in use.
+//! The groups that have a task.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use prombus_proto::{Group, Topic};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -10,21 +10,21 @@ use crate::groups::Command;
 
 type Name = (Topic, Group);
 
-/// The way to each group that has a task.
+/// The command channel of every group that has a task.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(Mutex<HashMap<Name, UnboundedSender<Command>>>);
 
 impl Groups {
-    /// The way to a group; its task is started by `start` if it has none.
+    /// Returns the command channel of a group, which `start` opens if the group has no task.
     pub(crate) fn get_or_start<E>(
         &self,
         topic: &Topic,
         group: &Group,
         start: impl FnOnce() -> Result<UnboundedSender<Command>, E>,
     ) -> Result<UnboundedSender<Command>, E> {
-        let mut groups = self.groups();
+        let mut groups = self.0.lock();
         let name = (topic.clone(), group.clone());
-        // One that failed is closed, and made anew.
+        // The channel of a task that panicked is closed.
         if let Some(known) = groups.get(&name).filter(|known| !known.is_closed()) {
             return Ok(known.clone());
         }
@@ -34,17 +34,17 @@ impl Groups {
     }
 
     pub(crate) fn get(&self, topic: &Topic, group: &Group) -> Option<UnboundedSender<Command>> {
-        self.groups().get(&(topic.clone(), group.clone())).cloned()
+        self.0.lock().get(&(topic.clone(), group.clone())).cloned()
     }
 
-    /// Takes a group out, if `is_quiet` while nobody can find it.
+    /// Removes a group if `is_quiet`, which is asked while nobody can find the group.
     pub(crate) fn retire(
         &self,
         topic: &Topic,
         group: &Group,
         is_quiet: impl FnOnce() -> bool,
     ) -> bool {
-        let mut groups = self.groups();
+        let mut groups = self.0.lock();
         let quiet = is_quiet();
         if quiet {
             groups.remove(&(topic.clone(), group.clone()));
@@ -52,12 +52,8 @@ impl Groups {
         quiet
     }
 
-    /// All of them, which are forgotten.
+    /// Removes and returns all channels.
     pub(crate) fn take_all(&self) -> Vec<UnboundedSender<Command>> {
-        self.groups().drain().map(|(_, commands)| commands).collect()
-    }
-
-    fn groups(&self) -> MutexGuard<'_, HashMap<Name, UnboundedSender<Command>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().drain().map(|(_, commands)| commands).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! One connection's part in a group.
+//! A connection's handle to a group.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use crate::groups::{Acked, Command, Nacked};
 use crate::publish::PublishBatch;
 use crate::topics::StartAt;
 
-/// What a subscription asks for.
+/// The options of a subscription. What is `None` is as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscribeOptions {
-    /// Where a group that does not exist yet begins.
+    /// Where a group that does not exist yet starts.
     pub start: StartAt,
-    /// How many events may be out at a time.
     pub max_in_flight: Option<u32>,
-    /// How long a lease lasts.
+    /// The length of a lease.
     pub ack_timeout: Option<Duration>,
-    /// How often an event is delivered before it goes to the dead letters.
+    /// Deliveries of an event before it is dead-lettered.
     pub max_attempts: Option<u32>,
 }
 
-/// An answer that comes when the group has done what was asked.
+/// The answer to a command, which comes once the group has carried it out and stored the result.
 pub type GroupReply<T> = oneshot::Receiver<Result<T, Refusal>>;
 
-/// One connection's part in a group. When it is dropped, what it has goes to others.
+/// One connection's membership in a group. Dropping it leaves the group: its leases end, and their events
+/// are redelivered to other members.
 #[derive(Debug)]
 pub struct Subscription {
     pub(crate) topic: Topic,
@@ -37,27 +37,25 @@ pub struct Subscription {
     pub(crate) commands: UnboundedSender<Command>,
 }
 
-/// Leases are extended to this much from now at least.
+/// The shortest time from now to which a lease can be set.
 const SHORTEST_EXTENSION: Duration = Duration::from_secs(1);
 
 impl Subscription {
-    /// Its topic.
     #[must_use]
     pub const fn topic(&self) -> &Topic {
         &self.topic
     }
 
-    /// Its group.
     #[must_use]
     pub const fn group(&self) -> &Group {
         &self.group
     }
 
-    /// The events of these ids are done.
+    /// Acknowledges the events with these ids.
     ///
-    /// With `mark_until` they are marked in the same commit, even those that are not lent any more.
-    /// With `publish`, those events are stored in the same commit, every id has to be lent to this
-    /// subscription, and if it is to be marked none may be marked already.
+    /// With `mark_until`, the same commit marks them, even those whose lease has ended. With `publish`, the
+    /// same commit stores those events; then every id has to be leased to this subscription, and none that
+    /// is to be marked may be marked already.
     pub fn ack(
         &self,
         ids: Vec<EventId>,
@@ -68,8 +66,8 @@ impl Subscription {
         self.ask(|reply| Command::Ack { member, ids, mark_until, publish, reply })
     }
 
-    /// The event of this id failed; it is delivered again after `delay`, or after a time that grows
-    /// with its attempts.
+    /// Reports that the event failed. It is redelivered after `delay`, or after a back-off that grows with
+    /// its attempts.
     #[must_use]
     pub fn nack(
         &self,
@@ -81,28 +79,28 @@ impl Subscription {
         self.ask(|reply| Command::Nack { member, id, reason, delay, reply })
     }
 
-    /// The lease of this id now ends so long from now, at least a second.
+    /// Sets the deadline of a lease to `time` from now, at least a second.
     #[must_use]
     pub fn extend(&self, id: EventId, time: Duration) -> GroupReply<()> {
         let (member, time) = (self.member, time.clamp(SHORTEST_EXTENSION, MAX_LEASE));
         self.ask(|reply| Command::Extend { member, id, time, reply })
     }
 
-    /// Nothing more is delivered. What is out keeps its deadline.
+    /// Stops deliveries. Leases keep their deadlines.
     #[must_use]
     pub fn pause(&self) -> GroupReply<()> {
         let member = self.member;
         self.ask(|reply| Command::SetPaused { member, paused: true, reply })
     }
 
-    /// Delivery goes on.
+    /// Continues deliveries.
     #[must_use]
     pub fn resume(&self) -> GroupReply<()> {
         let member = self.member;
         self.ask(|reply| Command::SetPaused { member, paused: false, reply })
     }
 
-    /// Ends it; what it has goes to others at once.
+    /// Leaves the group. The events of its leases are redelivered to other members at once.
     #[must_use]
     pub fn end(self) -> GroupReply<()> {
         let member = self.member;
@@ -115,7 +113,7 @@ impl Subscription {
         command: impl FnOnce(oneshot::Sender<Result<T, Refusal>>) -> Command,
     ) -> GroupReply<T> {
         let (reply, answer) = oneshot::channel();
-        // A group that has stopped drops the reply, which says as much.
+        // A stopped group drops the reply, and the receiver reports that.
         let _ = self.commands.send(command(reply));
         answer
     }
@@ -124,7 +122,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let (member, why) = (self.member, "its connection was closed");
-        // A group that has stopped has given everything back already.
+        // A stopped group has no leases.
         let _ = self.commands.send(Command::Leave { member, why, reply: None });
     }
 }

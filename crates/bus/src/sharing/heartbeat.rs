@@ -1,9 +1,9 @@
-//! That a gateway lives.
+//! The heartbeat by which a gateway shows the others that it is alive.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use prombus_engine::{Batch, CommitError, Durability, Engine, Expect, StateOp};
 use prombus_proto::{Clock, IdSource};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::stored::heartbeat::StoredHeartbeat;
 use crate::time::now;
 
-/// One life of one gateway.
+/// One run of a gateway: a restarted gateway gets a new id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct GatewayId(String);
@@ -21,16 +21,15 @@ pub(crate) struct GatewayId(String);
 pub(crate) struct Heartbeat {
     gateway: GatewayId,
     lease_time: Duration,
-    /// When the last one that was stored began.
-    last: Mutex<Option<Instant>>,
+    /// When the commit of the last stored heartbeat started.
+    last_stored: Mutex<Option<Instant>>,
 }
 
-/// How long the heartbeat of a gateway that is gone stays. By the wall clocks, so much longer than those
-/// may differ.
-const KEPT_MS: u64 = 60 * 60 * 1000;
+/// How long a dead gateway's heartbeat stays stored. Expiry goes by wall clocks, so this is far longer than
+/// the clocks of gateways may differ.
+const EXPIRES_AFTER_MS: u64 = 60 * 60 * 1000;
 
 impl GatewayId {
-    /// A new life.
     pub(crate) fn new(ids: &IdSource) -> Self {
         Self(ids.next_id().to_string())
     }
@@ -49,54 +48,54 @@ impl fmt::Display for GatewayId {
 
 impl Heartbeat {
     pub(super) const fn of(gateway: GatewayId, lease_time: Duration) -> Self {
-        Self { gateway, lease_time, last: Mutex::new(None) }
+        Self { gateway, lease_time, last_stored: Mutex::new(None) }
     }
 
     pub(crate) const fn gateway(&self) -> &GatewayId {
         &self.gateway
     }
 
-    /// How often others are looked at. A heartbeat is due every second time.
-    pub(super) fn pace(&self) -> Duration {
+    /// How often leases are checked. A heartbeat is due at every second check.
+    pub(super) fn check_interval(&self) -> Duration {
         self.lease_time / 10
     }
 
-    /// After how long without a new heartbeat a gateway is gone.
+    /// The age at which a heartbeat counts as that of a dead gateway.
     ///
-    /// It is less than the lease time by what two looks may take: one until the last heartbeat is seen,
-    /// one until its age is. So a gateway that dies is replaced within the lease time.
-    pub(super) fn patience(&self) -> Duration {
-        self.lease_time - 2 * self.pace()
+    /// It is two checks less than the lease time, because it may take one check until the last heartbeat is
+    /// seen and another until its age is. So a gateway that dies is replaced within the lease time.
+    pub(super) fn dead_after(&self) -> Duration {
+        self.lease_time - 2 * self.check_interval()
     }
 
-    /// Whether nobody can take this gateway for gone yet. Others see a heartbeat when it is stored or
-    /// later, and it is dated from when it began.
+    /// Returns `true` as long as no other gateway can count this one as dead. The others see a heartbeat no
+    /// earlier than its commit starts, which is the time its age counts from.
     pub(crate) fn is_trusted(&self, now: Instant) -> bool {
-        self.age(now).is_some_and(|age| age < self.patience())
+        self.age(now).is_some_and(|age| age < self.dead_after())
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.age(now).is_none_or(|age| age >= 2 * self.pace())
+        self.age(now).is_none_or(|age| age >= 2 * self.check_interval())
     }
 
     fn age(&self, now: Instant) -> Option<Duration> {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.map(|began| now.saturating_duration_since(began))
+        let last_stored = *self.last_stored.lock();
+        last_stored.map(|started| now.saturating_duration_since(started))
     }
 
-    /// Stores one. Not through the committer: what waits there is not to make this gateway look dead.
+    /// Stores a heartbeat. It bypasses the committer, whose queue must not make this gateway look dead.
     pub(crate) async fn store(
         &self,
         engine: &dyn Engine,
         clock: &dyn Clock,
     ) -> Result<(), CommitError> {
         let Some(key) = StoredHeartbeat::key(&self.gateway) else { return Ok(()) };
-        let expires_at = Some(clock.now().plus_ms(KEPT_MS));
+        let expires_at = Some(clock.now().plus_ms(EXPIRES_AFTER_MS));
         let value = StoredHeartbeat {}.encode().into();
         let put = StateOp::Put { key, value, expires_at, expect: Expect::Any };
-        let began = now();
+        let started = now();
         engine.commit(Batch::of_state(vec![put], Durability::Buffered)).await?;
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
+        *self.last_stored.lock() = Some(started);
         Ok(())
     }
 }
@@ -118,7 +117,7 @@ mod tests {
         assert!(!heartbeat.is_due(now()) && heartbeat.is_trusted(now()));
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(heartbeat.is_due(now()) && heartbeat.is_trusted(now()));
-        tokio::time::advance(heartbeat.patience() - Duration::from_secs(2)).await;
+        tokio::time::advance(heartbeat.dead_after() - Duration::from_secs(2)).await;
         assert!(!heartbeat.is_trusted(now()));
     }
 }
