@@ -3,6 +3,7 @@
 mod binary;
 mod cli;
 mod config;
+mod documents;
 mod exactly_once;
 mod gateway;
 mod http;
