@@ -2,7 +2,7 @@
 //!
 //! Each thread has its own runtime and keeps its connections until they end. Work stealing would balance
 //! the load better, but it wakes idle threads and moves connections between processors
-//! (`docs/decisions/0012-the-hot-path.md`).
+//! (`docs/decisions/0013-the-publish-and-delivery-path.md`).
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
