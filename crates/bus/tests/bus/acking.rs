@@ -1,4 +1,4 @@
-//! Acknowledgements, and what is published with them.
+//! ACK, and events published with it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn invoice(harness: &Harness, topic: &str) -> PublishBatch {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acknowledged_event_does_not_come_again() {
+async fn an_acknowledged_event_is_not_redelivered() {
     let harness = Harness::new();
     harness.publish(&orders(), 3).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -35,7 +35,7 @@ async fn an_acknowledged_event_does_not_come_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_answer_comes_when_the_cursor_is_stored() {
+async fn an_ack_is_answered_when_the_cursor_is_stored() {
     let harness = Harness::new();
     harness.publish(&orders(), 3).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -48,7 +48,7 @@ async fn the_answer_comes_when_the_cursor_is_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_lent_is_stale_and_the_rest_is_done() {
+async fn ids_that_are_not_leased_are_stale_and_the_others_are_acknowledged() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -62,7 +62,7 @@ async fn what_is_not_lent_is_stale_and_the_rest_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_ends_somebody_elses_lease() {
+async fn a_member_cannot_end_the_lease_of_another() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let holder = harness.consumer(at_most(10)).await;
@@ -76,7 +76,7 @@ async fn nobody_ends_somebody_elses_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acknowledging_and_publishing_is_one_commit() {
+async fn an_ack_and_its_events_are_one_commit() {
     let engine = WatchedEngine::over(memory());
     let harness = Harness::over(engine.clone(), unlimited());
     harness.publish(&orders(), 1).await;
@@ -98,7 +98,7 @@ async fn acknowledging_and_publishing_is_one_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_gets_the_places_of_its_own_events() {
+async fn every_ack_gets_the_positions_of_its_own_events() {
     let harness = Harness::new();
     harness.publish(&orders(), 4).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -121,7 +121,7 @@ async fn each_gets_the_places_of_its_own_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_lease_nothing_is_published_and_nothing_ends() {
+async fn an_ack_that_publishes_needs_every_lease() {
     let harness = Harness::new();
     harness.publish(&orders(), 2).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -137,9 +137,9 @@ async fn without_the_lease_nothing_is_published_and_nothing_ends() {
     assert!(consumer.ack(ids(&delivered[1..])).await.stale.is_empty(), "its lease goes on");
 }
 
-/// A group on a topic that may forget does not make forgetful what it publishes elsewhere.
+/// A group on a buffered topic publishes to an fsynced one with fsync.
 #[tokio::test(start_paused = true)]
-async fn what_is_published_with_it_is_as_durable_as_its_topic_asks_for() {
+async fn events_published_with_an_ack_get_the_durability_of_their_topic() {
     let buffered =
         TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
     let engine = WatchedEngine::over(memory());
@@ -157,7 +157,7 @@ async fn what_is_published_with_it_is_as_durable_as_its_topic_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_that_publish_much_are_not_refused_for_each_other() {
+async fn acks_that_publish_much_do_not_fail_each_other() {
     let engine = WatchedEngine::over(memory());
     let harness = Harness::over(engine.clone(), unlimited());
     harness.publish(&orders(), 60).await;
@@ -180,12 +180,12 @@ async fn many_that_publish_much_are_not_refused_for_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_left_is_not_subscribed() {
+async fn a_member_that_left_is_not_subscribed() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let leaver = harness.consumer(at_most(10)).await;
     let delivered = leaver.arrived().await;
-    // Both wait for the group at once: the acknowledgement comes first and counts.
+    // Both commands are queued at once: the ACK comes first and counts.
     let acked = leaver.subscription.ack(ids(&delivered), None, None);
     drop(leaver);
     assert!(acked.await.unwrap().unwrap().stale.is_empty());
@@ -195,9 +195,9 @@ async fn who_has_left_is_not_subscribed() {
     assert_eq!(harness.cursor().await.floor, Seq(1));
 }
 
-/// The lease ran out, and the event waits for the same consumer again when its answer comes.
+/// The lease has expired, and the redelivery waits in the queue of the same consumer when its ACK arrives.
 #[tokio::test(start_paused = true)]
-async fn what_a_late_answer_settles_does_not_come_again() {
+async fn a_late_ack_withdraws_the_redelivery() {
     let harness = Harness::new();
     harness.publish(&orders(), 2).await;
     let consumer = harness.consumer(at_most(10)).await;

@@ -1,4 +1,4 @@
-//! What a group gives up on.
+//! Dead letters.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ fn payload(json: &[u8]) -> serde_json::Value {
 }
 
 #[test]
-fn dead_letters_have_a_topic_of_their_own() {
+fn dead_letters_go_to_a_topic_named_after_the_original() {
     assert_eq!(dead_letter_topic(&orders()).unwrap(), named("dlq.orders"));
     assert!(dead_letter_topic(&named(&"a".repeat(197))).is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_its_last_attempt_an_event_is_a_dead_letter_and_done_in_one_commit() {
+async fn the_last_failed_attempt_stores_a_dead_letter_and_finishes_the_event_in_one_commit() {
     let engine = WatchedEngine::over(memory());
     let harness = Harness::over(engine.clone(), unlimited());
     let original = event("{\"n\": 1.0}");
@@ -60,7 +60,7 @@ async fn after_its_last_attempt_an_event_is_a_dead_letter_and_done_in_one_commit
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_attempt_is_one_delivery_however_it_ends() {
+async fn with_one_attempt_any_failure_dead_letters_the_event() {
     let harness = Harness::new();
     harness.publish(&orders(), 3).await;
     let consumer = harness.consumer(attempts(1)).await;
@@ -87,7 +87,7 @@ async fn one_attempt_is_one_delivery_however_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_attempt_at_all_is_taken_as_one() {
+async fn zero_attempts_count_as_one() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let consumer = harness.consumer(attempts(0)).await;
@@ -98,7 +98,7 @@ async fn no_attempt_at_all_is_taken_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_others_go_on_around_a_dead_one() {
+async fn a_dead_letter_does_not_hold_up_other_events() {
     let harness = Harness::new();
     harness.publish(&orders(), 5).await;
     let consumer = harness.consumer(attempts(1)).await;
@@ -111,7 +111,7 @@ async fn the_others_go_on_around_a_dead_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_on_the_dead_letters_gets_them() {
+async fn dead_letters_can_be_consumed() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let letters = harness.try_subscribe(&named("dlq.orders"), from(StartAt::Latest)).await.unwrap();
@@ -120,9 +120,9 @@ async fn a_group_on_the_dead_letters_gets_them() {
     assert_eq!(letters.arrived().await.len(), 1);
 }
 
-/// More large letters than one commit takes: they go in several, and none stands in the way.
+/// Together the letters exceed the size of a commit.
 #[tokio::test(start_paused = true)]
-async fn many_large_ones_take_several_commits() {
+async fn many_large_dead_letters_take_several_commits() {
     let engine = WatchedEngine::over(memory());
     let settings = prombus_bus::Settings { max_outbox_bytes: 128 << 20, ..unlimited() };
     let harness = Harness::over(engine.clone(), settings);

@@ -1,4 +1,4 @@
-//! A strict reader of Prometheus text 0.0.4: what a scraper would forgive fails here.
+//! A strict parser of the Prometheus text format 0.0.4, less forgiving than a scraper.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ impl Exposition {
         self.0.keys().map(String::as_str).collect()
     }
 
-    /// The labels of each family's series, `le` left out.
+    /// The label names of a family, without `le`.
     pub(crate) fn label_names(&self, family: &str) -> Vec<&str> {
         let labels = self.0[family].samples.keys().next().map(|(_, labels)| labels);
         let names = labels.into_iter().flat_map(|labels| labels.keys());
@@ -66,13 +66,13 @@ impl Exposition {
         format!("{:?}", self.0[family].kind).to_lowercase()
     }
 
-    /// All series of a family.
+    /// Every series of a family.
     pub(crate) fn series(&self, family: &str) -> Vec<(&Labels, f64)> {
         let family = self.0.get(family).map(|family| &family.samples);
         family.into_iter().flatten().map(|((_, labels), value)| (labels, *value)).collect()
     }
 
-    /// The value of a counter or a gauge. One that is not there is none of the test's numbers.
+    /// The value of a counter or a gauge. Panics if the series does not exist.
     pub(crate) fn value(&self, family: &str, labels: &[(&str, &str)]) -> f64 {
         let wanted = labels.iter().map(|(name, value)| (name.to_string(), value.to_string()));
         let key = (family.to_owned(), wanted.collect());
@@ -80,7 +80,7 @@ impl Exposition {
         *samples.get(&key).unwrap_or_else(|| panic!("no {family} with {labels:?}"))
     }
 
-    /// How many observations a histogram without labels has.
+    /// The number of observations of a histogram without labels.
     pub(crate) fn count(&self, family: &str) -> f64 {
         self.0[family].samples[&(format!("{family}_count"), Labels::new())]
     }
@@ -103,7 +103,7 @@ impl Kind {
 }
 
 impl Family {
-    /// Every series of a histogram is whole, and its buckets add up.
+    /// Checks that every series of a histogram is complete and its buckets are cumulative.
     fn check(&self, name: &str) {
         if self.kind != Kind::Histogram {
             return;
@@ -129,13 +129,13 @@ impl Family {
     }
 }
 
-/// The name and the rest of a comment of this kind.
+/// Splits a comment of this kind into a name and the rest.
 fn comment<'a>(line: &'a str, kind: &str) -> (&'a str, &'a str) {
     let rest = line.strip_prefix(&format!("# {kind} ")).unwrap_or_else(|| panic!("{kind}: {line}"));
     rest.split_once(' ').unwrap_or_else(|| panic!("{line}"))
 }
 
-/// The name and labels of a sample, and its value. Label values hold no quote here.
+/// Parses a sample into its name, labels and value. Label values contain no quotes.
 fn sample(line: &str) -> ((String, Labels), f64) {
     let (series, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
     let (name, labels) = match series.split_once('{') {

@@ -1,5 +1,5 @@
-//! A group under random use, against a model: whatever its consumers, its storage and its bus do,
-//! every event is acknowledged or a dead letter, and is so once.
+//! A group over a real bus under random use: whatever consumers, storage and bus do, every event is
+//! acknowledged or dead-lettered, once.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::group_world::{Pace, World};
 #[derive(Clone, Debug)]
 enum Step {
     Publish { count: usize },
-    Join { place: usize, max_in_flight: u32 },
-    Leave { place: usize },
-    SetPaused { place: usize, paused: bool },
-    SetStalled { place: usize, stalled: bool },
-    Ack { place: usize, pick: usize, count: usize },
-    Nack { place: usize, pick: usize, rest_ms: Option<u64> },
+    Join { index: usize, max_in_flight: u32 },
+    Leave { index: usize },
+    SetPaused { index: usize, paused: bool },
+    SetStalled { index: usize, stalled: bool },
+    Ack { index: usize, pick: usize, count: usize },
+    Nack { index: usize, pick: usize, delay_ms: Option<u64> },
     Wait { ms: u64 },
     FailCommits { before: usize, after: usize },
     FailReads { count: usize },
@@ -24,21 +24,21 @@ enum Step {
 }
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    let place = || 0..3_usize;
+    let index = || 0..3_usize;
     let rest = proptest::option::of(0..3000_u64);
     let step = prop_oneof![
         4 => (1..8_usize).prop_map(|count| Step::Publish { count }),
-        3 => (place(), 1..8_u32)
-            .prop_map(|(place, max_in_flight)| Step::Join { place, max_in_flight }),
-        1 => place().prop_map(|place| Step::Leave { place }),
-        1 => (place(), any::<bool>())
-            .prop_map(|(place, paused)| Step::SetPaused { place, paused }),
-        1 => (place(), any::<bool>())
-            .prop_map(|(place, stalled)| Step::SetStalled { place, stalled }),
-        5 => (place(), 0..8_usize, 1..4_usize)
-            .prop_map(|(place, pick, count)| Step::Ack { place, pick, count }),
-        2 => (place(), 0..8_usize, rest)
-            .prop_map(|(place, pick, rest_ms)| Step::Nack { place, pick, rest_ms }),
+        3 => (index(), 1..8_u32)
+            .prop_map(|(index, max_in_flight)| Step::Join { index, max_in_flight }),
+        1 => index().prop_map(|index| Step::Leave { index }),
+        1 => (index(), any::<bool>())
+            .prop_map(|(index, paused)| Step::SetPaused { index, paused }),
+        1 => (index(), any::<bool>())
+            .prop_map(|(index, stalled)| Step::SetStalled { index, stalled }),
+        5 => (index(), 0..8_usize, 1..4_usize)
+            .prop_map(|(index, pick, count)| Step::Ack { index, pick, count }),
+        2 => (index(), 0..8_usize, rest)
+            .prop_map(|(index, pick, delay_ms)| Step::Nack { index, pick, delay_ms }),
         3 => (1..7000_u64).prop_map(|ms| Step::Wait { ms }),
         1 => (0..3_usize, 0..3_usize)
             .prop_map(|(before, after)| Step::FailCommits { before, after }),
@@ -52,12 +52,12 @@ async fn live(mut world: World, steps: &[Step]) {
     for step in steps {
         match *step {
             Step::Publish { count } => world.publish(count).await,
-            Step::Join { place, max_in_flight } => world.join(place, max_in_flight).await,
-            Step::Leave { place } => world.leave(place).await,
-            Step::SetPaused { place, paused } => world.set_paused(place, paused).await,
-            Step::SetStalled { place, stalled } => world.set_stalled(place, stalled),
-            Step::Ack { place, pick, count } => world.ack(place, pick, count).await,
-            Step::Nack { place, pick, rest_ms } => world.nack(place, pick, rest_ms).await,
+            Step::Join { index, max_in_flight } => world.join(index, max_in_flight).await,
+            Step::Leave { index } => world.leave(index).await,
+            Step::SetPaused { index, paused } => world.set_paused(index, paused).await,
+            Step::SetStalled { index, stalled } => world.set_stalled(index, stalled),
+            Step::Ack { index, pick, count } => world.ack(index, pick, count).await,
+            Step::Nack { index, pick, delay_ms } => world.nack(index, pick, delay_ms).await,
             Step::Wait { ms } => world.wait(Duration::from_millis(ms)).await,
             Step::FailCommits { before, after } => {
                 world.faults.fail_commits_before(before);
@@ -66,7 +66,7 @@ async fn live(mut world: World, steps: &[Step]) {
             Step::FailReads { count } => world.faults.fail_reads(count),
             Step::Restart { consumers_first } => world.restart(consumers_first).await,
         }
-        world.read_outboxes().await;
+        world.drain_queues().await;
         world.check().await;
     }
     world.finish().await;

@@ -1,4 +1,4 @@
-//! A group, its consumers and its storage, and what is known of every event from outside.
+//! A group, its consumers and its storage, and what an observer knows of every event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::harness::{
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ATTEMPTS: u32 = 3;
 
-/// How fast time goes.
+/// How fast time passes.
 #[derive(Clone, Copy)]
 pub(crate) enum Pace {
-    /// By the paused clock.
+    /// By Tokio's paused clock.
     Paused,
-    /// By the real one, where everything takes a hundredth of the time.
+    /// By the real clock, with every duration divided by a hundred.
     Hundredfold,
 }
 
@@ -35,15 +35,14 @@ pub(crate) struct World {
     harness: Option<Harness>,
     members: [Option<MemberState>; 3],
     published: u64,
-    /// How often each event left for a consumer, or was lent before a restart.
+    /// The attempts of each event that consumers saw, or that the cursor had at the last restart.
     attempts: BTreeMap<u64, u32>,
     acked: BTreeSet<u64>,
-    /// Acknowledged, and the answer was that storing failed: both may be.
+    /// Acknowledged, and refused because storing failed: the ACK may or may not be stored.
     unsure: BTreeSet<u64>,
-    /// Answered, without being done, for an earlier delivery while the next one may have waited:
-    /// that one counts, and was not seen.
+    /// Answered late and not done: a redelivery may have been withdrawn unseen, and it counts.
     answered_late: BTreeSet<u64>,
-    /// First deliveries may be out of order: one was taken back from an delivery_queue.
+    /// First deliveries may be out of order, because one was withdrawn from a delivery queue.
     is_disordered: bool,
 }
 
@@ -86,7 +85,7 @@ impl World {
             acked: BTreeSet::new(),
             unsure: BTreeSet::new(),
             answered_late: BTreeSet::new(),
-            // In real time a lease may run out in the delivery_queue of a busy machine, unseen.
+            // In real time, on a busy machine, a lease may expire unseen in the delivery queue.
             is_disordered: matches!(pace, Pace::Hundredfold),
         }
     }
@@ -104,7 +103,7 @@ impl World {
                 Err(refusal) => assert_eq!(refusal.code, ErrorCode::StorageUnavailable),
             }
         }
-        // One that was refused may be there nevertheless.
+        // A refused event may be stored all the same.
         self.published = self.stored_events().await;
     }
 
@@ -112,8 +111,8 @@ impl World {
         self.inner.bounds(&orders()).await.unwrap().last().0
     }
 
-    pub(crate) async fn join(&mut self, place: usize, max_in_flight: u32) {
-        if self.members[place].is_some() {
+    pub(crate) async fn join(&mut self, index: usize, max_in_flight: u32) {
+        if self.members[index].is_some() {
             return;
         }
         let options =
@@ -123,23 +122,23 @@ impl World {
                 let held = Vec::new();
                 let (is_stalled, newest_first) = (false, 0);
                 let state = MemberState { consumer, max_in_flight, held, is_stalled, newest_first };
-                self.members[place] = Some(state);
+                self.members[index] = Some(state);
             }
             Err(refusal) => assert_eq!(refusal.code, ErrorCode::StorageUnavailable),
         }
     }
 
-    pub(crate) async fn leave(&mut self, place: usize) {
+    pub(crate) async fn leave(&mut self, index: usize) {
         self.note_disorder();
-        if let Some(member) = self.members[place].take() {
+        if let Some(member) = self.members[index].take() {
             member.consumer.subscription.end().await.unwrap().unwrap();
             assert!(member.consumer.connection.delivery_queue.is_empty());
         }
     }
 
-    pub(crate) async fn set_paused(&mut self, place: usize, paused: bool) {
+    pub(crate) async fn set_paused(&mut self, index: usize, paused: bool) {
         self.note_disorder();
-        if let Some(member) = &self.members[place] {
+        if let Some(member) = &self.members[index] {
             let subscription = &member.consumer.subscription;
             let answer = if paused { subscription.pause() } else { subscription.resume() };
             answer.await.unwrap().unwrap();
@@ -147,15 +146,15 @@ impl World {
         }
     }
 
-    pub(crate) fn set_stalled(&mut self, place: usize, stalled: bool) {
-        if let Some(member) = &mut self.members[place] {
+    pub(crate) fn set_stalled(&mut self, index: usize, stalled: bool) {
+        if let Some(member) = &mut self.members[index] {
             member.is_stalled = stalled;
         }
     }
 
-    pub(crate) async fn ack(&mut self, place: usize, pick: usize, count: usize) {
+    pub(crate) async fn ack(&mut self, index: usize, pick: usize, count: usize) {
         self.note_disorder();
-        let Some(member) = &mut self.members[place] else { return };
+        let Some(member) = &mut self.members[index] else { return };
         let start = pick.min(member.held.len());
         let end = (start + count).min(member.held.len());
         let picked: Vec<_> = member.held.drain(start..end).collect();
@@ -163,8 +162,8 @@ impl World {
         let waits = !member.consumer.connection.delivery_queue.is_empty();
         match member.consumer.subscription.ack(ids, None, None).await.unwrap() {
             Ok(acked) => {
-                for (place, delivery) in picked.iter().enumerate() {
-                    if !acked.stale.contains(&place) {
+                for (index, delivery) in picked.iter().enumerate() {
+                    if !acked.stale.contains(&index) {
                         let seq = delivery.event.seq.0;
                         assert!(self.acked.insert(seq), "{seq} was acknowledged twice");
                     }
@@ -182,15 +181,15 @@ impl World {
         }
     }
 
-    pub(crate) async fn nack(&mut self, place: usize, pick: usize, rest_ms: Option<u64>) {
+    pub(crate) async fn nack(&mut self, index: usize, pick: usize, delay_ms: Option<u64>) {
         self.note_disorder();
-        let Some(member) = &mut self.members[place] else { return };
+        let Some(member) = &mut self.members[index] else { return };
         if pick < member.held.len() {
             let FeedEvent { seq, id, .. } = member.held.remove(pick).event;
             if !member.consumer.connection.delivery_queue.is_empty() {
                 self.answered_late.insert(seq.0);
             }
-            let rest = rest_ms.map(|ms| self.pace.of(Duration::from_millis(ms)));
+            let rest = delay_ms.map(|ms| self.pace.of(Duration::from_millis(ms)));
             match member.consumer.subscription.nack(id, None, rest).await.unwrap() {
                 Ok(_) => {}
                 Err(refusal) => assert_eq!(refusal.code, ErrorCode::StorageUnavailable),
@@ -198,15 +197,14 @@ impl World {
         }
     }
 
-    /// Time goes by. Consumers read meanwhile, so that nothing runs out unread but where they
-    /// stall.
+    /// Lets time pass while consumers read, so that only deliveries to stalled ones expire unread.
     pub(crate) async fn wait(&mut self, time: Duration) {
         let mut left = time;
         while !left.is_zero() {
             let some = left.min(ACK_TIMEOUT / 5);
             self.note_disorder();
             tokio::time::sleep(self.pace.of(some)).await;
-            self.read_outboxes().await;
+            self.drain_queues().await;
             left -= some;
         }
     }
@@ -237,15 +235,15 @@ impl World {
         }
     }
 
-    /// What waits in an delivery_queue while something happens may be taken back and come later.
+    /// Deliveries in a queue may be withdrawn by what happens next, and come later.
     fn note_disorder(&mut self) {
         let waits =
             self.members.iter().flatten().any(|m| !m.consumer.connection.delivery_queue.is_empty());
         self.is_disordered |= waits;
     }
 
-    /// Consumers take what waits for them, but for those that stall.
-    pub(crate) async fn read_outboxes(&mut self) {
+    /// Consumers drain their queues, except for stalled ones.
+    pub(crate) async fn drain_queues(&mut self) {
         settle().await;
         let dead = self.dead().await;
         let now = tokio::time::Instant::now().into_std();
@@ -271,8 +269,7 @@ impl World {
             }
             member.held.retain(|old| taken.iter().all(|new| new.event.seq != old.event.seq));
             member.held.extend(taken);
-            // One whose acknowledgement could not be stored is out again, beside the one that was
-            // lent in its place.
+            // An event whose ACK could not be stored is leased again, next to the one that took its credit.
             let is_running = |delivery: &&Delivery| {
                 delivery.deadline > now && !self.unsure.contains(&delivery.event.seq.0)
             };
@@ -287,7 +284,7 @@ impl World {
         Some(Cursor::decode(&entry.value).unwrap())
     }
 
-    /// The events that are dead letters; each has one.
+    /// The dead-lettered events; each has one letter.
     async fn dead(&self) -> BTreeSet<u64> {
         let mut dead = BTreeSet::new();
         for letter in stored(self.inner.as_ref(), &named("dlq.orders")).await {
@@ -301,7 +298,7 @@ impl World {
         dead
     }
 
-    /// The stored cursor counts nothing as done that is not.
+    /// Checks that the stored cursor counts only finished events as done.
     pub(crate) async fn check(&self) {
         let Some(cursor) = self.cursor().await else { return };
         let dead = self.dead().await;
@@ -317,16 +314,16 @@ impl World {
         }
     }
 
-    /// All faults end; one more consumer acknowledges all that comes.
+    /// Ends all faults and lets one consumer acknowledge everything.
     pub(crate) async fn finish(mut self) {
         self.faults.heal();
         self.restart(false).await;
         self.join(0, 100).await;
-        // Enough for a busy machine, too.
+        // Enough even for a busy machine.
         let patience = Duration::from_secs(100);
         let done = async {
             while self.cursor().await.is_none_or(|cursor| cursor.floor.0 < self.published) {
-                self.read_outboxes().await;
+                self.drain_queues().await;
                 self.ack(0, 0, usize::MAX / 2).await;
                 self.check().await;
             }

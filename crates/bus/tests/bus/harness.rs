@@ -238,7 +238,7 @@ impl Consumer {
         self.subscription.ack(ids, None, None).await.unwrap().unwrap()
     }
 
-    /// Nacks `delivery`, with a delay of `rest`.
+    /// Nacks `delivery`, with a delay.
     pub(crate) async fn nack(&self, delivery: &Delivery, rest: Option<Duration>) {
         let id = delivery.event.id.clone();
         let nacked = self.subscription.nack(id, Some("no stock".to_owned()), rest);

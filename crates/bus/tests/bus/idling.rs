@@ -1,4 +1,4 @@
-//! Groups that nobody subscribes to.
+//! Groups without members.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn a_group_without_members_leaves_memory_and_comes_back_with_its_cursor() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_comes_just_then_finds_the_group() {
+async fn a_member_that_joins_while_the_group_goes_idle_finds_it() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     for early_ms in [0, 1, 2, 3] {
@@ -46,7 +46,7 @@ async fn one_who_comes_just_then_finds_the_group() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_gets_nothing_is_no_reason_to_go() {
+async fn a_group_with_an_inactive_member_stays_in_memory() {
     let harness = Harness::new();
     let consumer = harness.consumer(at_most(10)).await;
     tokio::time::sleep(Duration::from_secs(3600)).await;

@@ -1,4 +1,4 @@
-//! How long a lease lasts, and how long a failed event rests.
+//! Deadlines of leases and back-off after failures.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::harness::{Harness, at_most, from, orders, settle};
 
 #[tokio::test(start_paused = true)]
-async fn a_delivery_says_when_its_lease_ends() {
+async fn a_delivery_carries_its_deadline() {
     let harness = Harness::new();
     let ack_timeout = Some(Duration::from_secs(7));
     let options = SubscribeOptions { ack_timeout, ..from(StartAt::Earliest) };
@@ -52,7 +52,7 @@ async fn an_extension_can_shorten_a_lease_to_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_no_lease_extends_none() {
+async fn only_the_holder_can_extend_a_lease() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -66,7 +66,7 @@ async fn who_has_no_lease_extends_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_event_rests_longer_each_time() {
+async fn the_back_off_grows_with_every_failure() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let options = SubscribeOptions { max_attempts: Some(100), ..from(StartAt::Earliest) };
@@ -89,7 +89,7 @@ async fn a_failed_event_rests_longer_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_event_rests_as_long_as_its_consumer_says() {
+async fn a_nack_can_set_the_back_off() {
     let harness = Harness::new();
     harness.publish(&orders(), 2).await;
     let consumer = harness.consumer(at_most(10)).await;

@@ -1,4 +1,4 @@
-//! Marks: what a group has handled.
+//! Marks of handled events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ async fn seen(harness: &Harness, ids: &[EventId]) -> Vec<EventId> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_marked_is_seen_by_that_group_on_that_topic() {
+async fn a_mark_belongs_to_one_group_on_one_topic() {
     let harness = Harness::new();
     let all = ["a", "b", "c"].map(id);
     assert!(seen(&harness, &all).await.is_empty());
@@ -48,7 +48,7 @@ async fn what_is_marked_is_seen_by_that_group_on_that_topic() {
 async fn marks_outlive_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let harness = Harness::over(disk(folder.path()), unlimited());
-    // The store has the real time, which is long after the harness's.
+    // The store uses the real time, which is long after the harness's.
     let century = Duration::from_secs(100 * 365 * 86_400);
     mark(&harness, &billing(), &[id("a")], century).await;
     harness.bus.close().await.unwrap();
@@ -58,7 +58,7 @@ async fn marks_outlive_the_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mark_ends_by_itself_and_marking_again_begins_anew() {
+async fn a_mark_expires_and_marking_again_restarts_its_time() {
     let clock = Arc::new(ManualClock::at(NOW));
     let harness = Harness::over(Arc::new(MemoryEngine::new(clock.clone())), unlimited());
     let both = ["a", "b"].map(id);
@@ -73,7 +73,7 @@ async fn a_mark_ends_by_itself_and_marking_again_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn marking_takes_tokens_of_the_connection() {
+async fn marking_takes_tokens_from_the_connection() {
     let rate = Rate { capacity: 3, refill_per_sec: 1 };
     let harness = Harness::with(Settings { connection_rate: Some(rate), ..unlimited() });
     let connection = harness.bus.connect();
@@ -89,7 +89,7 @@ async fn marking_takes_tokens_of_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acknowledging_marking_and_publishing_is_one_commit() {
+async fn an_ack_its_marks_and_its_events_are_one_commit() {
     let engine = WatchedEngine::over(memory());
     let harness = Harness::over(engine.clone(), unlimited());
     harness.publish(&orders(), 2).await;
@@ -105,7 +105,7 @@ async fn acknowledging_marking_and_publishing_is_one_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_marked_already_publishes_nothing_and_stays_lent() {
+async fn an_ack_of_a_marked_event_publishes_nothing_and_keeps_the_lease() {
     let harness = Harness::new();
     harness.publish(&orders(), 2).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -117,12 +117,12 @@ async fn what_is_marked_already_publishes_nothing_and_stays_lent() {
     assert_eq!(refusal.code, ErrorCode::Conflict);
     assert!(stored(harness.engine.as_ref(), &named("invoices")).await.is_empty());
     assert_eq!(seen(&harness, &delivered).await, delivered[1..], "the other is not marked");
-    assert!(consumer.ack(delivered).await.stale.is_empty(), "both are still lent");
+    assert!(consumer.ack(delivered).await.stale.is_empty(), "both are still leased");
 }
 
-/// A handler that ran longer than its lease: the event is somebody else's now, and still handled.
+/// The handler ran longer than its lease: the event belongs to another member, but it was handled.
 #[tokio::test(start_paused = true)]
-async fn a_late_acknowledgement_marks_all_the_same() {
+async fn a_late_ack_still_marks() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let slow = harness.consumer(at_most(10)).await;
@@ -141,7 +141,7 @@ async fn a_late_acknowledgement_marks_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acknowledgement_marks_nothing_that_never_was() {
+async fn an_ack_marks_no_unknown_ids() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -157,7 +157,7 @@ async fn an_acknowledgement_marks_nothing_that_never_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_marks_are_more_than_one_commit_takes() {
+async fn many_marks_take_several_commits() {
     let engine = WatchedEngine::over(memory());
     let harness = Harness::over(engine.clone(), unlimited());
     let long = |number: usize| id(&format!("{number:0>256}"));
@@ -170,7 +170,7 @@ async fn many_marks_are_more_than_one_commit_takes() {
         let connection = harness.bus.connect();
         harness.try_publish(&connection, &orders(), events.collect()).await.unwrap();
     }
-    // What comes late is looked up, and then waits for a commit together with the rest.
+    // Late ids are looked up first, and then committed with the others.
     let consumer = harness.consumer(from(StartAt::Latest)).await;
     let until = Some(harness.bus.marked_until(DEFAULT_MARK_TTL));
     engine.take_commits();

@@ -1,4 +1,4 @@
-//! Every number moves by exactly what happened.
+//! Every metric moves by exactly what happened.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn attempts(max_attempts: u32) -> SubscribeOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_published_is_counted_by_topic_and_duplicates_apart() {
+async fn publishes_and_duplicates_are_counted_by_topic() {
     let harness = Harness::new();
     let publisher = harness.bus.connect();
     harness.publish(&orders(), 3).await;
@@ -48,14 +48,14 @@ async fn what_is_published_is_counted_by_topic_and_duplicates_apart() {
     assert_eq!(metrics.value("prombus_events_published_total", &payments), 2.0);
     assert_eq!(metrics.value("prombus_duplicates_total", &payments), 1.0);
     assert_eq!(metrics.value("prombus_topics", &[]), 2.0);
-    // Who published waited for duplicates, too.
+    // The publisher of a duplicate waited as well.
     assert_eq!(metrics.count("prombus_publish_to_commit_seconds"), 12.0);
     assert_eq!(metrics.count("prombus_commit_batch_events"), 4.0);
     assert_eq!(metrics.sum("prombus_commit_batch_events"), 12.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_group_does_is_counted_and_its_gauges_go_back_to_zero() {
+async fn a_group_counts_what_it_does_and_its_gauges_return_to_zero() {
     let harness = Harness::new();
     let consumer = harness.consumer(attempts(2)).await;
     harness.publish(&orders(), 5).await;
@@ -73,7 +73,7 @@ async fn what_a_group_does_is_counted_and_its_gauges_go_back_to_zero() {
     assert_eq!(metrics.value("prombus_inflight", &BILLING), 3.0);
     assert_eq!(metrics.value("prombus_lag_events", &BILLING), 3.0);
     assert_eq!(metrics.count("prombus_deliver_to_ack_seconds"), 2.0);
-    // Each event once, however often it was tried.
+    // Every event counts once, however often it was delivered.
     assert_eq!(metrics.count("prombus_publish_to_deliver_seconds"), 5.0);
 
     consumer.nack(&again, None).await;
@@ -90,9 +90,9 @@ async fn what_a_group_does_is_counted_and_its_gauges_go_back_to_zero() {
     assert_eq!(metrics.count("prombus_deliver_to_ack_seconds"), 4.0);
 }
 
-/// The clock of the test says how long things take.
+/// The test's clock decides how long things take.
 #[tokio::test(start_paused = true)]
-async fn times_are_those_that_passed() {
+async fn histograms_observe_the_elapsed_time() {
     let harness = Harness::new();
     let consumer = harness.consumer(attempts(5)).await;
     let batch = harness.batch(&harness.bus.connect(), &orders(), vec![event("1")]).unwrap();
@@ -105,12 +105,12 @@ async fn times_are_those_that_passed() {
     let metrics = harness.metrics().await;
     assert_eq!(metrics.sum("prombus_publish_to_commit_seconds"), 1.0);
     assert_eq!(metrics.sum("prombus_publish_to_deliver_seconds"), 3.0);
-    // It was lent as soon as it was stored.
+    // It was leased as soon as it was stored.
     assert_eq!(metrics.sum("prombus_deliver_to_ack_seconds"), 6.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_published_with_an_acknowledgement_count_like_all_others() {
+async fn events_published_with_an_ack_are_counted() {
     let harness = Harness::new();
     let consumer = harness.consumer(attempts(5)).await;
     harness.publish(&orders(), 1).await;
@@ -127,7 +127,7 @@ async fn events_published_with_an_acknowledgement_count_like_all_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_never_left_was_not_delivered() {
+async fn a_withdrawn_delivery_is_not_counted() {
     let harness = Harness::new();
     let consumer = harness.consumer(at_most(10)).await;
     harness.publish(&orders(), 4).await;
@@ -144,7 +144,7 @@ async fn what_never_left_was_not_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acknowledgement_that_is_not_stored_does_not_count() {
+async fn an_ack_counts_once_it_is_stored() {
     let faults = Faults::none();
     let engine = std::sync::Arc::new(FaultyEngine::new(memory(), faults.clone()));
     let harness = Harness::over(engine, unlimited());
@@ -170,9 +170,9 @@ async fn an_acknowledgement_that_is_not_stored_does_not_count() {
     assert_eq!(metrics.count("prombus_deliver_to_ack_seconds"), 1.0);
 }
 
-/// Groups are found by their cursors, also where nobody subscribed since the start.
+/// Groups are found by their cursors, even without a subscription since the start.
 #[tokio::test(start_paused = true)]
-async fn after_a_restart_lag_is_known_and_what_is_read_back_has_no_time_of_publishing() {
+async fn after_a_restart_lag_is_known_and_stored_events_have_no_publish_time() {
     let harness = Harness::new();
     harness.publish(&orders(), 10).await;
     let consumer = harness.consumer(attempts(5)).await;
@@ -189,13 +189,13 @@ async fn after_a_restart_lag_is_known_and_what_is_read_back_has_no_time_of_publi
     let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_events_delivered_total", &BILLING), 8.0);
     assert_eq!(metrics.count("prombus_publish_to_deliver_seconds"), 0.0);
-    // What is no longer kept is nothing to catch up with.
+    // Trimmed events do not count as lag.
     harness.engine.trim(&orders(), prombus_proto::Seq(9)).await.unwrap();
     assert_eq!(harness.metrics().await.value("prombus_lag_events", &BILLING), 2.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_publishes_are_counted_by_whose_limit_it_was() {
+async fn rate_limited_publishes_are_counted_by_scope() {
     let rate = |capacity| Some(Rate { capacity, refill_per_sec: 1 });
     let settings = Settings { connection_rate: rate(10), topic_rate: rate(15), ..unlimited() };
     let harness = Harness::with(settings);
@@ -213,7 +213,7 @@ async fn refused_publishes_are_counted_by_whose_limit_it_was() {
 }
 
 #[tokio::test]
-async fn syncs_are_observed_where_there_are_any() {
+async fn fsyncs_are_observed_on_the_disk_engine() {
     let folder = tempfile::tempdir().unwrap();
     let quick =
         TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
@@ -252,9 +252,9 @@ async fn connections_and_bytes_are_counted_by_transport() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_topics_the_first_thousand_have_series_and_the_others_one() {
+async fn the_first_thousand_topics_have_their_own_series() {
     let harness = Harness::new();
-    // Who only asks takes nobody's place.
+    // Reading a topic takes no series.
     drop(harness.bus.topic_limit(&named("never-published")));
     for round in 1..=2 {
         for number in 0..1500 {
@@ -272,7 +272,7 @@ async fn of_many_topics_the_first_thousand_have_series_and_the_others_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_groups_the_first_two_thousand_have_series_and_the_others_one() {
+async fn the_first_two_thousand_groups_have_their_own_series() {
     let harness = Harness::new();
     harness.publish(&orders(), 1).await;
     let mut consumers = Vec::new();
@@ -307,9 +307,9 @@ async fn of_many_groups_the_first_two_thousand_have_series_and_the_others_one() 
     }
 }
 
-/// Name, kind and labels of every family, as the document says and as the text does.
+/// Compares name, kind and labels of every family in the documentation and in the text.
 #[tokio::test(start_paused = true)]
-async fn the_document_names_every_family_and_no_other() {
+async fn the_documentation_lists_every_metric() {
     const DOCUMENT: &str = include_str!("../../../../docs/metrics.md");
     let harness = Harness::new();
     let consumer = harness.try_subscribe(&orders(), from(StartAt::Earliest)).await.unwrap();

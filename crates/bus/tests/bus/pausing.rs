@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::harness::{Harness, at_most, attempts, ids, orders, seqs, settle};
 
 #[tokio::test(start_paused = true)]
-async fn nothing_comes_behind_the_answer_to_a_pause() {
+async fn no_event_follows_the_answer_to_a_pause() {
     let harness = Harness::new();
     harness.publish(&orders(), 20).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -23,7 +23,7 @@ async fn nothing_comes_behind_the_answer_to_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_back_goes_to_the_others() {
+async fn withdrawn_deliveries_go_to_other_members() {
     let harness = Harness::new();
     let (ann, ben) = (harness.consumer(at_most(10)).await, harness.consumer(at_most(10)).await);
     harness.publish(&orders(), 10).await;
@@ -36,7 +36,7 @@ async fn what_was_taken_back_goes_to_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_out_keeps_its_deadline_through_a_pause() {
+async fn leases_keep_their_deadlines_during_a_pause() {
     let harness = Harness::new();
     harness.publish(&orders(), 2).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -52,7 +52,7 @@ async fn what_is_out_keeps_its_deadline_through_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pausing_twice_and_resuming_twice_is_as_once() {
+async fn pause_and_resume_are_idempotent() {
     let harness = Harness::new();
     let consumer = harness.consumer(at_most(10)).await;
     for _ in 0..2 {

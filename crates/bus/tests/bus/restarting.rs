@@ -1,4 +1,4 @@
-//! What a group knows after its bus went away without a word.
+//! Groups after the bus stopped without closing.
 
 use prombus_bus::{StartAt, SubscribeOptions};
 use prombus_proto::{Event, Seq};
@@ -8,21 +8,21 @@ use crate::harness::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn attempts_count_on() {
+async fn attempts_continue_after_a_restart() {
     let mut harness = Harness::new();
     harness.publish(&orders(), 3).await;
     for attempt in 1..=4 {
         let consumer = harness.consumer(at_most(10)).await;
         let delivered = consumer.arrived().await;
         assert_eq!((seqs(&delivered), attempts(&delivered)), (vec![1, 2, 3], vec![attempt; 3]));
-        // The bus goes first: nothing can be given back.
+        // The bus is dropped first, so that nothing can be released.
         harness = harness.restart();
         drop(consumer);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_acknowledged_out_of_order_stays_done() {
+async fn events_acknowledged_out_of_order_stay_done() {
     let harness = Harness::new();
     harness.publish(&orders(), 6).await;
     let consumer = harness.consumer(at_most(5)).await;
@@ -37,7 +37,7 @@ async fn what_was_acknowledged_out_of_order_stays_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_attempt_before_a_restart_was_the_last() {
+async fn the_last_attempt_counts_across_a_restart() {
     let harness = Harness::new();
     harness.publish(&orders(), 2).await;
     let options = SubscribeOptions { max_attempts: Some(1), ..from(StartAt::Earliest) };
@@ -57,7 +57,7 @@ async fn the_last_attempt_before_a_restart_was_the_last() {
 }
 
 #[tokio::test]
-async fn a_disk_remembers_as_much() {
+async fn a_group_resumes_from_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mut harness = Harness::over(disk(folder.path()), unlimited());
     harness.publish(&orders(), 10).await;

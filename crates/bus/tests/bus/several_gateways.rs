@@ -1,4 +1,4 @@
-//! Several buses over one store: each group is delivered by one of them at a time.
+//! Several gateways over one store: one of them at a time delivers a group.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::harness::{
 use crate::watched_engine::WatchedEngine;
 
 const LEASE: Duration = Duration::from_secs(10);
-/// By then every gateway has looked at what the others do.
+/// Long enough for every gateway to check the leases of the others.
 const A_LOOK: Duration = Duration::from_millis(1100);
 
 /// A store for several gateways.
 struct Shared(Arc<WatchedEngine>);
 
-/// One of the gateways, and what is wrong with its way to the store.
+/// A gateway, and the faults on its way to the store.
 struct Gateway {
     harness: Harness,
     faults: Faults,
@@ -44,7 +44,7 @@ impl Shared {
 }
 
 impl Gateway {
-    /// It lives, and does not reach the store.
+    /// Keeps the gateway running, but cut off from the store.
     fn cut_off(&self) {
         self.faults.fail_commits_before(usize::MAX);
         self.faults.fail_reads(usize::MAX);
@@ -65,7 +65,7 @@ async fn acks_as_stale(consumer: &Consumer, delivered: &[Delivery]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_delivers_what_all_of_them_took_and_the_others_wait() {
+async fn one_gateway_delivers_the_events_of_all_and_the_others_stand_by() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
@@ -84,14 +84,14 @@ async fn one_delivers_what_all_of_them_took_and_the_others_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_dies_is_replaced_within_the_lease_time() {
+async fn a_dead_gateway_is_replaced_within_the_lease_time() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
     one.harness.publish(&orders(), 3).await;
     let delivered = first.arrived().await;
     assert!(first.ack(ids(&delivered[..1])).await.stale.is_empty());
-    // At any time between two of its heartbeat.
+    // At any time between two of its heartbeats.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     drop(one);
     let again = second.next_within(LEASE).await.expect("it takes over in time");
@@ -104,14 +104,14 @@ async fn one_that_dies_is_replaced_within_the_lease_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_lives_is_never_replaced() {
+async fn a_living_gateway_is_never_replaced() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
     one.harness.publish(&orders(), 1).await;
     assert_eq!(first.arrived().await.len(), 1);
     for _ in 0..30 {
-        // Some of its heartbeat fail, as they do.
+        // Some of its heartbeats fail.
         one.faults.fail_commits_before(2);
         tokio::time::sleep(LEASE).await;
         assert!(second.arrived().await.is_empty());
@@ -119,7 +119,7 @@ async fn one_that_lives_is_never_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_replaced_changes_nothing_any_more() {
+async fn a_replaced_gateway_can_store_nothing() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
@@ -133,7 +133,7 @@ async fn one_that_was_replaced_changes_nothing_any_more() {
     assert!(second.ack(ids(&again[..2])).await.stale.is_empty());
     let before = stored_cursor(store.0.as_ref(), &orders(), &billing()).await;
     one.reconnect();
-    // Late, and of no effect, whatever it is.
+    // Too late: none of these has any effect.
     let publish = {
         let connection = one.harness.bus.connect();
         one.harness.batch(&connection, &named("shipped"), vec![event("1")]).unwrap()
@@ -150,7 +150,7 @@ async fn one_that_was_replaced_changes_nothing_any_more() {
     assert_eq!(refusal.code, ErrorCode::LeaseLost);
     settle().await;
     assert_eq!(stored_cursor(store.0.as_ref(), &orders(), &billing()).await, before);
-    // What the other one has goes on, and comes back here when that one leaves.
+    // The other gateway continues, and the group comes back when its member leaves.
     assert!(second.ack(ids(&again[2..3])).await.stale.is_empty());
     assert_eq!(store.floor().await, Seq(3));
     drop(second);
@@ -161,7 +161,7 @@ async fn one_that_was_replaced_changes_nothing_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_acknowledgement_is_marked_nevertheless() {
+async fn an_ack_at_a_replaced_gateway_still_marks() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
@@ -171,7 +171,7 @@ async fn a_late_acknowledgement_is_marked_nevertheless() {
     tokio::time::sleep(LEASE).await;
     assert_eq!(second.arrived().await.len(), 2);
     one.reconnect();
-    // First while the gateway does not know yet that it was replaced, then when it does.
+    // Once before the gateway knows that it was replaced, and once after.
     for delivery in &delivered {
         let id = delivery.event.id.clone();
         let until = Some(NOW.plus_ms(1000));
@@ -184,13 +184,13 @@ async fn a_late_acknowledgement_is_marked_nevertheless() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_others_may_take_for_gone_lends_nothing() {
+async fn a_gateway_with_a_stale_heartbeat_delivers_nothing() {
     let store = Shared::new();
     let one = store.gateway(1);
     let first = one.consumer().await;
     one.faults.fail_commits_before(usize::MAX);
     tokio::time::sleep(LEASE).await;
-    // Somebody else published, and this one can read it.
+    // Another gateway published, and this one can read the event.
     store.gateway(2).harness.publish(&orders(), 1).await;
     tokio::time::sleep(A_LOOK).await;
     assert!(first.arrived().await.is_empty());
@@ -200,7 +200,7 @@ async fn one_that_others_may_take_for_gone_lends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_nobody_subscribes_at_any_more_gives_its_groups_back() {
+async fn a_gateway_without_members_releases_its_groups() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
@@ -210,7 +210,7 @@ async fn one_that_nobody_subscribes_at_any_more_gives_its_groups_back() {
     drop(first);
     let next = second.next_within(2 * A_LOOK).await.expect("it was given back");
     assert_eq!((next.event.seq, next.attempt), (Seq(2), 2));
-    // And so does one that is stopped.
+    // So does a gateway that is stopped.
     let first = one.consumer().await;
     two.harness.bus.close().await.unwrap();
     let next = first.next_within(2 * A_LOOK).await.expect("it was given back");
@@ -218,7 +218,7 @@ async fn one_that_nobody_subscribes_at_any_more_gives_its_groups_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_lost_does_not_end_a_tenure() {
+async fn a_lost_answer_does_not_end_ownership() {
     let store = Shared::new();
     let one = store.gateway(1);
     let first = one.consumer().await;
@@ -237,10 +237,10 @@ async fn an_answer_that_was_lost_does_not_end_a_tenure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_whose_taking_had_no_answer_is_not_blocked() {
+async fn an_unanswered_claim_does_not_block_the_group() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
-    // So that its first heartbeat is over.
+    // Lets its first heartbeat pass.
     tokio::time::sleep(A_LOOK).await;
     one.faults.fail_commits_after(1);
     let refused = one.harness.try_subscribe(&orders(), from(StartAt::Earliest)).await;
@@ -251,14 +251,14 @@ async fn a_group_whose_taking_had_no_answer_is_not_blocked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_whose_taking_over_had_no_answer_is_delivered() {
+async fn an_unanswered_takeover_is_retried() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     let (first, second) = (one.consumer().await, two.consumer().await);
     one.harness.publish(&orders(), 1).await;
     assert_eq!(first.arrived().await.len(), 1);
     drop(one);
-    // It still trusts its last heartbeat when it takes the group over, and hears of no commit since.
+    // It still trusts its last heartbeat when it claims the group, and every later commit has no answer.
     tokio::time::sleep(Duration::from_millis(6500)).await;
     two.faults.fail_commits_after(usize::MAX);
     tokio::time::sleep(Duration::from_millis(3000)).await;
@@ -268,7 +268,7 @@ async fn a_group_whose_taking_over_had_no_answer_is_delivered() {
     drop(first);
 }
 
-/// What comes back from the store is damaged here, and so cannot be what was delivered.
+/// Reads from the store are damaged here, so what is delivered came from memory.
 async fn is_delivered_from_memory(durability: Durability) -> bool {
     let store = Shared::new();
     let own = TopicSettings { durability: Some(durability), ..TopicSettings::default() };
@@ -284,13 +284,13 @@ async fn is_delivered_from_memory(durability: Durability) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_election_may_take_back_is_delivered_when_the_engine_has_it() {
+async fn events_that_an_election_could_roll_back_are_delivered_once_they_are_safe() {
     assert!(is_delivered_from_memory(Durability::Fsync).await);
     assert!(!is_delivered_from_memory(Durability::Buffered).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_set_at_one_holds_at_all() {
+async fn topic_settings_reach_every_gateway() {
     let store = Shared::new();
     let (one, two) = (store.gateway(1), store.gateway(2));
     two.harness.publish(&orders(), 1).await;
@@ -299,7 +299,7 @@ async fn what_is_set_at_one_holds_at_all() {
     assert_eq!(stored(store.0.as_ref(), &orders()).await.len(), 0);
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(two.harness.bus.topic(&orders()).await.unwrap().own, own);
-    // And it is applied by whoever is left.
+    // The remaining gateway applies it.
     drop(one);
     two.harness.publish(&orders(), 3).await;
     tokio::time::sleep(Duration::from_secs(40)).await;

@@ -1,5 +1,5 @@
-//! Three gateways over one store, with chance deciding what happens: nothing is lost, and what was
-//! acknowledged never comes again.
+//! Three real buses over one store with random faults: nothing is lost, and nothing is redelivered after
+//! its ACK.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ struct Gateway {
     harness: Harness,
     faults: Faults,
     consumer: Option<Consumer>,
-    /// What its consumer has and has not acknowledged.
+    /// Deliveries that its consumer has not acknowledged.
     open: Vec<Delivery>,
 }
 
@@ -70,42 +70,42 @@ impl World {
     }
 
     async fn step(&mut self) {
-        let place = self.any();
+        let index = self.any();
         match self.below(12) {
             0 | 1 => {
                 let count = usize::try_from(self.below(5)).unwrap() + 1;
-                let gateway = &self.gateways[place];
+                let gateway = &self.gateways[index];
                 let events = (0..count).map(|n| event(&n.to_string())).collect();
-                // Refused where it does not reach the store.
+                // Refused if the gateway is cut off.
                 let connection = gateway.harness.bus.connect();
                 let _ = gateway.harness.try_publish(&connection, &orders(), events).await;
             }
-            2..=4 => self.acknowledge(place).await,
+            2..=4 => self.acknowledge(index).await,
             5 => {
-                if self.gateways[place].consumer.is_none() {
+                if self.gateways[index].consumer.is_none() {
                     let options = at_most(5);
                     let joined =
-                        self.gateways[place].harness.try_subscribe(&orders(), options).await;
-                    self.gateways[place].consumer = joined.ok();
+                        self.gateways[index].harness.try_subscribe(&orders(), options).await;
+                    self.gateways[index].consumer = joined.ok();
                 }
             }
             6 => {
-                self.gateways[place].consumer = None;
-                self.gateways[place].open.clear();
+                self.gateways[index].consumer = None;
+                self.gateways[index].open.clear();
             }
             7 => {
-                let faults = &self.gateways[place].faults;
+                let faults = &self.gateways[index].faults;
                 faults.fail_commits_before(usize::MAX);
                 faults.fail_reads(usize::MAX);
             }
-            8 => self.gateways[place].faults.heal(),
-            9 => self.gateways[place].faults.fail_commits_after(1),
+            8 => self.gateways[index].faults.heal(),
+            9 => self.gateways[index].faults.fail_commits_after(1),
             10 => {
                 if self.below(4) == 0 {
-                    // It dies: its bus first, so that nothing can be given back.
+                    // The gateway dies: its bus first, so that nothing can be released.
                     let new = self.new_gateway();
                     let Gateway { harness, consumer, .. } =
-                        std::mem::replace(&mut self.gateways[place], new);
+                        std::mem::replace(&mut self.gateways[index], new);
                     drop(harness);
                     drop(consumer);
                 }
@@ -131,22 +131,22 @@ impl World {
         }
     }
 
-    async fn acknowledge(&mut self, place: usize) {
-        let gateway = &mut self.gateways[place];
+    async fn acknowledge(&mut self, index: usize) {
+        let gateway = &mut self.gateways[index];
         let Some(consumer) = &gateway.consumer else { return };
         let open = std::mem::take(&mut gateway.open);
         let ids = open.iter().map(|delivery| delivery.event.id.clone()).collect();
         if let Ok(Ok(acked)) = consumer.subscription.ack(ids, None, None).await {
             let stale: BTreeSet<usize> = acked.stale.into_iter().collect();
-            let kept = open.iter().enumerate().filter(|(place, _)| !stale.contains(place));
+            let kept = open.iter().enumerate().filter(|(index, _)| !stale.contains(index));
             self.done.extend(kept.map(|(_, delivery)| delivery.event.seq.0));
         }
     }
 
-    /// All that is there is delivered and acknowledged once everything works again.
+    /// Checks that every event is delivered and acknowledged once everything works again.
     async fn finish(mut self) {
-        for place in 0..self.gateways.len() {
-            self.gateways[place].faults.heal();
+        for index in 0..self.gateways.len() {
+            self.gateways[index].faults.heal();
         }
         let all = stored(self.store.as_ref(), &orders()).await.len() as u64;
         for _ in 0..200 {
@@ -156,8 +156,8 @@ impl World {
             }
             tokio::time::sleep(LEASE).await;
             self.look().await;
-            for place in 0..self.gateways.len() {
-                self.acknowledge(place).await;
+            for index in 0..self.gateways.len() {
+                self.acknowledge(index).await;
             }
             let cursor = stored_cursor(self.store.as_ref(), &orders(), &billing()).await;
             if cursor.floor >= Seq(all) {
@@ -169,7 +169,7 @@ impl World {
 }
 
 #[test]
-fn whatever_happens_to_gateways_nothing_is_lost_and_nothing_comes_after_its_acknowledgement() {
+fn nothing_is_lost_or_redelivered_after_its_ack_whatever_happens_to_gateways() {
     for seed in 0..RUNS {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()

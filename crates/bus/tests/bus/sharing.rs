@@ -10,7 +10,7 @@ use crate::harness::{
     Consumer, Harness, at_most, attempts, billing, from, ids, named, orders, seqs, settle,
 };
 
-/// Takes and acknowledges until nothing comes for a second.
+/// Takes and acknowledges events until none arrives for a second.
 async fn consume_all(consumer: &Consumer) -> Vec<u64> {
     let mut seen = Vec::new();
     while let Some(delivery) = consumer.next_within(Duration::from_secs(1)).await {
@@ -22,7 +22,7 @@ async fn consume_all(consumer: &Consumer) -> Vec<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_share_ten_thousand_with_none_lost_and_none_double() {
+async fn two_members_share_ten_thousand_events_without_loss_or_duplicates() {
     let harness = Harness::new();
     let (ann, ben) = (harness.consumer(at_most(100)).await, harness.consumer(at_most(100)).await);
     let topic = orders();
@@ -39,20 +39,20 @@ async fn two_share_ten_thousand_with_none_lost_and_none_double() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_more_free_credit_gets_more() {
+async fn the_member_with_more_credit_gets_more() {
     let harness = Harness::new();
     let (ann, ben) = (harness.consumer(at_most(30)).await, harness.consumer(at_most(10)).await);
     harness.publish(&orders(), 30).await;
     let (ann_has, ben_has) = (ann.arrived().await, ben.arrived().await);
     assert_eq!((ann_has.len(), ben_has.len()), (25, 5), "five are free at both");
-    // All that Ben acknowledges makes him the freer one.
+    // Ben acknowledges everything, so he has more credit.
     ben.ack(ids(&ben_has)).await;
     harness.publish(&orders(), 5).await;
     assert_eq!((ann.arrived().await.len(), ben.arrived().await.len()), (0, 5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn equals_take_turns() {
+async fn members_with_equal_credit_take_turns() {
     let harness = Harness::new();
     let mut consumers = Vec::new();
     for _ in 0..3 {
@@ -68,7 +68,7 @@ async fn equals_take_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_are_out_than_asked_for() {
+async fn max_in_flight_is_never_exceeded() {
     let harness = Harness::new();
     harness.publish(&orders(), 50).await;
     let consumer = harness.consumer(at_most(3)).await;
@@ -79,7 +79,7 @@ async fn no_more_are_out_than_asked_for() {
         consumer.ack(vec![first.event.id]).await;
         out.extend(consumer.arrived().await);
     }
-    // A failed one frees its place, too, and comes back into it.
+    // A failed event frees its credit as well, and takes it again.
     consumer.nack(&out[0], Some(Duration::ZERO)).await;
     let again = consumer.arrived().await;
     assert_eq!((seqs(&again), attempts(&again)), (vec![out[0].event.seq.0], vec![2]));
@@ -89,12 +89,12 @@ async fn no_more_are_out_than_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_stalled_member_has_moves_to_the_other_at_the_deadline() {
+async fn at_the_deadline_the_events_of_a_stalled_member_move_to_another() {
     let harness = Harness::new();
     let stalled = harness.consumer(at_most(5)).await;
     harness.publish(&orders(), 5).await;
     assert_eq!(stalled.arrived().await.len(), 5);
-    // The stalled one is paused, so that it takes none of them again.
+    // The stalled member is paused, so that it gets none of them back.
     stalled.subscription.pause().await.unwrap().unwrap();
     let other = harness.consumer(at_most(100)).await;
     assert!(other.next_within(Duration::from_millis(29_990)).await.is_none());
@@ -105,7 +105,7 @@ async fn what_a_stalled_member_has_moves_to_the_other_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_never_left_a_stalled_outbox_moves_and_was_no_attempt() {
+async fn unsent_deliveries_of_a_stalled_member_move_and_count_as_no_attempt() {
     let harness = Harness::new();
     let stalled = harness.consumer(at_most(5)).await;
     harness.publish(&orders(), 5).await;
@@ -114,7 +114,7 @@ async fn what_never_left_a_stalled_outbox_moves_and_was_no_attempt() {
     tokio::time::sleep(Duration::from_secs(31)).await;
     let moved = other.arrived().await;
     assert!(!moved.is_empty() && attempts(&moved).iter().all(|attempt| *attempt == 1));
-    // Nobody has what the other has, whatever the stalled one does now.
+    // Whatever the stalled member does now, no event is leased to both.
     let left = stalled.arrived().await;
     let mut all = seqs(&moved);
     all.extend(seqs(&left));
@@ -128,7 +128,7 @@ async fn what_never_left_a_stalled_outbox_moves_and_was_no_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_gives_back_at_once() {
+async fn leaving_releases_leases_at_once() {
     let harness = Harness::new();
     let (ann, ben) = (harness.consumer(at_most(2)).await, harness.consumer(at_most(100)).await);
     ben.subscription.pause().await.unwrap().unwrap();
@@ -143,7 +143,7 @@ async fn leaving_gives_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waited_for_one_who_leaves_was_no_attempt() {
+async fn unsent_deliveries_of_a_leaving_member_count_as_no_attempt() {
     let harness = Harness::new();
     let ann = harness.consumer(at_most(2)).await;
     harness.publish(&orders(), 2).await;
@@ -170,7 +170,7 @@ async fn groups_and_topics_do_not_mix() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_topic_without_room_for_its_dead_letters_has_no_groups() {
+async fn a_topic_whose_dead_letter_topic_would_be_too_long_has_no_groups() {
     let harness = Harness::new();
     let long = named(&"a".repeat(198));
     let refusal = harness.try_subscribe(&long, from(StartAt::Earliest)).await.err().unwrap();
@@ -178,7 +178,7 @@ async fn a_topic_without_room_for_its_dead_letters_has_no_groups() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn times_beyond_every_clock_do_no_harm() {
+async fn extreme_durations_are_clamped() {
     let harness = Harness::new();
     let ack_timeout = Some(Duration::MAX);
     let options = SubscribeOptions { ack_timeout, ..from(StartAt::Earliest) };

@@ -1,4 +1,4 @@
-//! A storage that fails for a while.
+//! Storage that fails for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn faulty() -> (Harness, Faults) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_publish_that_was_not_stored_is_refused() {
+async fn a_publish_that_cannot_be_stored_is_refused() {
     let (harness, faults) = faulty();
     let connection = harness.bus.connect();
     faults.fail_commits_before(1);
@@ -30,7 +30,7 @@ async fn a_publish_that_was_not_stored_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acknowledgement_that_was_not_stored_is_refused_and_the_lease_goes_on() {
+async fn an_ack_that_cannot_be_stored_is_refused_and_the_lease_continues() {
     let (harness, faults) = faulty();
     harness.publish(&orders(), 2).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -49,7 +49,7 @@ async fn an_acknowledgement_that_was_not_stored_is_refused_and_the_lease_goes_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_end_was_not_stored_still_has_its_deadline() {
+async fn a_lease_whose_ack_was_not_stored_keeps_its_deadline() {
     let (harness, faults) = faulty();
     harness.publish(&orders(), 1).await;
     let consumer = harness.consumer(at_most(1)).await;
@@ -62,7 +62,7 @@ async fn a_lease_whose_end_was_not_stored_still_has_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_while_its_end_fails_gives_back() {
+async fn a_member_that_leaves_while_its_ack_fails_releases_the_event() {
     let (harness, faults) = faulty();
     harness.publish(&orders(), 1).await;
     let consumer = harness.consumer(at_most(1)).await;
@@ -81,7 +81,7 @@ async fn who_leaves_while_its_end_fails_gives_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_published_with_an_acknowledgement_is_refused_with_it() {
+async fn events_published_with_an_ack_fail_with_it() {
     let (harness, faults) = faulty();
     harness.publish(&orders(), 1).await;
     let consumer = harness.consumer(at_most(10)).await;
@@ -121,7 +121,7 @@ async fn a_dead_letter_is_stored_later_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reading_that_fails_delays_and_loses_nothing() {
+async fn failed_reads_delay_deliveries_and_lose_nothing() {
     let (harness, faults) = faulty();
     harness.publish(&orders(), 3000).await;
     let consumer = harness.consumer(at_most(100)).await;
@@ -143,7 +143,7 @@ async fn reading_that_fails_delays_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_whose_cursor_cannot_be_read_is_refused_and_comes_later() {
+async fn subscribing_fails_while_the_cursor_cannot_be_read() {
     let (harness, faults) = faulty();
     harness.publish(&orders(), 2).await;
     for reads in [1, 1] {
@@ -159,7 +159,7 @@ async fn a_group_whose_cursor_cannot_be_read_is_refused_and_comes_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deliveries_go_on_while_a_commit_takes_long() {
+async fn deliveries_continue_during_a_slow_commit() {
     let (harness, faults) = faulty();
     harness.publish(&orders(), 4).await;
     let consumer = harness.consumer(at_most(2)).await;

@@ -1,4 +1,4 @@
-//! Events that a group can no longer have.
+//! Events that are trimmed or damaged.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::harness::{
 use crate::watched_engine::WatchedEngine;
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_was_behind_goes_on_with_what_is_kept() {
+async fn a_lagging_group_continues_with_what_retention_left() {
     let harness = Harness::new();
     harness.publish(&orders(), 10).await;
     let consumer = harness.consumer(at_most(2)).await;
@@ -29,7 +29,7 @@ async fn a_group_that_was_behind_goes_on_with_what_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_trimmed_is_all_done() {
+async fn a_fully_trimmed_topic_leaves_nothing_to_do() {
     let harness = Harness::new();
     harness.publish(&orders(), 10).await;
     drop(harness.consumer(from(StartAt::Earliest)).await);
@@ -45,7 +45,7 @@ async fn all_trimmed_is_all_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_trimmed_while_it_is_out_frees_its_place() {
+async fn trimming_a_leased_event_frees_its_credit() {
     let harness = Harness::new();
     harness.publish(&orders(), 4).await;
     let harness = harness.restart();
@@ -53,7 +53,7 @@ async fn what_is_trimmed_while_it_is_out_frees_its_place() {
     let delivered = consumer.arrived().await;
     assert_eq!(seqs(&delivered), [1, 2, 3]);
     harness.engine.trim(&orders(), Seq(4)).await.unwrap();
-    // Trying it again is what shows that it is gone.
+    // The redelivery notices that it is gone.
     consumer.nack(&delivered[0], Some(Duration::ZERO)).await;
     let next = consumer.arrived().await;
     assert_eq!(seqs(&next), [4]);
@@ -67,7 +67,7 @@ async fn what_is_trimmed_while_it_is_out_frees_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_damaged_is_passed_over_with_one_dead_letter() {
+async fn a_damaged_range_is_skipped_with_one_dead_letter() {
     let engine = WatchedEngine::over(memory());
     let harness = Harness::over(engine.clone(), unlimited());
     harness.publish(&orders(), 10).await;
@@ -86,7 +86,7 @@ async fn what_is_damaged_is_passed_over_with_one_dead_letter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_damaged_after_it_was_tried_has_a_letter_of_its_own() {
+async fn a_redelivery_that_is_damaged_gets_its_own_dead_letter() {
     let engine = WatchedEngine::over(memory());
     let harness = Harness::over(engine.clone(), unlimited());
     harness.publish(&orders(), 3).await;
@@ -104,7 +104,7 @@ async fn what_is_damaged_after_it_was_tried_has_a_letter_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_dies_damaged_has_a_letter_without_it() {
+async fn a_damaged_event_is_dead_lettered_without_its_original() {
     let engine = WatchedEngine::over(memory());
     let harness = Harness::over(engine.clone(), unlimited());
     harness.publish(&orders(), 1).await;

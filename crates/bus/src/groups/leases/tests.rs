@@ -23,7 +23,7 @@ fn lease_unrecorded(leases: &mut Leases, seq: Seq, member: MemberId, now: Instan
     leases.lease(seq, &id_of(seq), Timestamp(1000 + seq.0), lease)
 }
 
-/// Lends `seq`, and the cursor that says so is stored.
+/// Leases `seq` and stores the cursor that counts the attempt.
 fn lease(leases: &mut Leases, seq: Seq, member: MemberId, now: Instant) -> u32 {
     let attempt = lease_unrecorded(leases, seq, member, now);
     let generation = leases.begin_generation();
@@ -31,7 +31,7 @@ fn lease(leases: &mut Leases, seq: Seq, member: MemberId, now: Instant) -> u32 {
     attempt
 }
 
-/// Leases with the events 1 to `count` lent to Ann.
+/// A lease table with the events 1 to `count` leased to Ann.
 fn leased_to_ann(count: u64, now: Instant) -> Leases {
     let mut leases = fresh();
     for seq in 1..=count {
@@ -49,7 +49,7 @@ fn above(leases: &Leases) -> Vec<Progress> {
 }
 
 #[test]
-fn the_floor_rises_over_what_is_done_and_no_further() {
+fn the_floor_rises_over_finished_events_only() {
     let mut leases = leased_to_ann(4, Instant::now());
     for seq in [2, 4] {
         leases.begin_ack(Seq(seq));
@@ -61,8 +61,8 @@ fn the_floor_rises_over_what_is_done_and_no_further() {
         [Progress::Tried(1), Progress::Done, Progress::Tried(1), Progress::Done]
     );
     leases.begin_ack(Seq(1));
-    assert_eq!(leases.floor(), Seq(0), "an end that is not stored does not count");
-    assert_eq!(leases.cursor().floor, Seq(2), "but it is in the cursor that stores it");
+    assert_eq!(leases.floor(), Seq(0), "an ACK that is not stored does not count");
+    assert_eq!(leases.cursor().floor, Seq(2), "but the cursor that stores it counts it");
     leases.finish(Seq(1));
     assert_eq!(leases.floor(), Seq(2));
     let cursor = leases.cursor();
@@ -75,7 +75,7 @@ fn the_floor_rises_over_what_is_done_and_no_further() {
 }
 
 #[test]
-fn only_the_holder_has_it() {
+fn a_lease_belongs_to_one_member() {
     let mut leases = leased_to_ann(1, Instant::now());
     assert_eq!(leases.leased_to(ANN, &id_of(Seq(1))), Some(Seq(1)));
     assert_eq!(leases.leased_to(BEN, &id_of(Seq(1))), None);
@@ -86,18 +86,18 @@ fn only_the_holder_has_it() {
 }
 
 #[test]
-fn an_end_that_was_not_stored_lets_the_lease_go_on() {
+fn an_ack_that_was_not_stored_restores_the_lease() {
     let now = Instant::now();
     let mut leases = leased_to_ann(1, now);
     leases.begin_ack(Seq(1));
     assert_eq!(leases.undo_ack(Seq(1)), Some(ANN));
     assert_eq!(leases.leased_to(ANN, &id_of(Seq(1))), Some(Seq(1)));
-    assert_eq!(leases.undo_ack(Seq(1)), None, "there is nothing more to undo");
+    assert_eq!(leases.undo_ack(Seq(1)), None, "there is nothing to undo");
     assert_eq!(leases.expire_due_leases(now + TIMEOUT), [(Seq(1), ANN)]);
 }
 
 #[test]
-fn leases_run_out_at_their_deadline_and_not_before() {
+fn leases_expire_at_their_deadline_and_not_before() {
     let now = Instant::now();
     let mut leases = leased_to_ann(1, now);
     assert_eq!(leases.next_timer(), Some(now + TIMEOUT));
@@ -113,7 +113,7 @@ fn leases_run_out_at_their_deadline_and_not_before() {
 }
 
 #[test]
-fn an_extended_lease_runs_out_later_and_a_shortened_one_sooner() {
+fn extending_moves_the_deadline_both_ways() {
     let now = Instant::now();
     let mut leases = leased_to_ann(2, now);
     leases.extend(Seq(1), now + TIMEOUT * 3);
@@ -126,7 +126,7 @@ fn an_extended_lease_runs_out_later_and_a_shortened_one_sooner() {
 }
 
 #[test]
-fn what_failed_rests_and_then_comes_again_in_order() {
+fn failed_events_back_off_and_are_redelivered_in_order() {
     let now = Instant::now();
     let mut leases = leased_to_ann(3, now);
     leases.fail(Seq(3), 5, None);
@@ -138,14 +138,14 @@ fn what_failed_rests_and_then_comes_again_in_order() {
 }
 
 #[test]
-fn the_last_attempt_decides() {
+fn the_last_failed_attempt_dead_letters_the_event() {
     let now = Instant::now();
     let mut leases = leased_to_ann(1, now);
     let rest = Some(now + Duration::from_secs(1));
     assert_eq!(leases.fail(Seq(1), 1, rest).unwrap().next, AfterFailure::DeadLetter);
     assert_eq!(leases.first_redelivery(), None);
     assert_eq!(leases.expire_due_leases(now + TIMEOUT * 2), []);
-    assert_eq!(leases.cursor().floor, Seq(0), "it is not done before its letter is stored");
+    assert_eq!(leases.cursor().floor, Seq(0), "it is done once its letter is stored");
     leases.begin_dead_letter(Seq(1));
     assert_eq!(leases.cursor().floor, Seq(1));
     leases.undo_dead_letter(Seq(1));
@@ -156,7 +156,7 @@ fn the_last_attempt_decides() {
 }
 
 #[test]
-fn a_failed_lease_fails_once() {
+fn a_lease_fails_once() {
     let mut leases = leased_to_ann(1, Instant::now());
     assert!(leases.fail(Seq(1), 5, None).is_some());
     assert_eq!(leases.fail(Seq(1), 5, None), None);
@@ -164,7 +164,7 @@ fn a_failed_lease_fails_once() {
 }
 
 #[test]
-fn what_never_left_was_not_lent() {
+fn a_revoked_unsent_delivery_counts_as_no_attempt() {
     let now = Instant::now();
     let mut leases = leased_to_ann(1, now);
     assert!(leases.revoke_unsent(Seq(1), ANN, 1));
@@ -174,7 +174,7 @@ fn what_never_left_was_not_lent() {
 }
 
 #[test]
-fn nobody_takes_back_what_another_has() {
+fn only_the_matching_delivery_is_revoked() {
     let now = Instant::now();
     let mut leases = leased_to_ann(1, now);
     leases.fail(Seq(1), 5, None);
@@ -188,7 +188,7 @@ fn nobody_takes_back_what_another_has() {
 }
 
 #[test]
-fn attempts_count_on_behind_a_restart_and_done_stays_done() {
+fn attempts_and_finished_events_survive_a_restart() {
     let now = Instant::now();
     let mut leases = leased_to_ann(4, now);
     leases.fail(Seq(1), 5, None);
@@ -206,14 +206,14 @@ fn attempts_count_on_behind_a_restart_and_done_stays_done() {
 }
 
 #[test]
-fn what_the_topic_no_longer_keeps_is_done_whoever_has_it() {
+fn trimmed_events_are_done_even_while_leased() {
     let now = Instant::now();
     let mut leases = leased_to_ann(4, now);
     leases.begin_ack(Seq(1));
     leases.fail(Seq(2), 5, None);
     leases.trim_below(Seq(4));
     assert_eq!(leases.floor(), Seq(3));
-    assert_eq!(leases.take_trimmed(), [ANN], "only event 3 was still out");
+    assert_eq!(leases.take_trimmed(), [ANN], "only event 3 was still leased");
     assert_eq!(leases.take_trimmed(), []);
     assert_eq!(leases.first_redelivery(), None);
     assert_eq!(leases.in_flight(), 1);
@@ -226,7 +226,7 @@ fn what_the_topic_no_longer_keeps_is_done_whoever_has_it() {
 }
 
 #[test]
-fn an_id_published_again_after_a_trim_means_the_newer_event() {
+fn an_id_published_again_after_a_trim_stands_for_the_newer_event() {
     let now = Instant::now();
     let mut leases = fresh();
     let lease = Lease { member: ANN, leased_at: now, deadline: now + TIMEOUT };
@@ -240,7 +240,7 @@ fn an_id_published_again_after_a_trim_means_the_newer_event() {
 }
 
 #[test]
-fn passes_over_what_cannot_be_had_as_far_as_there_is_room() {
+fn unreadable_events_are_skipped_as_far_as_the_window_has_room() {
     let now = Instant::now();
     let mut leases = fresh();
     leases.skip_unreadable(Seq(3));
@@ -257,7 +257,7 @@ fn passes_over_what_cannot_be_had_as_far_as_there_is_room() {
 }
 
 #[test]
-fn the_largest_window_fits_into_the_state() {
+fn the_largest_window_fits_into_a_state_value() {
     use prombus_proto::limits::MAX_STATE_VALUE_BYTES;
     let cursor = Cursor::starting_behind(Seq(u64::MAX / 2), Timestamp(u64::MAX)).with_above(
         (0..MAX_WINDOW).map(|place| match place % 2 {
@@ -269,14 +269,14 @@ fn the_largest_window_fits_into_the_state() {
 }
 
 #[test]
-fn rests_double_from_100_ms_to_30_s() {
+fn the_back_off_doubles_from_100_ms_to_30_s() {
     let rests: Vec<_> = (0..12).map(|attempt| back_off(attempt).as_millis()).collect();
     assert_eq!(rests, [100, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
     assert_eq!(back_off(u32::MAX), Duration::from_secs(30));
 }
 
 #[test]
-fn an_attempt_follows_another_only_when_that_is_recorded() {
+fn a_redelivery_waits_until_the_last_attempt_is_recorded() {
     let now = Instant::now();
     let mut leases = fresh();
     let before = leases.begin_generation();
@@ -284,27 +284,23 @@ fn an_attempt_follows_another_only_when_that_is_recorded() {
     assert!(!leases.awaits_record());
     leases.fail(Seq(1), 9, None).unwrap();
     assert_eq!(leases.first_redelivery(), None);
-    assert!(leases.awaits_record(), "nothing new is to overtake it");
+    assert!(leases.awaits_record(), "no new event may overtake it");
     leases.generation_stored(before);
-    assert_eq!(
-        leases.first_redelivery(),
-        None,
-        "a cursor that was made before does not tell of it"
-    );
+    assert_eq!(leases.first_redelivery(), None, "an earlier cursor does not count it");
     let behind = leases.begin_generation();
-    assert_eq!(leases.first_redelivery(), None, "what is not stored does not, either");
+    assert_eq!(leases.first_redelivery(), None, "nor does a cursor that is not stored");
     leases.generation_stored(behind);
     assert_eq!(leases.first_redelivery(), Some(Seq(1)));
     assert!(!leases.awaits_record());
     assert_eq!(lease_unrecorded(&mut leases, Seq(1), ANN, now), 2);
-    // Resting, it has to be recorded, too.
+    // An event that backs off has to be recorded as well.
     leases.fail(Seq(1), 9, Some(now + TIMEOUT)).unwrap();
     leases.expire_due_leases(now + TIMEOUT);
     assert_eq!(leases.first_redelivery(), None);
     let generation = leases.begin_generation();
     leases.generation_stored(generation);
     assert_eq!(leases.first_redelivery(), Some(Seq(1)));
-    // What never left is no attempt.
+    // An unsent delivery is no attempt.
     lease_unrecorded(&mut leases, Seq(1), ANN, now);
     assert!(leases.revoke_unsent(Seq(1), ANN, 3));
     assert_eq!(leases.first_redelivery(), Some(Seq(1)));

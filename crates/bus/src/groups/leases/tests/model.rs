@@ -1,4 +1,4 @@
-//! Random steps, against the plainest account of what each event is.
+//! Random operations, compared with a model that keeps every event in a plain map.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::id_of;
 #[derive(Clone, Copy, Debug)]
 struct Fact {
     attempts: u32,
-    /// So many of them are in a stored cursor.
+    /// Attempts that a stored cursor counts.
     recorded: u32,
     state: SlotState,
 }
@@ -22,13 +22,13 @@ impl Fact {
     }
 }
 
-/// Every event from the first that was ever lent.
+/// Every event from the oldest unfinished one to the newest delivered.
 #[derive(Debug, Default)]
 struct Model {
     events: BTreeMap<u64, Fact>,
-    /// All up to here is done.
+    /// Every event up to and including this one is done.
     floor: u64,
-    /// What the cursor that is being stored says of attempts.
+    /// The attempts in the cursor that is being stored.
     being_stored: BTreeMap<u64, u32>,
 }
 
@@ -116,7 +116,7 @@ impl Model {
     }
 }
 
-/// Both, side by side, with a clock.
+/// The lease table and the model side by side, with a clock.
 struct Pair {
     leases: Leases,
     model: Model,
@@ -238,7 +238,7 @@ impl Pair {
                     assert!(leases.revoke_unsent(Seq(seq), lease.member, attempts));
                     let attempts = attempts - 1;
                     *fact = Fact { attempts, recorded: attempts, state: SlotState::Redeliverable };
-                    // What it says of this one was taken back.
+                    // Its entry for this event was revoked.
                     model.being_stored.remove(&seq);
                 }
             }
@@ -295,7 +295,7 @@ impl Pair {
                 if let Some((&seq, &Fact { state, .. })) = model.events.first_key_value() {
                     model.set(seq, state);
                 }
-                // What was never delivered and has nothing behind it is new again.
+                // Undelivered events at the end are new again.
                 while model.events.last_key_value().is_some_and(|(_, fact)| {
                     fact.attempts == 0 && fact.state == SlotState::Redeliverable
                 }) {
@@ -360,7 +360,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn is_what_the_model_says(steps in steps()) {
+    fn agrees_with_the_model(steps in steps()) {
         let now = Instant::now();
         let mut pair = Pair { leases: super::fresh(), model: Model::default(), now, generation: None };
         for step in &steps {
