@@ -21,8 +21,8 @@ pub struct PublishReport {
 pub struct SubscribeReport {
     /// Events that were delivered and acknowledged, each on its own.
     pub n: u64,
-    /// Until the last acknowledgement is answered. Latencies run until an event's delivery, and for a
-    /// backlog start with the subscription.
+    /// Until the last acknowledgement is answered. Latencies run until an event's delivery; those
+    /// of a backlog start with the subscription.
     #[serde(flatten)]
     pub figures: Figures,
 }

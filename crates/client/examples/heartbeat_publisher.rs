@@ -4,8 +4,8 @@
 //! cargo run --example heartbeat_publisher -- node-1
 //! ```
 //!
-//! Environment: `PROMBUS_URL`, `PROMBUS_TOKEN`, `BEATS` (how many heartbeats; endless by default) and
-//! `BEAT_MS` (the interval).
+//! Environment: `PROMBUS_URL`, `PROMBUS_TOKEN`, `BEATS` (how many heartbeats; endless by default)
+//! and `BEAT_MS` (the interval).
 
 use std::env;
 use std::error::Error;

@@ -4,8 +4,8 @@
 //! cargo run --example monitor
 //! ```
 //!
-//! Environment: `PROMBUS_URL`, `PROMBUS_TOKEN` and `BEATS` (how many heartbeats to wait for; endless
-//! by default). It prints `node beat` lines on stdout, and the state of the connection on stderr.
+//! Environment: `PROMBUS_URL`, `PROMBUS_TOKEN` and `BEATS` (how many heartbeats to wait for;
+//! endless by default). It prints `node beat` lines on stdout, and the state of the connection on stderr.
 
 #![allow(clippy::print_stdout, reason = "stdout is its output")]
 

@@ -24,7 +24,7 @@ pub enum Error {
     /// The connection was lost, and the request is not retried.
     #[error("connection lost: {0}")]
     Lost(String),
-    /// The server closed the connection with a code that forbids reconnecting. The client has ended.
+    /// The server closed the connection with a permanent close code. The client has ended.
     #[error("the server closed the connection permanently: {code} {reason}")]
     Closed {
         /// The WebSocket close code; see `docs/protocol.md`.
@@ -100,7 +100,7 @@ impl Error {
 }
 
 impl Refusal {
-    /// Returns `true` if the frame is larger than the rate limit ever admits. A smaller one may pass.
+    /// Returns `true` if the rate limit never admits this many events at once. Fewer may pass.
     pub(crate) fn is_too_much_at_once(&self) -> bool {
         self.code == ErrorCode::RateLimited && self.retry_after.is_none()
     }

@@ -69,8 +69,8 @@ impl Client {
         self.enqueue(topic, event).await?.await
     }
 
-    /// Publishes an event and waits only until the [window](crate::Builder::window) has room for it.
-    /// This pipelines many events from one task.
+    /// Publishes an event and waits only until the [window](crate::Builder::window) has room for
+    /// it. This pipelines many events from one task.
     ///
     /// ```
     /// # use prombus_server::{config::{Config, Sources}, server::Server};

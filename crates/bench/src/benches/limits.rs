@@ -170,7 +170,7 @@ impl Trial {
         Ok(outcome)
     }
 
-    /// Returns `true` if this bucket refused. With that much demand, another one may refuse as well.
+    /// Returns `true` if this bucket refused; under that much demand, another one may as well.
     fn is_refused_here(self, error: BenchError) -> Result<bool, BenchError> {
         match error {
             BenchError::Refused { code: ErrorCode::RateLimited, message } => {

@@ -1,5 +1,5 @@
-//! Consuming: the time from publisher to consumer, and how fast a backlog is consumed. Each event is
-//! acknowledged on its own.
+//! Consuming: the time from publisher to consumer, and how fast a backlog is consumed. Each event
+//! is acknowledged on its own.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -17,8 +17,8 @@ const NOMINAL_ID: &str = "0190f5e4-8d4b-7c3a-9f2e-0123456789ab";
 /// The digits of two hours in nanoseconds. In a longer run, events may grow by one byte.
 const TIME_DIGITS: usize = 13;
 
-/// The payloads of one run: `{"run":"…","t0":…,"i":…,"pad":"xxx"}`. `t0` is when the event is sent,
-/// or scheduled to be sent, in nanoseconds since the start of the run; `i` counts events.
+/// The payloads of one run: `{"run":"…","t0":…,"i":…,"pad":"xxx"}`. `t0` is when the event is
+/// sent, or scheduled to be sent, in nanoseconds since the start of the run; `i` counts events.
 #[derive(Debug)]
 pub(crate) struct EventText {
     /// The text before the time, which events of other runs do not contain.

@@ -88,7 +88,8 @@ macro_rules! subscription_options {
             self
         }
 
-        /// Sets where the group starts if it does not exist yet. Default: [`Start::Latest`](crate::Start::Latest).
+        /// Sets where the group starts if it does not exist yet. Default:
+        /// [`Start::Latest`](crate::Start::Latest).
         pub fn from(mut self, start: crate::Start) -> Self {
             self.options.start = start;
             self

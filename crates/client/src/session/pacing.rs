@@ -1,9 +1,9 @@
 //! Throttling after the server has refused a publish as `rate_limited`.
 //!
-//! A refusal says when there will be a token for the refused frame. Everything behind it has to
-//! wait as well, because it would only be refused. So nothing is sent until then; then one frame,
-//! and the number allowed in flight doubles with each stored frame, until the next refusal or
-//! until the throttle is lifted.
+//! A refusal says when there will be a token for the refused frame. The frames after it
+//! have to wait as well, because they would only be refused. So nothing is sent until then; then
+//! one frame, and the number allowed in flight doubles with each stored frame, until the next
+//! refusal or until the throttle is lifted.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! One subscription: the events it holds, the handlers that run, and the frames it owes the server.
 //!
-//! An event is `Unchecked` until the server has said whether it is marked (in the modes that
-//! mark), `Ready` until a handler is free, `Running` in its handler, and `Settling` until the
+//! An event is `Unchecked` until the server has looked up its mark (in the modes that use
+//! marks), `Ready` until a handler is free, `Running` in its handler, and `Settling` until the
 //! server has confirmed the result. When the connection is lost, every event that is not running
 //! is dropped, because the server delivers it again. Running handlers continue; if their event is
 //! redelivered meanwhile, they take over the new lease.
@@ -36,7 +36,7 @@ use crate::{Error, Result};
 use deliveries::{Deliveries, Stage};
 use outbound::{Failure, Outbound};
 
-/// What the server is told about an event that was handled.
+/// How a handled event is reported to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AckMode {
     /// Acknowledges it.
@@ -82,7 +82,7 @@ enum Link {
     Marking,
     Subscribing,
     Subscribed {
-        /// What the server was last told.
+        /// As last requested over this connection.
         is_paused: bool,
     },
     Unsubscribing,
@@ -200,7 +200,7 @@ impl Subscriber {
             self.wanted = if is_paused { Wanted::Paused } else { Wanted::Active };
         }
         match self.link {
-            Link::Subscribed { is_paused: told } if told != self.wants_pause() => {
+            Link::Subscribed { is_paused } if is_paused != self.wants_pause() => {
                 self.pause_replies.push(reply);
             }
             _ => drop(reply.send(Ok(()))),

@@ -21,8 +21,8 @@ fn assigns_answers_to_frames_in_order() {
     harness.refuse("forbidden", "");
     let error = answers[1].try_recv().unwrap().unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::Forbidden));
-    let nothing = harness.receive(&published(8));
-    assert!(matches!(nothing, Err(Error::NotUnderstood(_))));
+    let unrequested = harness.receive(&published(8));
+    assert!(matches!(unrequested, Err(Error::NotUnderstood(_))));
 }
 
 #[test]

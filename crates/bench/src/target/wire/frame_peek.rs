@@ -1,7 +1,7 @@
 //! Recognizes the server's frames without parsing them.
 //!
-//! `prombus_proto::frame::answer` writes the members of a frame in a fixed order, so it is enough to
-//! look at fixed positions.
+//! `prombus_proto::frame::answer` writes the members of a frame in a fixed order, so it is enough
+//! to look at fixed positions.
 
 use bytes::Bytes;
 use memchr::memmem;

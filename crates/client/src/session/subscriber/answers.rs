@@ -163,7 +163,7 @@ impl Subscriber {
         let count = ids.len();
         tracing::warn!(
             %topic, %group, count,
-            "cannot mark events that were handled: {refusal}; if redelivered, they are handled again"
+            "cannot mark handled events: {refusal}; if redelivered, they are handled again"
         );
         for id in ids {
             self.unconfirmed.remove(id);

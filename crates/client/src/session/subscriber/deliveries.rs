@@ -14,7 +14,7 @@ const MIN_EXTENSION: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Deliveries {
     events: HashMap<EventId, InFlight>,
-    /// May name events that are gone since, because their lease was lost.
+    /// May contain events that were removed since, because their lease was lost.
     ready: VecDeque<EventId>,
     running: usize,
     /// The longest lease seen so far; extensions ask for as much.
@@ -129,7 +129,7 @@ impl Deliveries {
         Some(has_lease)
     }
 
-    /// The server has said whether the event is marked. Returns `true` if it is and has to be
+    /// The server has looked up the mark. Returns `true` if the event is marked, and so has to be
     /// acknowledged.
     pub(super) fn checked(&mut self, id: &EventId, is_marked: bool) -> bool {
         let Some(event) = self.in_stage(id, Stage::Unchecked) else { return false };

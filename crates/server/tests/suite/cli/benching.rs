@@ -57,7 +57,7 @@ fn every_group_receives_every_event() {
     let ran = bench(&["subscribe", "--serve", "--n", "40", "--groups", "3", "--json"]);
     let report = report(&ran);
     assert_eq!((&report["n"], &report["settings"]["groups"]), (&json!(120), &json!(3)));
-    bench(&["subscribe", "--groups", "0"]).failed_with("--groups is 0");
+    bench(&["subscribe", "--groups", "0"]).failed_with("--groups must be at least 1");
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn durability_of_a_running_server_is_set_over_http() {
 #[test]
 fn invalid_arguments_are_named() {
     for (arguments, reason) in [
-        (&["publish", "--n", "0"][..], "--n is 0"),
-        (&["publish", "--size", "20", "--engine", "memory"], "--size is 20"),
+        (&["publish", "--n", "0"][..], "--n must be at least 1"),
+        (&["publish", "--size", "20", "--engine", "memory"], "--size 20 is too small"),
         (&["publish", "--engine", "paper"], "--engine"),
         (&["publish", "--url", "http://127.0.0.1:1/"], "ws://"),
         (&["subscribe", "--backlog", "--rate", "5"], "--rate"),
