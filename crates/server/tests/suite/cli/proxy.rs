@@ -38,7 +38,7 @@ impl Proxy {
                 let upstream = upstream.clone();
                 // Either side may close first; errors are expected.
                 thread::spawn(move || {
-                    drop(forward(client.expect("a connection"), &upstream, fate))
+                    drop(forward(client.expect("a connection"), &upstream, fate));
                 });
             }
         });
