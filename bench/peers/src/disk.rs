@@ -1,4 +1,4 @@
-//! What the disk takes by itself.
+//! How long the disk takes, without a server.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use prombus_peers_report::{Plan, Span};
 
+use crate::client::Result;
+use crate::concurrent::run_with_background;
 use crate::event;
-use crate::meanwhile::meanwhile;
-use crate::session::Result;
 
-/// How long syncs are measured flat out, before and after.
-const FLAT_OUT: Duration = Duration::from_millis(500);
+/// How long syncs are measured back to back, before and after a measurement.
+const BACK_TO_BACK_TIME: Duration = Duration::from_millis(500);
 
-/// Waits until all that was written to the filesystem of `folder` is on the disk: what one system leaves behind
-/// must not be written while the next is measured.
-pub(crate) fn settle(folder: &Path) -> Result<()> {
+/// Syncs the filesystem of `folder`, so that dirty pages of one system are not written back while the next is
+/// measured.
+pub(crate) fn sync_filesystem(folder: &Path) -> Result<()> {
     let status = Command::new("sync").arg("--file-system").arg(folder).status();
     if !status.map_err(|error| format!("sync: {error}"))?.success() {
         return Err("sync failed".into());
@@ -26,87 +26,87 @@ pub(crate) fn settle(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the disk takes by itself.
-pub(crate) struct Beside {
-    /// At regular times while something else was measured.
-    pub(crate) meanwhile: Syncs,
-    /// One after the other, right before and after.
-    pub(crate) flat_out: Vec<Span>,
-    /// At the rate and for as long as what was measured, half of it right before, half after.
-    pub(crate) plain_file: Syncs,
+/// Sync times around and during a measurement.
+pub(crate) struct DiskBaseline {
+    /// At regular times during the measurement.
+    pub(crate) during: SyncTimes,
+    /// One after the other, right before and after the measurement.
+    pub(crate) back_to_back: Vec<Span>,
+    /// At the rate and for the duration of the measurement, half of it right before, half right after.
+    pub(crate) plain_file: SyncTimes,
 }
 
-/// What `measured` comes to, and what the disk takes meanwhile, and right before and after.
-pub(crate) fn with_disk_beside<T>(
+/// Runs `measured`, and measures the disk before, during and after.
+pub(crate) fn measure_with_disk_baseline<T>(
     folder: &Path,
     plan: &Plan,
     measured: impl FnOnce() -> T,
-) -> Result<(T, Beside)> {
-    let (mut flat_out, mut plain_file) = (Vec::new(), Syncs::default());
-    let mut measure_alone = || {
-        measure_flat_out(folder, &mut flat_out)?;
-        let began = Instant::now();
+) -> Result<(T, DiskBaseline)> {
+    let (mut back_to_back, mut plain_file) = (Vec::new(), SyncTimes::default());
+    let mut measure_disk_alone = || {
+        sync_back_to_back(folder, &mut back_to_back)?;
+        let started = Instant::now();
         let time = Duration::from_secs(plan.steady_seconds) / 2;
-        let every = Duration::from_secs(1) / plan.per_second;
-        measure_at_times(folder, every, || began.elapsed() < time, &mut plain_file)
+        let interval = Duration::from_secs(1) / plan.per_second;
+        sync_on_schedule(folder, interval, || started.elapsed() < time, &mut plain_file)
     };
-    measure_alone()?;
-    let every = Duration::from_millis(plan.sync_every_ms);
-    let mut syncs = Syncs::default();
-    let (outcome, beside) =
-        meanwhile(measured, |goes_on| measure_at_times(folder, every, goes_on, &mut syncs));
-    beside?;
-    settle(folder)?;
-    measure_alone()?;
-    Ok((outcome, Beside { meanwhile: syncs, flat_out, plain_file }))
+    measure_disk_alone()?;
+    let interval = Duration::from_millis(plan.sync_every_ms);
+    let mut during = SyncTimes::default();
+    let (outcome, synced) = run_with_background(measured, |is_running| {
+        sync_on_schedule(folder, interval, is_running, &mut during)
+    });
+    synced?;
+    sync_filesystem(folder)?;
+    measure_disk_alone()?;
+    Ok((outcome, DiskBaseline { during, back_to_back, plain_file }))
 }
 
-/// Writes events to the end of a file, each with an `fdatasync`, one after the other, and adds how long each
-/// `fdatasync` took.
-fn measure_flat_out(folder: &Path, calls: &mut Vec<Span>) -> io::Result<()> {
+/// Appends events to a file and syncs after each of them. Appends the time of each `fdatasync` to `calls`.
+fn sync_back_to_back(folder: &Path, calls: &mut Vec<Span>) -> io::Result<()> {
     let mut file = tempfile::tempfile_in(folder)?;
-    let began = Instant::now();
-    while began.elapsed() < FLAT_OUT {
+    let started = Instant::now();
+    while started.elapsed() < BACK_TO_BACK_TIME {
         write_event(&mut file)?;
         calls.push(sync(&file)?);
     }
     Ok(())
 }
 
-/// Syncs that were asked for at regular times.
+/// Syncs at regular times.
 #[derive(Default)]
-pub(crate) struct Syncs {
-    /// From when each event was due, which is before the call where the one before it took long.
-    pub(crate) from_due: Vec<Span>,
+pub(crate) struct SyncTimes {
+    /// From the scheduled time of each event, which is before the call if the previous call took long.
+    pub(crate) from_schedule: Vec<Span>,
     /// The calls alone.
     pub(crate) calls: Vec<Span>,
 }
 
-/// Writes events to the end of a file at regular times while that `goes_on`, and nothing else: all that is due,
-/// then one `fdatasync`. That a timer was late does not count.
-fn measure_at_times(
+/// Appends events to a file at regular times while `is_running`: writes all events that are due, then calls
+/// `fdatasync` once. A late timer does not count.
+fn sync_on_schedule(
     folder: &Path,
-    every: Duration,
-    goes_on: impl Fn() -> bool,
-    syncs: &mut Syncs,
+    interval: Duration,
+    is_running: impl Fn() -> bool,
+    times: &mut SyncTimes,
 ) -> io::Result<()> {
     let mut file = tempfile::tempfile_in(folder)?;
     let mut due = Instant::now();
-    while goes_on() {
+    while is_running() {
         let early = due.saturating_duration_since(Instant::now());
         thread::sleep(early);
-        let (first, begun) = (due, Instant::now());
-        while due <= begun {
+        let (first, started) = (due, Instant::now());
+        while due <= started {
             write_event(&mut file)?;
-            due += every;
+            due += interval;
         }
         let call = sync(&file)?;
-        syncs.calls.push(call);
+        times.calls.push(call);
         let mut written = first;
         while written < due {
-            let from = if early.is_zero() { written } else { begun };
-            syncs.from_due.push(Span { from, ..call });
-            written += every;
+            let from = if early.is_zero() { written } else { started };
+            times.from_schedule.push(Span { from, ..call });
+            written += interval;
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! The event that all of them get: 236 bytes of JSON with a number in it.
+//! The event that every system gets: 236 bytes of JSON that contain a number.
 
 use memchr::memmem;
 
-/// How long the text is.
+/// The length of an event.
 pub(crate) const BYTES: usize = 236;
 
 const HEAD: &str = r#"{"n":""#;
@@ -10,7 +10,7 @@ const DIGITS: usize = 10;
 const MIDDLE: &str = r#"","t":""#;
 const TAIL: &str = r#""}"#;
 
-/// What fills the event up.
+/// Fills an event up to its length.
 pub(crate) const FILLER: &str = {
     const X: &[u8] = &[b'x'; BYTES - HEAD.len() - DIGITS - MIDDLE.len() - TAIL.len()];
     match std::str::from_utf8(X) {
@@ -19,12 +19,12 @@ pub(crate) const FILLER: &str = {
     }
 };
 
-/// The digits of a number, as they stand in its event.
+/// Returns the digits of a number as they appear in its event.
 pub(crate) fn digits(number: u64) -> String {
     format!("{number:0DIGITS$}")
 }
 
-/// Adds the event of that number to a text.
+/// Appends the event with this number to `text`.
 pub(crate) fn write(number: u64, text: &mut String) {
     let mut digits = [b'0'; DIGITS];
     let mut rest = number;
@@ -39,14 +39,14 @@ pub(crate) fn write(number: u64, text: &mut String) {
     text.push_str(TAIL);
 }
 
-/// The event of that number.
+/// Returns the event with this number.
 pub(crate) fn text(number: u64) -> String {
     let mut text = String::with_capacity(BYTES);
     write(number, &mut text);
     text
 }
 
-/// The number of the first event in these bytes.
+/// Returns the number of the first event in `bytes`.
 pub(crate) fn number_in(bytes: &[u8]) -> Option<u64> {
     let at = memmem::find(bytes, HEAD.as_bytes())? + HEAD.len();
     std::str::from_utf8(bytes.get(at..at + DIGITS)?).ok()?.parse().ok()
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_json_of_236_bytes_and_gives_its_number_back() {
+    fn an_event_is_236_bytes_of_json_that_contain_its_number() {
         for number in [0, 7, 1_234_567, 9_999_999_999] {
             let text = text(number);
             assert_eq!(text.len(), BYTES);

@@ -1,26 +1,26 @@
-//! What a steady rate comes to, beside the disk, and where the host left the machine alone.
+//! The outcome of the steady workload: delivery latencies, those of the disk, and both without steal.
 
 use std::path::Path;
 
-use prombus_peers_report::{Disk, Outcome, Plan, Span, Spared, Stolen};
+use prombus_peers_report::{DiskLatency, Outcome, Plan, Span, StealFree, StealSamples};
 
-use crate::disk::{Beside, with_disk_beside};
-use crate::meanwhile::meanwhile;
-use crate::session::Result;
-use crate::stolen;
-use crate::times::{p99, times};
-use crate::work::Seen;
+use crate::client::Result;
+use crate::concurrent::run_with_background;
+use crate::disk::{DiskBaseline, measure_with_disk_baseline};
+use crate::histogram::{histogram, p99};
+use crate::steal;
+use crate::workload::Observation;
 
-pub(crate) fn latency(
+pub(crate) fn measure_latency(
     folder: &Path,
     plan: &Plan,
-    measured: impl FnOnce() -> Result<Seen>,
+    measured: impl FnOnce() -> Result<Observation>,
 ) -> Result<Outcome> {
-    let measured = || meanwhile(measured, stolen::watch);
-    let ((seen, stolen), beside) = with_disk_beside(folder, plan, measured)?;
-    let (Seen { events, undelivered, delivered, .. }, stolen) = (seen?, stolen?);
-    let all = times(&delivered)?;
-    let Beside { meanwhile, flat_out, plain_file } = beside;
+    let measured = || run_with_background(measured, steal::watch);
+    let ((observation, samples), baseline) = measure_with_disk_baseline(folder, plan, measured)?;
+    let (Observation { events, undelivered, delivered, .. }, samples) = (observation?, samples?);
+    let all = histogram(&delivered)?;
+    let DiskBaseline { during, back_to_back, plain_file } = baseline;
     Ok(Outcome::Latency {
         events,
         undelivered,
@@ -28,25 +28,25 @@ pub(crate) fn latency(
         p99_us: all.value_at_quantile(0.99),
         p999_us: all.value_at_quantile(0.999),
         max_us: all.max(),
-        disk: Disk {
-            meanwhile_p99_us: p99(&meanwhile.from_due)?,
-            calls_p99_us: p99(&meanwhile.calls)?,
-            flat_out_p99_us: p99(&flat_out)?,
-            file_p99_us: p99(&plain_file.from_due)?,
-            file_calls_p99_us: p99(&plain_file.calls)?,
+        disk: DiskLatency {
+            scheduled_p99_us: p99(&during.from_schedule)?,
+            calls_p99_us: p99(&during.calls)?,
+            back_to_back_p99_us: p99(&back_to_back)?,
+            plain_file_p99_us: p99(&plain_file.from_schedule)?,
+            plain_file_calls_p99_us: p99(&plain_file.calls)?,
         },
-        stolen_ms: u64::try_from(stolen.total().as_millis())?,
-        spared: Spared {
+        stolen_ms: u64::try_from(samples.total().as_millis())?,
+        steal_free: StealFree {
             events_percent: u64::try_from(
-                100 * spared(&delivered, &stolen).count() / delivered.len().max(1),
+                100 * steal_free(&delivered, &samples).count() / delivered.len().max(1),
             )?,
-            p99_us: p99(spared(&delivered, &stolen))?,
-            meanwhile_p99_us: p99(spared(&meanwhile.from_due, &stolen))?,
-            calls_p99_us: p99(spared(&meanwhile.calls, &stolen))?,
+            p99_us: p99(steal_free(&delivered, &samples))?,
+            scheduled_p99_us: p99(steal_free(&during.from_schedule, &samples))?,
+            calls_p99_us: p99(steal_free(&during.calls, &samples))?,
         },
     })
 }
 
-fn spared<'a>(spans: &'a [Span], stolen: &'a Stolen) -> impl Iterator<Item = &'a Span> {
-    spans.iter().filter(|span| stolen.spared(span))
+fn steal_free<'a>(spans: &'a [Span], samples: &'a StealSamples) -> impl Iterator<Item = &'a Span> {
+    spans.iter().filter(|span| samples.is_free_of_steal(span))
 }

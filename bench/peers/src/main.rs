@@ -1,55 +1,57 @@
-//! Measures Prombus and its peers on the same work. See `README.md`.
+//! Measures Prombus and its peers on the same workloads. See `README.md`.
 
+mod client;
+mod concurrent;
 mod disk;
+mod environment;
 mod event;
+mod histogram;
 mod latency;
-mod meanwhile;
 mod measurement;
 mod server;
-mod session;
-mod stolen;
-mod surroundings;
+mod steal;
 mod system;
 mod systems;
-mod times;
-mod work;
+mod workload;
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use prombus_peers_report::{Measurement, Missing, Outcome, Plan, Results, Work, write_docs};
+use prombus_peers_report::{
+    Measurement, MissingSystem, Outcome, Plan, Results, Workload, write_docs,
+};
 
+use crate::client::Result;
 use crate::measurement::measure;
-use crate::session::Result;
 use crate::system::{Program, System};
 
-/// Measures Prombus and its peers on the same work, and writes what was seen.
+/// Measures Prombus and its peers on the same workloads, and writes the results.
 #[derive(Parser)]
 struct Arguments {
-    /// The program prombus
+    /// The path of prombus
     #[arg(long)]
     prombus: PathBuf,
-    /// The program nats-server
+    /// The path of nats-server
     #[arg(long)]
     nats: Option<PathBuf>,
-    /// The program redis-server
+    /// The path of redis-server
     #[arg(long)]
     redis: Option<PathBuf>,
-    /// The program mongod
+    /// The path of mongod
     #[arg(long)]
     mongod: Option<PathBuf>,
-    /// Where servers keep their data meanwhile
+    /// The folder for the servers' data
     #[arg(long)]
     scratch: PathBuf,
-    /// The file for what was measured, as JSON
+    /// The file for the results, as JSON
     #[arg(long)]
     results: PathBuf,
-    /// The folder with benchmarks.md, whose section and charts are written; left alone if absent
+    /// The folder of benchmarks.md, whose section and charts are rewritten; if absent, nothing is rewritten
     #[arg(long)]
     docs: Option<PathBuf>,
-    /// The day of the run, for the page
+    /// The date of the run, for the page
     #[arg(long)]
     today: String,
     /// What was measured, such as a commit
@@ -58,19 +60,19 @@ struct Arguments {
     /// A remark for the page, such as what else ran on the machine
     #[arg(long)]
     remark: Option<String>,
-    /// Events of a measurement at most
+    /// The most events of a measurement
     #[arg(long, default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1000..=10_000_000))]
     n: u64,
-    /// Seconds of a measurement at most, to publish and once more to consume
+    /// The most seconds of a measurement to publish, and again to consume
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// How often each is measured
+    /// How often everything is measured
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: u32,
-    /// Only these systems, with commas between them
+    /// Measure only these systems, separated by commas
     #[arg(long, value_delimiter = ',')]
     systems: Vec<System>,
-    /// Only this work, by its letters, such as ac
+    /// Measure only these workloads, by their letters, such as ac
     #[arg(long)]
     work: Option<String>,
 }
@@ -85,16 +87,16 @@ impl Arguments {
         }
     }
 
-    /// Why a system is not measured, if it is not.
-    fn why_not(&self, system: System) -> Option<&'static str> {
+    /// Returns the reason why a system is not measured, or `None` if it is.
+    fn reason_to_skip(&self, system: System) -> Option<&'static str> {
         if !self.systems.is_empty() && !self.systems.contains(&system) {
             return Some("left out by --systems");
         }
         self.program(system).is_none().then_some("not installed; run.sh says why")
     }
 
-    fn wants(&self, work: Work) -> bool {
-        self.work.as_ref().is_none_or(|letters| letters.contains(work.letter()))
+    fn includes(&self, workload: Workload) -> bool {
+        self.work.as_ref().is_none_or(|letters| letters.contains(workload.letter()))
     }
 
     fn plan(&self) -> Plan {
@@ -105,7 +107,7 @@ impl Arguments {
             window: 1000,
             batch: 100,
             per_second: 5000,
-            // In less, one stall of the disk is the p99.
+            // In a shorter run, a single stall of the disk would set the p99.
             steady_seconds: 3 * self.seconds,
             sync_every_ms: 2,
             event_bytes: event::BYTES as u64,
@@ -118,57 +120,57 @@ fn main() -> Result<()> {
     fs::create_dir_all(&arguments.scratch)?;
     let mut results = empty_results(&arguments);
     for missing in &results.missing {
-        eprintln!("missing: {}: {}", missing.label, missing.why);
+        eprintln!("not measured: {}: {}", missing.label, missing.reason);
     }
-    // All systems meet the same minutes: a round goes through them for each work.
+    // A round measures all systems for one workload before the next, so that they run in the same minutes.
     for round in 1..=arguments.rounds {
-        for work in Work::ALL.into_iter().filter(|work| arguments.wants(*work)) {
+        for workload in Workload::ALL.into_iter().filter(|workload| arguments.includes(*workload)) {
             for system in System::ALL {
                 let Some(program) = arguments.program(system) else { continue };
-                if arguments.why_not(system).is_some() {
+                if arguments.reason_to_skip(system).is_some() {
                     continue;
                 }
-                let outcome = measure(system, program, &arguments.scratch, work, &results.plan)
-                    .unwrap_or_else(|error| Outcome::Failed { why: error.to_string() });
-                eprintln!("round {round}, ({}) {}: {outcome}", work.letter(), system.label());
+                let outcome = measure(system, program, &arguments.scratch, workload, &results.plan)
+                    .unwrap_or_else(|error| Outcome::Failed { reason: error.to_string() });
+                eprintln!("round {round}, ({}) {}: {outcome}", workload.letter(), system.label());
                 let system = system.name().to_owned();
-                results.measurements.push(Measurement { system, work, round, outcome });
-                // Written each time, so that a run that is cut short leaves what it saw.
+                results.measurements.push(Measurement { system, workload, round, outcome });
+                // Written each time, so that an interrupted run leaves its results.
                 fs::write(&arguments.results, serde_json::to_string_pretty(&results)?)?;
             }
         }
     }
     if let Some(docs) = &arguments.docs {
         write_docs(&results, docs)?;
-        eprintln!("written: {}", docs.join("benchmarks.md").display());
+        eprintln!("updated {}", docs.join("benchmarks.md").display());
     }
     Ok(())
 }
 
 fn empty_results(arguments: &Arguments) -> Results {
     let (measured, missing): (Vec<_>, Vec<_>) =
-        System::ALL.into_iter().partition(|system| arguments.why_not(*system).is_none());
-    let missing = missing.into_iter().map(|system| Missing {
+        System::ALL.into_iter().partition(|system| arguments.reason_to_skip(*system).is_none());
+    let missing = missing.into_iter().map(|system| MissingSystem {
         label: system.label().to_owned(),
-        why: arguments.why_not(system).unwrap_or_default().to_owned(),
+        reason: arguments.reason_to_skip(system).unwrap_or_default().to_owned(),
     });
     Results {
-        today: arguments.today.clone(),
+        date: arguments.today.clone(),
         revision: arguments.revision.clone(),
         remark: arguments.remark.clone(),
-        machine: surroundings::machine(),
+        machine: environment::machine(),
         plan: arguments.plan(),
         systems: measured
             .into_iter()
             .filter_map(|system| Some((system, arguments.program(system)?)))
-            .map(|(system, program)| surroundings::facts(system, program))
+            .map(|(system, program)| environment::system_info(system, program))
             .collect(),
         missing: missing.collect(),
         measurements: Vec::new(),
     }
 }
 
-/// Longer than the longest, the steady one, may take: what hangs is named as failed.
-fn patience(plan: &Plan) -> Duration {
+/// How long a measurement may take before it counts as failed. The steady workload takes longest.
+fn measurement_timeout(plan: &Plan) -> Duration {
     Duration::from_secs(4 * plan.steady_seconds + 60)
 }

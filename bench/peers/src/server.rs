@@ -1,4 +1,4 @@
-//! A server of our own for one measurement: on a free port, with an empty folder, ended by its process id.
+//! The server of one measurement: on a free port, with an empty folder.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -8,44 +8,43 @@ use std::{fs, thread};
 
 use tempfile::TempDir;
 
-use crate::session::Result;
+use crate::client::Result;
 use crate::system::{Program, System};
 
-const TAKEN_FOR_DEAD: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A running server. Dropped, it is killed and its folder removed.
+/// A running server. Dropping it kills the process and removes its folder.
 pub(crate) struct Server {
     process: Child,
     folder: TempDir,
-    /// Where clients connect.
     pub(crate) address: SocketAddr,
 }
 
 impl Server {
-    /// Starts one, with its folder under `scratch`, and waits until it listens.
+    /// Starts a server with a folder under `scratch`, and waits until it listens.
     pub(crate) fn start(system: System, program: &Path, scratch: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("data-").tempdir_in(scratch)?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let log = fs::File::create(folder.path().join("server.log"))?;
-        // It dies with this process, however that ends.
+        // The kernel kills the server when this process ends, however it ends.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(program);
         command.args(arguments(system, folder.path(), address)?);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let process = command.spawn().map_err(|error| format!("setpriv: {error}"))?;
         let mut server = Self { process, folder, address };
-        server.wait_until_it_listens()?;
+        server.wait_until_listening()?;
         Ok(server)
     }
 
-    fn wait_until_it_listens(&mut self) -> Result<()> {
-        let began = Instant::now();
+    fn wait_until_listening(&mut self) -> Result<()> {
+        let started = Instant::now();
         while TcpStream::connect(self.address).is_err() {
             let ended = self.process.try_wait()?;
-            if ended.is_some() || began.elapsed() > TAKEN_FOR_DEAD {
+            if ended.is_some() || started.elapsed() > START_TIMEOUT {
                 let log = fs::read_to_string(self.folder.path().join("server.log"))?;
-                let last = log.lines().last().unwrap_or("it said nothing");
-                return Err(format!("the server does not start: {last}").into());
+                let last = log.lines().last().unwrap_or("it logged nothing");
+                return Err(format!("the server did not start: {last}").into());
             }
             thread::sleep(Duration::from_millis(10));
         }

@@ -1,6 +1,5 @@
-//! Which systems there are, with which settings, and what their answers promise.
+//! The systems that are measured: their settings, their use and their guarantees.
 
-/// A server's program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Program {
     Prombus,
@@ -9,7 +8,7 @@ pub(crate) enum Program {
     Mongod,
 }
 
-/// A server with its settings.
+/// A server program with its settings.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum System {
     Prombus,
@@ -32,10 +31,10 @@ impl System {
         Self::MongodbJournaled,
     ];
 
-    /// What it is called in the results and on the command line.
+    /// The name in the results and on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Prombus => prombus_peers_report::US,
+            Self::Prombus => prombus_peers_report::PROMBUS,
             Self::Nats => "nats",
             Self::NatsAlways => "nats-always",
             Self::Redis => "redis",
@@ -45,7 +44,7 @@ impl System {
         }
     }
 
-    /// What it is called in tables.
+    /// The name in tables and charts.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Prombus => "Prombus",
@@ -67,7 +66,7 @@ impl System {
         }
     }
 
-    /// The server's settings besides address and folder. Everything else is its default.
+    /// The server's settings besides address and folder. All others have their defaults.
     pub(crate) fn settings(self) -> &'static str {
         match self {
             Self::Prombus => "--set limits.enabled=false --set log.level=warn",
@@ -78,7 +77,7 @@ impl System {
         }
     }
 
-    /// The crate of its client.
+    /// The crate of the client.
     pub(crate) fn client(self) -> &'static str {
         match self.program() {
             Program::Prombus => "tokio-tungstenite",
@@ -88,31 +87,31 @@ impl System {
         }
     }
 
-    /// How the client uses it.
+    /// How the client uses the system.
     pub(crate) fn usage(self) -> &'static str {
         match self {
             Self::Prombus => {
-                "a text frame each; a batch is one PUBLISH with `events`; `maxInFlight` 1000"
+                "one text frame per event; a batch is one PUBLISH with `events`; `maxInFlight` 1000"
             }
             Self::Nats | Self::NatsAlways => {
-                "file storage; answers counted on one inbox; a batch is an atomic one \
-                 (`Nats-Batch-Id`), one answer each; a durable pull consumer, explicit \
+                "file storage; confirmations counted on one inbox; a batch is an atomic batch \
+                 (`Nats-Batch-Id`) with one confirmation; a durable pull consumer, explicit \
                  acknowledgement, `max_ack_pending` 1000"
             }
             Self::Redis | Self::RedisAlways => {
                 "`XADD` in pipelines of 100; a batch is a transaction (`MULTI`); \
-                 `XREADGROUP COUNT 1000`, an `XACK` each, pipelined, on a connection of its own"
+                 `XREADGROUP COUNT 1000`; one `XACK` per event, pipelined, on a separate connection"
             }
             Self::Mongodb => {
-                "an insert each on 100 connections, the note's indexes; a batch is `insertMany`; \
-                 the group's cursor is updated once for each event, one after the other; \
-                 asked for new events every millisecond when there are none"
+                "one insert per event on 100 connections, three indexes; a batch is `insertMany`; \
+                 the group's cursor is updated once per event, one after the other; \
+                 polled every millisecond while there are no new events"
             }
             Self::MongodbJournaled => "the same, with `j: true`",
         }
     }
 
-    /// Whether an answered publish is on stable storage.
+    /// Returns `true` if a confirmed publish is on stable storage.
     pub(crate) fn is_fsynced(self) -> bool {
         matches!(
             self,
@@ -120,31 +119,29 @@ impl System {
         )
     }
 
-    /// What the answer to a publish says.
-    pub(crate) fn publish_promise(self) -> &'static str {
+    pub(crate) fn publish_guarantee(self) -> &'static str {
         match self {
-            Self::Prombus => "on stable storage; waiting publishes share a sync",
-            Self::Nats => "handed to the operating system, which is told to sync every 2 minutes",
+            Self::Prombus => "on stable storage; concurrent publishes share a sync",
+            Self::Nats => "written to the operating system; synced every 2 minutes",
             Self::NatsAlways => "on stable storage",
-            Self::Redis => "in memory and handed to the operating system; synced every second",
-            Self::RedisAlways => "on stable storage; what is read together shares a sync",
+            Self::Redis => "in memory and written to the operating system; synced every second",
+            Self::RedisAlways => "on stable storage; commands that are read together share a sync",
             Self::Mongodb => "in memory; the journal is synced every 100 ms",
-            Self::MongodbJournaled => "on stable storage; waiting inserts share a sync",
+            Self::MongodbJournaled => "on stable storage; concurrent inserts share a sync",
         }
     }
 
-    /// What an acknowledgement of a delivered event says.
-    pub(crate) fn ack_promise(self) -> &'static str {
+    pub(crate) fn ack_guarantee(self) -> &'static str {
         match self {
-            Self::Prombus => "answered when it is on stable storage",
+            Self::Prombus => "confirmed once it is on stable storage",
             Self::Nats | Self::NatsAlways => {
-                "not answered; at the end the consumer is asked whether it has all of them; \
-                 kept in memory and written from time to time"
+                "not confirmed; at the end the consumer's state shows that all have arrived; \
+                 held in memory and written from time to time"
             }
-            Self::Redis => "answered; synced every second",
-            Self::RedisAlways => "answered when it is on stable storage",
-            Self::Mongodb => "answered; the journal is synced every 100 ms",
-            Self::MongodbJournaled => "answered when it is on stable storage",
+            Self::Redis => "confirmed; synced every second",
+            Self::RedisAlways => "confirmed once it is on stable storage",
+            Self::Mongodb => "confirmed; the journal is synced every 100 ms",
+            Self::MongodbJournaled => "confirmed once it is on stable storage",
         }
     }
 }

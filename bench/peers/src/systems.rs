@@ -1,11 +1,11 @@
-//! The systems, each with its server and its client.
+//! The clients of the systems.
 
 pub(crate) mod mongodb;
 pub(crate) mod nats;
 pub(crate) mod prombus;
 pub(crate) mod redis;
 
-/// The one topic, stream or key that events go to. Every measurement has a server of its own.
+/// The topic, stream or key of all events. Every measurement has a server of its own.
 pub(crate) const TOPIC: &str = "bench.events";
-/// The one group that consumes.
+/// The only consumer group.
 pub(crate) const GROUP: &str = "bench";

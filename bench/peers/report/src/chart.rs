@@ -10,17 +10,15 @@ const VALUES: f64 = 110.0;
 const ROW: f64 = 28.0;
 const HEAD: f64 = 34.0;
 
-/// A bar.
 pub(crate) struct Bar {
     pub(crate) label: String,
     pub(crate) value: f64,
-    /// Whether it is ours.
-    pub(crate) ours: bool,
-    /// Whether what it did is on stable storage.
+    pub(crate) is_prombus: bool,
+    /// Whether a confirmed publish is on stable storage.
     pub(crate) fsynced: bool,
 }
 
-/// Draws bars one below the other. Those that are not on stable storage are hollow.
+/// Draws horizontal bars. Those of systems that do not sync before they confirm are hollow.
 pub(crate) fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
     let longest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
     let rows = bars.iter().fold(0.0, |rows, _| rows + ROW);
@@ -36,7 +34,7 @@ pub(crate) fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
     for bar in bars {
         let share = if longest > 0.0 { bar.value / longest } else { 0.0 };
         let length = (share * (WIDTH - LABELS - VALUES)).max(1.0);
-        let colour = if bar.ours { "#c2410c" } else { "#475569" };
+        let colour = if bar.is_prombus { "#c2410c" } else { "#475569" };
         let fill = if bar.fsynced { colour } else { "#ffffff" };
         let _ = writeln!(
             svg,
@@ -53,7 +51,7 @@ pub(crate) fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
     }
     let _ = writeln!(
         svg,
-        r##"<text x="{LABELS}" y="{:.1}" font-size="11" fill="#555555">filled: answered when on stable storage; hollow: before</text>
+        r##"<text x="{LABELS}" y="{:.1}" font-size="11" fill="#555555">filled: confirmed once on stable storage; hollow: confirmed before</text>
 </svg>"##,
         top + 16.0
     );

@@ -1,15 +1,16 @@
-//! What is made of the measurements: medians, ratios, a page with tables, and charts.
+//! The report on the measurements: medians and ratios, the section of `docs/benchmarks.md`, and charts.
 
 mod chart;
 mod page;
 mod results;
-mod stolen;
+mod steal;
 
 pub use page::write_docs;
 pub use results::{
-    Disk, Facts, Machine, Measurement, Missing, Outcome, Plan, Results, Spared, US, Work, median,
+    DiskLatency, Machine, Measurement, MissingSystem, Outcome, PROMBUS, Plan, Results, StealFree,
+    SystemInfo, Workload, median,
 };
-pub use stolen::{Span, Stolen};
+pub use steal::{Span, StealSamples};
 
 #[cfg(test)]
 mod tests;

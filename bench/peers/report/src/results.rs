@@ -1,132 +1,109 @@
-//! What was measured, as it is kept.
+//! The results of a run, as stored in `results.json`.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 /// The name of the system that the others are compared with.
-pub const US: &str = "prombus";
+pub const PROMBUS: &str = "prombus";
 
-/// A whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// The day.
-    pub today: String,
+    pub date: String,
     /// What was measured, such as a commit.
     pub revision: String,
-    /// What else there is to say of the run.
+    /// For the page: what else a reader should know of the run.
     pub remark: Option<String>,
-    /// Where.
     pub machine: Machine,
-    /// How much.
     pub plan: Plan,
-    /// Who.
-    pub systems: Vec<Facts>,
-    /// Who not.
-    pub missing: Vec<Missing>,
-    /// What was seen.
+    pub systems: Vec<SystemInfo>,
+    pub missing: Vec<MissingSystem>,
     pub measurements: Vec<Measurement>,
 }
 
-/// A machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
-    /// What its processor is called.
+    /// The model name of the processor.
     pub processor: String,
-    /// How many cores it has.
     pub cores: u64,
-    /// Its memory.
     pub memory_gib: u64,
-    /// Its kernel.
-    pub system: String,
+    pub kernel: String,
 }
 
 /// How much is measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// Events of a measurement at most.
+    /// The most events of a measurement.
     pub events: u64,
-    /// Seconds of a measurement at most.
+    /// The most seconds of a measurement.
     pub seconds: u64,
-    /// How often each is measured.
     pub rounds: u32,
-    /// Events that are published and not answered, and delivered and not acknowledged, at most.
+    /// The most events that are published and unconfirmed, and that are delivered and unacknowledged.
     pub window: u64,
-    /// Events of a batch.
+    /// Events per batch.
     pub batch: u64,
-    /// Events a second of the steady work.
+    /// Events per second of the steady workload.
     pub per_second: u32,
-    /// For how long.
+    /// Seconds of the steady workload.
     pub steady_seconds: u64,
-    /// From one sync to the next of those that are measured while that goes on.
+    /// The interval between the syncs that are measured during the steady workload.
     pub sync_every_ms: u64,
-    /// Bytes of an event.
     pub event_bytes: u64,
 }
 
-/// What a system is.
+/// A system that is measured: its versions, its settings and its guarantees.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Facts {
-    /// Its name in the measurements.
+pub struct SystemInfo {
+    /// The name in the measurements.
     pub name: String,
-    /// Its name for people.
+    /// The name in tables and charts.
     pub label: String,
-    /// The version of its server.
+    /// The version of the server.
     pub version: String,
-    /// Its client with the version.
+    /// The client library with its version.
     pub client: String,
-    /// The settings of its server.
     pub settings: String,
-    /// How the client uses it.
+    /// How the client uses the system.
     pub usage: String,
-    /// What the answer to a publish says.
-    pub publish_promise: String,
-    /// What an acknowledgement says.
-    pub ack_promise: String,
-    /// Whether an answered publish is on stable storage.
+    pub publish_guarantee: String,
+    pub ack_guarantee: String,
+    /// Whether a confirmed publish is on stable storage.
     pub fsynced: bool,
 }
 
 /// A system that was not measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Missing {
-    /// Its name for people.
+pub struct MissingSystem {
     pub label: String,
-    /// Why.
-    pub why: String,
+    pub reason: String,
 }
 
-/// One measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measurement {
     /// The name of the system.
     pub system: String,
-    /// What it did.
-    pub work: Work,
-    /// In which round, from 1.
+    pub workload: Workload,
+    /// Counts from 1.
     pub round: u32,
-    /// What was seen.
     pub outcome: Outcome,
 }
 
-/// What a system does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Work {
+pub enum Workload {
     /// Publishes one event at a time.
     PublishEach,
-    /// Publishes in batches.
     PublishBatches,
     /// Publishes, delivers and acknowledges.
     PublishAndConsume,
-    /// Delivers and acknowledges what is there.
+    /// Delivers and acknowledges stored events.
     Backlog,
     /// Publishes and delivers at a fixed rate.
     Steady,
 }
 
-impl Work {
-    /// All of it, in the order of the page.
+impl Workload {
+    /// All workloads, in the order of the page.
     pub const ALL: [Self; 5] = [
         Self::PublishEach,
         Self::PublishBatches,
@@ -135,7 +112,7 @@ impl Work {
         Self::Steady,
     ];
 
-    /// What it is called in short.
+    /// The letter by which the page and the command line name the workload.
     #[must_use]
     pub fn letter(self) -> char {
         match self {
@@ -148,79 +125,69 @@ impl Work {
     }
 }
 
-/// What was seen.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// So many events in that time.
     Rate {
-        /// How many.
         events: u64,
-        /// How long.
         seconds: f64,
     },
-    /// How long events took at a fixed rate, in microseconds.
+    /// Delivery latencies at a fixed rate, in microseconds.
     Latency {
-        /// How many were published.
+        /// The number of published events.
         events: u64,
-        /// How many of them had not come when the time was over.
+        /// The number of events that had not arrived when the time was over.
         undelivered: u64,
-        /// Half of them took less.
         p50_us: u64,
-        /// All but one in a hundred took less.
         p99_us: u64,
-        /// All but one in a thousand took less.
         p999_us: u64,
-        /// The longest.
         max_us: u64,
-        /// What the disk takes by itself.
-        disk: Disk,
-        /// Time that the host took from the processors meanwhile, all together.
+        disk: DiskLatency,
+        /// Steal during the measurement, summed over all processors.
         stolen_ms: u64,
-        /// What there was while it took none.
-        spared: Spared,
+        steal_free: StealFree,
     },
-    /// It did not work.
     Failed {
-        /// Why.
-        why: String,
+        reason: String,
     },
 }
 
-/// What the disk takes by itself, in microseconds, each the p99.
+/// How long the disk takes, measured around and during a measurement. Each figure is a p99 in microseconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-pub struct Disk {
-    /// Of `fdatasync` at regular times while the system is measured, from when it was to be called.
-    pub meanwhile_p99_us: u64,
-    /// Of the same, the calls alone.
+pub struct DiskLatency {
+    /// `fdatasync` at regular times during the measurement, from the time at which each call was due.
+    pub scheduled_p99_us: u64,
+    /// The same calls, from when they were made.
     pub calls_p99_us: u64,
-    /// Of `fdatasync`, one after the other, right before and after.
-    pub flat_out_p99_us: u64,
-    /// Of events at the same rate until they are safe in a plain file, right before and after.
-    pub file_p99_us: u64,
-    /// The calls of `fdatasync` for these, alone.
-    pub file_calls_p99_us: u64,
+    /// `fdatasync` back to back, right before and after the measurement.
+    pub back_to_back_p99_us: u64,
+    /// Events at the same rate until they are synced in a plain file, right before and after the measurement.
+    pub plain_file_p99_us: u64,
+    /// The `fdatasync` calls for the plain file.
+    pub plain_file_calls_p99_us: u64,
 }
 
-/// What was seen where the host took nothing from the processors, in microseconds.
+/// What was measured while nothing was stolen. Each p99 is in microseconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-pub struct Spared {
-    /// How many of all events came in such times, in percent.
+pub struct StealFree {
+    /// The share of all events.
     pub events_percent: u64,
-    /// The p99 of these.
     pub p99_us: u64,
-    /// As for the disk, of the syncs in such times.
-    pub meanwhile_p99_us: u64,
-    /// As for the disk, of the syncs in such times.
+    /// See [`DiskLatency::scheduled_p99_us`].
+    pub scheduled_p99_us: u64,
+    /// See [`DiskLatency::calls_p99_us`].
     pub calls_p99_us: u64,
 }
 
 impl Outcome {
-    /// Events a second, where that was measured.
+    /// Returns events per second, or `None` if no rate was measured.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         match self {
-            #[allow(clippy::cast_precision_loss, reason = "a rate has three digits that count")]
+            #[allow(
+                clippy::cast_precision_loss,
+                reason = "only a few digits of a rate are significant"
+            )]
             Self::Rate { events, seconds } => Some(*events as f64 / seconds),
             _ => None,
         }
@@ -234,71 +201,78 @@ impl fmt::Display for Outcome {
                 let rate = self.rate().unwrap_or(0.0);
                 write!(f, "{rate:.0}/s ({events} events in {seconds:.2} s)")
             }
-            Self::Latency { undelivered, p50_us, p99_us, disk, stolen_ms, spared, .. } => {
-                let Disk {
-                    meanwhile_p99_us,
+            Self::Latency { undelivered, p50_us, p99_us, disk, stolen_ms, steal_free, .. } => {
+                let DiskLatency {
+                    scheduled_p99_us,
                     calls_p99_us,
-                    flat_out_p99_us,
-                    file_p99_us,
-                    file_calls_p99_us,
+                    back_to_back_p99_us,
+                    plain_file_p99_us,
+                    plain_file_calls_p99_us,
                 } = disk;
                 write!(
                     f,
-                    "p50 {p50_us} µs, p99 {p99_us} µs, {undelivered} undelivered; fdatasync p99 {meanwhile_p99_us} µs \
-                     meanwhile ({calls_p99_us} µs the calls alone), {flat_out_p99_us} µs flat out, plain file p99 \
-                     {file_p99_us} µs ({file_calls_p99_us} µs); {stolen_ms} ms stolen; "
+                    "p50 {p50_us} µs, p99 {p99_us} µs, {undelivered} undelivered; fdatasync p99 {calls_p99_us} µs \
+                     ({scheduled_p99_us} µs from its scheduled time), {back_to_back_p99_us} µs back to back; plain file \
+                     p99 {plain_file_p99_us} µs (its calls {plain_file_calls_p99_us} µs); {stolen_ms} ms stolen; "
                 )?;
-                let Spared { events_percent, p99_us, meanwhile_p99_us, calls_p99_us } = spared;
+                let StealFree { events_percent, p99_us, scheduled_p99_us, calls_p99_us } =
+                    steal_free;
                 write!(
                     f,
-                    "the {events_percent} % spared of that: p99 {p99_us} µs, fdatasync {meanwhile_p99_us} µs \
-                     ({calls_p99_us} µs)"
+                    "{events_percent} % free of steal: p99 {p99_us} µs, fdatasync {calls_p99_us} µs \
+                     ({scheduled_p99_us} µs from its scheduled time)"
                 )
             }
-            Self::Failed { why } => write!(f, "failed: {why}"),
+            Self::Failed { reason } => write!(f, "failed: {reason}"),
         }
     }
 }
 
 impl Results {
-    /// What a system did of that work, by rounds.
-    pub fn of<'a>(
+    /// Returns the measurements of a system and a workload, by round.
+    pub fn measurements_of<'a>(
         &'a self,
         system: &'a str,
-        work: Work,
+        workload: Workload,
     ) -> impl Iterator<Item = &'a Measurement> + 'a {
-        self.measurements.iter().filter(move |seen| seen.system == system && seen.work == work)
+        self.measurements
+            .iter()
+            .filter(move |measured| measured.system == system && measured.workload == workload)
     }
 
-    /// The median rate.
+    /// Returns the median rate of all rounds.
     #[must_use]
-    pub fn rate(&self, system: &str, work: Work) -> Option<f64> {
-        median(self.of(system, work).filter_map(|seen| seen.outcome.rate()).collect())
+    pub fn rate(&self, system: &str, workload: Workload) -> Option<f64> {
+        let measurements = self.measurements_of(system, workload);
+        median(measurements.filter_map(|measured| measured.outcome.rate()).collect())
     }
 
-    /// How many times as fast we are as a system: the median of what was seen in each round.
+    /// Returns how many times as fast Prombus is as `system`: the median of the ratios of each round.
     #[must_use]
-    pub fn ratio(&self, system: &str, work: Work, their_work: Work) -> Option<f64> {
-        let rate_in = |name, work, round| {
-            self.of(name, work).find(|seen| seen.round == round)?.outcome.rate()
+    pub fn ratio(&self, system: &str, ours: Workload, theirs: Workload) -> Option<f64> {
+        let rate_in = |name, workload, round| {
+            self.measurements_of(name, workload)
+                .find(|measured| measured.round == round)?
+                .outcome
+                .rate()
         };
         let rounds = 1..=self.plan.rounds;
         let ratios = rounds.filter_map(|round| {
-            Some(rate_in(US, work, round)? / rate_in(system, their_work, round)?)
+            Some(rate_in(PROMBUS, ours, round)? / rate_in(system, theirs, round)?)
         });
         median(ratios.collect())
     }
 
-    /// Why some of it was not measured, if so.
+    /// Returns the failed measurements with their reasons.
     pub fn failures(&self) -> impl Iterator<Item = (&Measurement, &str)> {
-        self.measurements.iter().filter_map(|seen| match &seen.outcome {
-            Outcome::Failed { why } => Some((seen, why.as_str())),
+        self.measurements.iter().filter_map(|measured| match &measured.outcome {
+            Outcome::Failed { reason } => Some((measured, reason.as_str())),
             _ => None,
         })
     }
 }
 
-/// The middle one; of an even number the mean of both in the middle.
+/// Returns the median; of an even number of values, the mean of the middle two.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);

@@ -1,8 +1,8 @@
-//! MongoDB as the note uses it: a document and an insert for each event, the indexes of the note, and a cursor
-//! of the group that is moved on for each event.
+//! MongoDB as an event log, as in the design that Prombus started from: one document and one insert per event, that
+//! design's indexes, and a group cursor that is updated for each event.
 //!
-//! The note leaves open how a consumer hears of events. Here it asks again a millisecond after it found
-//! nothing. Inserts that are under way together end in any order, so it stops at a gap.
+//! The design leaves open how a consumer learns of events. Here it polls again a millisecond after it found none.
+//! Concurrent inserts complete in any order, so the consumer stops at a gap.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -16,12 +16,12 @@ use mongodb::options::{ClientOptions, IndexOptions, ServerAddress, WriteConcern}
 use mongodb::{Client, Collection, Database, IndexModel};
 
 use super::{GROUP, TOPIC};
+use crate::client::{Publisher, Result, Subscriber};
 use crate::event;
-use crate::session::{Publisher, Result, Subscriber};
 
 /// Connections of the client. Each carries one insert at a time.
 pub(crate) const CONNECTIONS: u32 = 100;
-/// The time of the first event.
+/// The timestamp of the first event.
 const FIRST_TS: i64 = 1_700_000_000_000;
 
 type Pending = Pin<Box<dyn Future<Output = mongodb::error::Result<u64>>>>;
@@ -41,7 +41,7 @@ fn database(address: SocketAddr, journaled: bool) -> Result<Database> {
     Ok(Client::with_options(options)?.database("bench"))
 }
 
-/// Makes the indexes of the note.
+/// Creates the indexes.
 pub(crate) async fn prepare(address: SocketAddr) -> Result<()> {
     let unique = IndexOptions::builder().unique(true).build();
     database(address, false)?
@@ -65,20 +65,19 @@ fn document(number: u64) -> Result<Document> {
     })
 }
 
-/// Publishes on a pool of connections.
-pub(crate) struct Publishing {
+pub(crate) struct MongoPublisher {
     events: Collection<Document>,
     inserts: FuturesUnordered<Pending>,
 }
 
-impl Publishing {
+impl MongoPublisher {
     pub(crate) fn connect(address: SocketAddr, journaled: bool) -> Result<Self> {
         let events = database(address, journaled)?.collection("events");
         Ok(Self { events, inserts: FuturesUnordered::new() })
     }
 }
 
-impl Publisher for Publishing {
+impl Publisher for MongoPublisher {
     async fn publish(&mut self, numbers: Range<u64>) -> Result<()> {
         let count = numbers.end - numbers.start;
         let documents = numbers.map(document).collect::<Result<Vec<_>>>()?;
@@ -97,8 +96,8 @@ impl Publisher for Publishing {
         Ok(())
     }
 
-    async fn answered(&mut self) -> Result<u64> {
-        let mut events = self.inserts.next().await.ok_or("nothing is under way")??;
+    async fn confirmed(&mut self) -> Result<u64> {
+        let mut events = self.inserts.next().await.ok_or("no insert is in flight")??;
         while let Some(Some(count)) = self.inserts.next().now_or_never() {
             events += count?;
         }
@@ -106,17 +105,17 @@ impl Publisher for Publishing {
     }
 }
 
-/// Consumes by asking for what is behind the cursor.
-pub(crate) struct Subscribing {
+/// Consumes by polling for events after the cursor.
+pub(crate) struct MongoSubscriber {
     events: Collection<Document>,
     cursors: Collection<Document>,
     window: i64,
     next: u64,
-    /// Ids of events that are delivered and not acknowledged, with their times.
+    /// The ids of unacknowledged events, with their timestamps.
     delivered: Vec<(String, i64)>,
 }
 
-impl Subscribing {
+impl MongoSubscriber {
     pub(crate) fn connect(address: SocketAddr, journaled: bool, window: u64) -> Result<Self> {
         let database = database(address, journaled)?;
         Ok(Self {
@@ -129,11 +128,11 @@ impl Subscribing {
     }
 }
 
-impl Subscriber for Subscribing {
-    async fn delivered(&mut self, numbers: &mut Vec<u64>) -> Result<()> {
+impl Subscriber for MongoSubscriber {
+    async fn receive(&mut self, numbers: &mut Vec<u64>) -> Result<()> {
         loop {
             let from = FIRST_TS + i64::try_from(self.next)?;
-            let behind: Vec<Document> = self
+            let after: Vec<Document> = self
                 .events
                 .find(doc! { "topic": TOPIC, "ts": { "$gte": from } })
                 .sort(doc! { "topic": 1, "ts": 1, "id": 1 })
@@ -142,7 +141,7 @@ impl Subscriber for Subscribing {
                 .await?
                 .try_collect()
                 .await?;
-            for event in &behind {
+            for event in &after {
                 let number: u64 = event.get_document("payload")?.get_str("n")?.parse()?;
                 if number != self.next {
                     break;
@@ -158,7 +157,7 @@ impl Subscriber for Subscribing {
         }
     }
 
-    /// One after the other: a cursor must not go back.
+    /// One update after the other: a cursor must not move backwards.
     async fn acknowledge(&mut self) -> Result<()> {
         for (id, ts) in std::mem::take(&mut self.delivered) {
             let cursor = doc! { "_id": format!("{TOPIC}::{GROUP}") };
@@ -168,7 +167,7 @@ impl Subscriber for Subscribing {
         Ok(())
     }
 
-    async fn settled(&mut self) -> Result<()> {
+    async fn wait_for_acks(&mut self) -> Result<()> {
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! NATS JetStream with file storage.
 //!
-//! Answers to publishes come to one inbox and are counted there, which costs the client less than a future
-//! for each of them. A batch is an atomic one: all or none, one answer.
+//! Confirmations arrive in one inbox and are counted there, which costs the client less than a future per publish. A
+//! batch is an atomic batch: all or none, with one confirmation.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -15,18 +15,18 @@ use async_nats::{Client, HeaderMap, Subject};
 use futures_util::{FutureExt, StreamExt};
 
 use super::{GROUP, TOPIC};
+use crate::client::{Publisher, Result, Subscriber};
 use crate::event;
-use crate::session::{Publisher, Result, Subscriber};
 
 const STREAM: &str = "EVENTS";
 
-async fn connected(address: SocketAddr) -> Result<Client> {
+async fn connect(address: SocketAddr) -> Result<Client> {
     Ok(async_nats::connect(address.to_string()).await?)
 }
 
-/// Makes the stream, and the consumer with at most `window` events that are not acknowledged.
+/// Creates the stream, and the consumer with at most `window` unacknowledged events.
 pub(crate) async fn prepare(address: SocketAddr, window: u64) -> Result<()> {
-    let context = jetstream::new(connected(address).await?);
+    let context = jetstream::new(connect(address).await?);
     let stream = context
         .create_stream(StreamConfig {
             name: STREAM.to_owned(),
@@ -48,34 +48,33 @@ pub(crate) async fn prepare(address: SocketAddr, window: u64) -> Result<()> {
     Ok(())
 }
 
-/// Publishes on one connection.
-pub(crate) struct Publishing {
+pub(crate) struct NatsPublisher {
     client: Client,
     topic: Subject,
     inbox: Subject,
-    answers: async_nats::Subscriber,
-    /// Events in each publish that is not answered. All have the same number of them.
+    confirmations: async_nats::Subscriber,
+    /// Events per publish, the same for all unconfirmed ones.
     batch: u64,
     batches: u64,
 }
 
-impl Publishing {
+impl NatsPublisher {
     pub(crate) async fn connect(address: SocketAddr) -> Result<Self> {
-        let client = connected(address).await?;
+        let client = connect(address).await?;
         let inbox = Subject::from(client.new_inbox());
-        let answers = client.subscribe(inbox.clone()).await?;
+        let confirmations = client.subscribe(inbox.clone()).await?;
         client.flush().await?;
-        Ok(Self { client, topic: Subject::from(TOPIC), inbox, answers, batch: 1, batches: 0 })
+        Ok(Self { client, topic: Subject::from(TOPIC), inbox, confirmations, batch: 1, batches: 0 })
     }
 
-    /// All but the last go without an answer, as the protocol of atomic batches allows.
+    /// Asks only for the confirmation of the last event, as the protocol of atomic batches allows.
     async fn publish_batch(&mut self, numbers: Range<u64>) -> Result<()> {
         self.batches += 1;
         let id = format!("batch-{}", self.batches);
-        for (place, number) in numbers.clone().enumerate() {
+        for (index, number) in numbers.clone().enumerate() {
             let mut headers = HeaderMap::new();
             headers.insert("Nats-Batch-Id", id.as_str());
-            headers.insert("Nats-Batch-Sequence", (place + 1).to_string());
+            headers.insert("Nats-Batch-Sequence", (index + 1).to_string());
             let topic = self.topic.clone();
             let payload = event::text(number).into();
             if number + 1 == numbers.end {
@@ -90,15 +89,15 @@ impl Publishing {
     }
 }
 
-fn expect_stored(answer: &async_nats::Message) -> Result<()> {
-    if answer.payload.starts_with(br#"{"stream":"#) {
+fn expect_stored(confirmation: &async_nats::Message) -> Result<()> {
+    if confirmation.payload.starts_with(br#"{"stream":"#) {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&answer.payload);
-    Err(format!("not stored: {said} {:?}", answer.status).into())
+    let text = String::from_utf8_lossy(&confirmation.payload);
+    Err(format!("not stored: {text} {:?}", confirmation.status).into())
 }
 
-impl Publisher for Publishing {
+impl Publisher for NatsPublisher {
     async fn publish(&mut self, numbers: Range<u64>) -> Result<()> {
         self.batch = numbers.end - numbers.start;
         if self.batch > 1 {
@@ -109,34 +108,34 @@ impl Publisher for Publishing {
         Ok(self.client.publish_with_reply(topic, inbox, payload).await?)
     }
 
-    /// The client does that by itself as soon as it gets to run.
+    /// The client flushes as soon as its task runs.
     async fn flush(&mut self) -> Result<()> {
         Ok(())
     }
 
-    async fn answered(&mut self) -> Result<u64> {
-        let first = self.answers.next().await.ok_or("the connection is closed")?;
+    async fn confirmed(&mut self) -> Result<u64> {
+        let first = self.confirmations.next().await.ok_or("the connection is closed")?;
         expect_stored(&first)?;
         let mut events = self.batch;
-        while let Some(Some(answer)) = self.answers.next().now_or_never() {
-            expect_stored(&answer)?;
+        while let Some(Some(confirmation)) = self.confirmations.next().now_or_never() {
+            expect_stored(&confirmation)?;
             events += self.batch;
         }
         Ok(events)
     }
 }
 
-/// Consumes on one connection, by a pull consumer.
-pub(crate) struct Subscribing {
+/// Consumes with a pull consumer.
+pub(crate) struct NatsSubscriber {
     consumer: Consumer<ConsumerConfig>,
     messages: Messages,
     delivered: Vec<Message>,
     acknowledged: u64,
 }
 
-impl Subscribing {
+impl NatsSubscriber {
     pub(crate) async fn connect(address: SocketAddr, window: u64) -> Result<Self> {
-        let context = jetstream::new(connected(address).await?);
+        let context = jetstream::new(connect(address).await?);
         let consumer: Consumer<ConsumerConfig> =
             context.get_consumer_from_stream(GROUP, STREAM).await?;
         let messages =
@@ -151,9 +150,9 @@ impl Subscribing {
     }
 }
 
-impl Subscriber for Subscribing {
-    async fn delivered(&mut self, numbers: &mut Vec<u64>) -> Result<()> {
-        let first = self.messages.next().await.ok_or("the consumer is gone")??;
+impl Subscriber for NatsSubscriber {
+    async fn receive(&mut self, numbers: &mut Vec<u64>) -> Result<()> {
+        let first = self.messages.next().await.ok_or("the consumer was closed")??;
         self.take(first, numbers)?;
         while let Some(Some(message)) = self.messages.next().now_or_never() {
             self.take(message?, numbers)?;
@@ -169,8 +168,8 @@ impl Subscriber for Subscribing {
         Ok(())
     }
 
-    /// Acknowledgements are not answered, so the consumer is asked how far it is.
-    async fn settled(&mut self) -> Result<()> {
+    /// Polls the consumer's state, because acknowledgements are not confirmed.
+    async fn wait_for_acks(&mut self) -> Result<()> {
         while self.consumer.info().await?.ack_floor.stream_sequence < self.acknowledged {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }

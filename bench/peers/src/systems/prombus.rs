@@ -1,4 +1,4 @@
-//! Prombus over WebSocket: one text frame for each publish and for each acknowledgement.
+//! Prombus over WebSocket: one text frame per publish and per acknowledgement.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -11,8 +11,8 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 use super::{GROUP, TOPIC};
+use crate::client::{Publisher, Result, Subscriber};
 use crate::event;
-use crate::session::{Publisher, Result, Subscriber};
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -20,15 +20,15 @@ const READ_BYTES: usize = 32 << 10;
 const OK: &[u8] = br#"{"op":"OK""#;
 const EVENT: &[u8] = br#"{"op":"EVENT""#;
 
-async fn connected(address: SocketAddr) -> Result<Socket> {
-    // What is read at a time is cleared each time: enough for what comes at once, not ten times as much.
+async fn connect(address: SocketAddr) -> Result<Socket> {
+    // The library clears the buffer before every read, so it should not be much larger than a read.
     let config = WebSocketConfig::default().read_buffer_size(READ_BYTES);
     let url = format!("ws://{address}/");
     let (socket, _) = connect_async_with_config(url, Some(config), true).await?;
     Ok(socket)
 }
 
-/// The text of the next frame; pings are answered by the library.
+/// Returns the next text message. The library answers pings.
 async fn next_text(socket: &mut Socket) -> Result<Bytes> {
     loop {
         match socket.next().await {
@@ -48,20 +48,19 @@ fn expect_ok(frame: &[u8]) -> Result<()> {
     Err(format!("not OK: {}", String::from_utf8_lossy(frame)).into())
 }
 
-/// Publishes on one connection.
-pub(crate) struct Publishing {
+pub(crate) struct PrombusPublisher {
     socket: Socket,
-    /// Events in each publish that is not answered. All have the same number of them.
+    /// Events per publish, the same for all unconfirmed ones.
     batch: u64,
 }
 
-impl Publishing {
+impl PrombusPublisher {
     pub(crate) async fn connect(address: SocketAddr) -> Result<Self> {
-        Ok(Self { socket: connected(address).await?, batch: 1 })
+        Ok(Self { socket: connect(address).await?, batch: 1 })
     }
 }
 
-impl Publisher for Publishing {
+impl Publisher for PrombusPublisher {
     async fn publish(&mut self, numbers: Range<u64>) -> Result<()> {
         self.batch = numbers.end - numbers.start;
         let mut frame =
@@ -90,7 +89,7 @@ impl Publisher for Publishing {
         Ok(self.socket.flush().await?)
     }
 
-    async fn answered(&mut self) -> Result<u64> {
+    async fn confirmed(&mut self) -> Result<u64> {
         expect_ok(&next_text(&mut self.socket).await?)?;
         let mut events = self.batch;
         while let Some(frame) = next_text(&mut self.socket).now_or_never() {
@@ -101,30 +100,28 @@ impl Publisher for Publishing {
     }
 }
 
-/// Consumes on one connection.
-pub(crate) struct Subscribing {
+pub(crate) struct PrombusSubscriber {
     socket: Socket,
-    /// Frames of events that are delivered and not acknowledged, and where their ids are.
+    /// Unacknowledged EVENT frames, with the positions of their ids.
     events: Vec<(Bytes, Range<usize>)>,
-    /// Acknowledgements that are not answered.
-    unanswered: u64,
+    unconfirmed_acks: u64,
 }
 
-impl Subscribing {
-    /// With at most `window` events on lease.
+impl PrombusSubscriber {
+    /// Subscribes with at most `window` leased events.
     pub(crate) async fn connect(address: SocketAddr, window: u64) -> Result<Self> {
-        let mut socket = connected(address).await?;
+        let mut socket = connect(address).await?;
         let subscribe = format!(
             r#"{{"op":"SUBSCRIBE","topic":"{TOPIC}","group":"{GROUP}","opts":{{"from":"earliest","maxInFlight":{window}}}}}"#
         );
         socket.send(Message::text(subscribe)).await?;
         expect_ok(&next_text(&mut socket).await?)?;
-        Ok(Self { socket, events: Vec::new(), unanswered: 0 })
+        Ok(Self { socket, events: Vec::new(), unconfirmed_acks: 0 })
     }
 
     fn take(&mut self, frame: Bytes, numbers: &mut Vec<u64>) -> Result<()> {
         if !frame.starts_with(EVENT) {
-            self.unanswered -= 1;
+            self.unconfirmed_acks -= 1;
             return expect_ok(&frame);
         }
         let (id, number) = id_and_number(&frame)
@@ -135,7 +132,7 @@ impl Subscribing {
     }
 }
 
-/// Where the id of an event is in its frame, and the number of the event.
+/// Returns the position of the event's id in its frame, and the event's number.
 fn id_and_number(frame: &[u8]) -> Option<(Range<usize>, u64)> {
     const ID: &[u8] = br#""id":""#;
     let start = memmem::find(frame, ID)? + ID.len();
@@ -143,8 +140,8 @@ fn id_and_number(frame: &[u8]) -> Option<(Range<usize>, u64)> {
     Some((start..end, event::number_in(frame)?))
 }
 
-impl Subscriber for Subscribing {
-    async fn delivered(&mut self, numbers: &mut Vec<u64>) -> Result<()> {
+impl Subscriber for PrombusSubscriber {
+    async fn receive(&mut self, numbers: &mut Vec<u64>) -> Result<()> {
         while self.events.is_empty() {
             let frame = next_text(&mut self.socket).await?;
             self.take(frame, numbers)?;
@@ -160,16 +157,16 @@ impl Subscriber for Subscribing {
         for (event, id) in self.events.drain(..) {
             let id = std::str::from_utf8(&event[id])?;
             self.socket.feed(Message::text([&ack, id, "\"}"].concat())).await?;
-            self.unanswered += 1;
+            self.unconfirmed_acks += 1;
         }
         Ok(self.socket.flush().await?)
     }
 
-    async fn settled(&mut self) -> Result<()> {
-        let mut too_late = Vec::new();
-        while self.unanswered > 0 {
+    async fn wait_for_acks(&mut self) -> Result<()> {
+        let mut ignored = Vec::new();
+        while self.unconfirmed_acks > 0 {
             let frame = next_text(&mut self.socket).await?;
-            self.take(frame, &mut too_late)?;
+            self.take(frame, &mut ignored)?;
         }
         Ok(())
     }

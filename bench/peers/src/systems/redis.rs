@@ -1,7 +1,7 @@
 //! Redis Streams with an append-only file.
 //!
-//! Commands go in pipelines of 100, each with an answer of its own, which is how the client is fast. A batch is
-//! a transaction: all or none.
+//! Commands go in pipelines of 100, each with a reply of its own: the fastest way to use the client. A batch is a
+//! transaction: all or none.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,25 +15,25 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
 
 use super::{GROUP, TOPIC};
+use crate::client::{Publisher, Result, Subscriber};
 use crate::event;
-use crate::session::{Publisher, Result, Subscriber};
 
-/// Commands of one pipeline.
+/// Commands per pipeline.
 const PIPELINE: usize = 100;
-const NAME: &str = "client";
+const CONSUMER: &str = "client";
 
 type Pending<T> = Pin<Box<dyn Future<Output = std::result::Result<T, RedisError>>>>;
 
-async fn connected(address: SocketAddr) -> Result<MultiplexedConnection> {
-    // The default of half a second is less than a blocking read takes.
+async fn connect(address: SocketAddr) -> Result<MultiplexedConnection> {
+    // A blocking read takes longer than the default of half a second.
     let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));
     let client = Client::open(format!("redis://{address}/"))?;
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
-/// Makes the stream and its group.
+/// Creates the stream and its group.
 pub(crate) async fn prepare(address: SocketAddr) -> Result<()> {
-    let mut connection = connected(address).await?;
+    let mut connection = connect(address).await?;
     let mut create = redis::cmd("XGROUP");
     create.arg("CREATE").arg(TOPIC).arg(GROUP).arg("0").arg("MKSTREAM");
     Ok(create.query_async(&mut connection).await?)
@@ -45,20 +45,20 @@ fn add(number: u64) -> Cmd {
     add
 }
 
-/// Pipelines on one connection, and those that are not answered.
+/// Pipelines on one connection, and those without a reply.
 struct Pipelines {
     connection: MultiplexedConnection,
     next: Pipeline,
     in_next: usize,
     sent: FuturesOrdered<Pending<()>>,
-    /// What each of `sent` counts for.
+    /// The number of commands of each of `sent`.
     counts: VecDeque<u64>,
 }
 
 impl Pipelines {
     async fn connect(address: SocketAddr) -> Result<Self> {
         Ok(Self {
-            connection: connected(address).await?,
+            connection: connect(address).await?,
             next: Pipeline::new(),
             in_next: 0,
             sent: FuturesOrdered::new(),
@@ -86,32 +86,31 @@ impl Pipelines {
             .push_back(Box::pin(async move { pipeline.query_async::<()>(&mut connection).await }));
     }
 
-    /// Waits for an answer if there is one to come, and takes all that are there. What was sent gets on its
-    /// way here, for only what waits for it moves it.
-    async fn answered(&mut self) -> Result<u64> {
+    /// Waits for a reply if there are pipelines without one, takes all that have arrived, and returns the number of
+    /// their commands. Polling also drives the sending: the futures do nothing until then.
+    async fn replies(&mut self) -> Result<u64> {
         let mut count = 0;
-        if let Some(answer) = self.sent.next().await {
-            answer?;
+        if let Some(reply) = self.sent.next().await {
+            reply?;
             count += self.counts.pop_front().unwrap_or(0);
         }
-        while let Some(Some(answer)) = self.sent.next().now_or_never() {
-            answer?;
+        while let Some(Some(reply)) = self.sent.next().now_or_never() {
+            reply?;
             count += self.counts.pop_front().unwrap_or(0);
         }
         Ok(count)
     }
 }
 
-/// Publishes on one connection.
-pub(crate) struct Publishing(Pipelines);
+pub(crate) struct RedisPublisher(Pipelines);
 
-impl Publishing {
+impl RedisPublisher {
     pub(crate) async fn connect(address: SocketAddr) -> Result<Self> {
         Ok(Self(Pipelines::connect(address).await?))
     }
 }
 
-impl Publisher for Publishing {
+impl Publisher for RedisPublisher {
     async fn publish(&mut self, numbers: Range<u64>) -> Result<()> {
         if numbers.end - numbers.start == 1 {
             self.0.push(add(numbers.start));
@@ -132,13 +131,13 @@ impl Publisher for Publishing {
         Ok(())
     }
 
-    async fn answered(&mut self) -> Result<u64> {
-        self.0.answered().await
+    async fn confirmed(&mut self) -> Result<u64> {
+        self.0.replies().await
     }
 }
 
-/// Consumes on one connection, where reading blocks, and acknowledges on another.
-pub(crate) struct Subscribing {
+/// Reads on one connection, where reads block, and acknowledges on another.
+pub(crate) struct RedisSubscriber {
     connection: MultiplexedConnection,
     window: u64,
     reading: Option<Pending<Value>>,
@@ -146,10 +145,10 @@ pub(crate) struct Subscribing {
     acknowledgements: Pipelines,
 }
 
-impl Subscribing {
+impl RedisSubscriber {
     pub(crate) async fn connect(address: SocketAddr, window: u64) -> Result<Self> {
         Ok(Self {
-            connection: connected(address).await?,
+            connection: connect(address).await?,
             window,
             reading: None,
             ids: Vec::new(),
@@ -157,11 +156,12 @@ impl Subscribing {
         })
     }
 
-    /// Kept where dropping `delivered` does not lose it: the server counts as delivered what it has sent.
+    /// Returns the pending read. It outlives a dropped `receive`: the server counts events as delivered once it has sent
+    /// them.
     fn read(&mut self) -> &mut Pending<Value> {
         self.reading.get_or_insert_with(|| {
             let mut read = redis::cmd("XREADGROUP");
-            read.arg("GROUP").arg(GROUP).arg(NAME).arg("COUNT").arg(self.window);
+            read.arg("GROUP").arg(GROUP).arg(CONSUMER).arg("COUNT").arg(self.window);
             read.arg("BLOCK").arg(1000).arg("STREAMS").arg(TOPIC).arg(">");
             let mut connection = self.connection.clone();
             Box::pin(async move { read.query_async(&mut connection).await })
@@ -169,9 +169,9 @@ impl Subscribing {
     }
 }
 
-/// Reads `[[topic, [[id, [field, value]], …]]]`.
-fn ids_and_numbers(answer: Value, ids: &mut Vec<Vec<u8>>, numbers: &mut Vec<u64>) -> Option<()> {
-    let Value::Array(mut streams) = answer else { return None };
+/// Parses `[[topic, [[id, [field, value]], …]]]`.
+fn ids_and_numbers(reply: Value, ids: &mut Vec<Vec<u8>>, numbers: &mut Vec<u64>) -> Option<()> {
+    let Value::Array(mut streams) = reply else { return None };
     let Value::Array(mut stream) = streams.pop()? else { return None };
     let Value::Array(entries) = stream.pop()? else { return None };
     for entry in entries {
@@ -185,21 +185,21 @@ fn ids_and_numbers(answer: Value, ids: &mut Vec<Vec<u8>>, numbers: &mut Vec<u64>
     Some(())
 }
 
-impl Subscriber for Subscribing {
-    async fn delivered(&mut self, numbers: &mut Vec<u64>) -> Result<()> {
+impl Subscriber for RedisSubscriber {
+    async fn receive(&mut self, numbers: &mut Vec<u64>) -> Result<()> {
         while self.ids.is_empty() {
-            let answer = self.read().await;
+            let reply = self.read().await;
             self.reading = None;
-            match answer? {
-                Value::Nil => {} // nothing came within the time of BLOCK
-                answer => ids_and_numbers(answer, &mut self.ids, numbers)
-                    .ok_or("not an answer to XREADGROUP")?,
+            match reply? {
+                Value::Nil => {} // BLOCK timed out
+                reply => ids_and_numbers(reply, &mut self.ids, numbers)
+                    .ok_or("unexpected reply to XREADGROUP")?,
             }
         }
         Ok(())
     }
 
-    /// Waits for the answers as well, and meanwhile reads on.
+    /// Also waits for the replies. The next read is under way meanwhile.
     async fn acknowledge(&mut self) -> Result<()> {
         for id in std::mem::take(&mut self.ids) {
             let mut acknowledge = redis::cmd("XACK");
@@ -208,12 +208,12 @@ impl Subscriber for Subscribing {
         }
         self.acknowledgements.send();
         let _ = self.read().now_or_never();
-        self.settled().await
+        self.wait_for_acks().await
     }
 
-    async fn settled(&mut self) -> Result<()> {
+    async fn wait_for_acks(&mut self) -> Result<()> {
         while !self.acknowledgements.sent.is_empty() {
-            self.acknowledgements.answered().await?;
+            self.acknowledgements.replies().await?;
         }
         Ok(())
     }
