@@ -44,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
         compare_with_definition(&parsed, pattern, topic);
     }
     if let Ok(strict) = Scopes::new(&scopes.into()) {
-        assert_eq!(Scopes::among(&scopes.into()).as_ref(), Ok(&strict), "{scopes:?}");
+        assert_eq!(Scopes::from_claim(&scopes.into()).as_ref(), Ok(&strict), "{scopes:?}");
         if let Some(topic) = &topic {
             let granted = [Action::Publish(topic), Action::Subscribe(topic)]
                 .map(|action| strict.allow(action));
