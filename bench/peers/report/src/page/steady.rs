@@ -1,4 +1,4 @@
-//! The latencies at a steady rate, beside those of the disk and the steal.
+//! The latencies at a steady rate, with those of the disk and with the steal.
 
 use std::fmt::Write;
 
