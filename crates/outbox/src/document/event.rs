@@ -222,7 +222,7 @@ mod tests {
             (with("topic", 7), "bad_topic", "topic: must be a string, not Int32"),
             (with("key", 7), "bad_frame", "key: must be a string, not Int32"),
             (with("key", ""), "bad_frame", "key: a key must be 1 to 256 bytes long"),
-            (with("payload", f64::NAN), "bad_json", "payload: NaN has no JSON form"),
+            (with("payload", f64::NAN), "bad_json", "payload: NaN has no JSON representation"),
             (with("headers", "x"), "bad_frame", "headers: must be an object, not String"),
             (
                 with("headers", doc! { "n": 1 }),
