@@ -51,7 +51,7 @@ async fn errors_say_what_to_do() {
         Ran::of(command.args(arguments).env_remove("PROMBUS_MONGO").output().unwrap())
     };
     run(&[]).failed_with("no outbox given: pass --mongo mongodb://… or set PROMBUS_MONGO");
-    run(&["--mongo", "db"]).failed_with("an address of MongoDB, such as mongodb://");
+    run(&["--mongo", "db"]).failed_with("a MongoDB connection string, such as mongodb://");
     let away = "mongodb://me:hunter2@127.0.0.1:1/shop?serverSelectionTimeoutMS=300";
     let away = run(&["--mongo", away]);
     away.failed_with("no primary found");
