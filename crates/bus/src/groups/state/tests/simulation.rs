@@ -36,7 +36,7 @@ fn event_id(seq: u64) -> EventId {
     EventId::new(&format!("e{seq}")).unwrap()
 }
 
-/// What is durable: a topic, and the cursor, the lease and the dead letters of one group.
+/// The durable state: a topic, and the cursor, lease and dead letters of one group.
 #[derive(Default)]
 pub(super) struct Store {
     /// The last event of the topic.
@@ -101,9 +101,9 @@ type Letters = HashMap<EventId, Option<u64>>;
 /// How the store treats one gateway.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Faults {
-    /// So many commits fail and store nothing.
+    /// Commits left to fail without storing anything.
     pub(super) commits_lost: u32,
-    /// So many commits are stored, and reported as failed.
+    /// Commits left to be stored but reported as failed.
     pub(super) answers_lost: u32,
     pub(super) reads_failed: u32,
 }
