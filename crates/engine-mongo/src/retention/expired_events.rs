@@ -1,7 +1,7 @@
 //! Events that the servers removed because they expired: trimmed, not damaged.
 //!
 //! The servers remove events one by one in the order of `expireAt`, and report it to nobody.
-//! Whoever finds the front of a topic missing advances the topic's first position, as a trim does.
+//! A gateway that finds the front of a topic missing advances the topic's first position, as a trim does.
 //! Events that expire in the same moment may disappear in any order, so a gap also belongs to the
 //! front if the event before it has expired and merely waits to be removed. A gap behind an event
 //! that has not expired is damage.

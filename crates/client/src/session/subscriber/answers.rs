@@ -82,14 +82,13 @@ impl Subscriber {
         random: &dyn RandomSource,
     ) -> Result<()> {
         self.unanswered -= 1;
-        let Refusal { code, retry_after, .. } = &refusal;
-        let is_retryable = match code {
+        let is_retryable = match refusal.code {
             // Without a time, the limit can never admit the frame.
-            ErrorCode::RateLimited => retry_after.is_some(),
+            ErrorCode::RateLimited => refusal.retry_after.is_some(),
             code => code.is_retryable(),
         };
         if is_retryable && !matches!(op, PendingOp::Nack | PendingOp::ModAck(_)) {
-            let wait = retry_after.unwrap_or_else(|| policy.wait(self.failures, random));
+            let wait = refusal.retry_after.unwrap_or_else(|| policy.wait(self.failures, random));
             self.failures += 1;
             self.retry_at = self.retry_at.max(Some(now + wait));
         }
@@ -116,30 +115,38 @@ impl Subscriber {
                     self.give_up_marking(&ids, &refusal);
                 }
             }
-            PendingOp::Ack { ids, marks: true } if is_retryable => {
-                self.outbound.handled.extend(ids);
+            PendingOp::Ack { ids, marks } => self.ack_refused(ids, marks, &refusal, is_retryable),
+            PendingOp::AckAndPublish { id, frame } => {
+                self.output_refused(id, frame, &refusal, is_retryable);
             }
-            PendingOp::Ack { ids, marks: false } if is_retryable => {
-                self.outbound.ack_only.extend(ids);
+            PendingOp::ModAck(id) if refusal.code == ErrorCode::LeaseLost => {
+                self.deliveries.lease_lost(&id);
             }
-            PendingOp::Ack { ids, marks } => {
+            PendingOp::Nack | PendingOp::ModAck(_) => {}
+        }
+        Ok(())
+    }
+
+    fn ack_refused(
+        &mut self,
+        ids: Vec<EventId>,
+        marks: bool,
+        refusal: &Refusal,
+        is_retryable: bool,
+    ) {
+        match (is_retryable, marks) {
+            (true, true) => self.outbound.handled.extend(ids),
+            (true, false) => self.outbound.ack_only.extend(ids),
+            (false, _) => {
                 if marks {
-                    self.give_up_marking(&ids, &refusal);
+                    self.give_up_marking(&ids, refusal);
                 }
                 for id in ids {
                     self.unconfirmed.remove(&id);
                     self.deliveries.remove(&id);
                 }
             }
-            PendingOp::AckAndPublish { id, frame } => {
-                self.output_refused(id, frame, &refusal, is_retryable);
-            }
-            PendingOp::ModAck(id) if *code == ErrorCode::LeaseLost => {
-                self.deliveries.lease_lost(&id);
-            }
-            PendingOp::Nack | PendingOp::ModAck(_) => {}
         }
-        Ok(())
     }
 
     fn output_refused(

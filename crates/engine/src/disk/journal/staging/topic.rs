@@ -12,6 +12,8 @@ use crate::disk::storage::checksum::BlockChecksum;
 use crate::disk::wal::frame::TopicSection;
 use crate::disk::wal::{EXTENT_BYTES, FrameExtent};
 
+/// What one batch appends to one topic. The first fields are copied from the topic's view, so that
+/// staging an event touches this struct alone.
 #[derive(Debug)]
 pub(super) struct StagedTopic {
     pub(super) name: Topic,
