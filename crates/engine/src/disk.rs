@@ -24,6 +24,8 @@ mod record;
 mod recovery;
 mod segment;
 mod shared;
+#[cfg(test)]
+mod simulation;
 mod sorted_runs;
 mod state;
 mod storage;

@@ -11,13 +11,13 @@ mod rebuild_ids;
 pub(crate) mod sealed_wal;
 mod wal_checkpoint;
 
-use std::fs;
-use std::io;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use std::{io, mem};
 
 use prombus_proto::Topic;
 use tokio::sync::oneshot;
@@ -25,33 +25,52 @@ use tokio::sync::oneshot;
 use self::catalog::Catalog;
 use self::sealed_wal::SealedWal;
 use super::shared::Shared;
-use super::storage::faults::is_storage_full;
+use super::storage::faults::is_temporary;
 use crate::Condition;
 
-/// A task for the checkpoint thread. Tasks run in order.
+/// A task for the checkpoint thread.
 pub(crate) enum CheckpointTask {
+    /// Moves a sealed WAL file into segments and runs. Files are moved in order.
     Checkpoint(SealedWal),
     /// A trim is durable: removes the topic's segments before its first event.
     Reclaim(Topic),
-    /// Makes the last assigned version durable and ends the thread.
-    Stop {
-        last_version: u64,
-        done: oneshot::Sender<()>,
-    },
+    /// Makes the last assigned version durable and ends the thread, after all other tasks.
+    Stop(StopRequest),
+}
+
+pub(crate) struct StopRequest {
+    pub(crate) last_version: u64,
+    pub(crate) done: oneshot::Sender<()>,
+}
+
+/// How far [`Checkpointer::work`] got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Nothing is left to do.
+    Idle,
+    /// Storage refused for now: the rest has to be tried again.
+    Waiting,
+    /// The thread ends.
+    Stopped,
 }
 
 /// The scheduling priority of the thread: commits come first.
 const NICENESS: i32 = 10;
-/// How long to wait before a full disk is tried again.
+/// How long to wait before storage that refused is tried again.
 const RETRY: Duration = Duration::from_millis(250);
+/// How often to look for expired state if nothing is written.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// The checkpoint thread.
 pub(crate) struct Checkpointer {
     shared: Arc<Shared>,
     catalog: Catalog,
     tasks: Receiver<CheckpointTask>,
-    /// The disk was full while the engine was closed: the rest stays in the write-ahead log.
-    gave_up: bool,
+    sealed: VecDeque<SealedWal>,
+    trimmed: BTreeSet<Topic>,
+    stop: Option<StopRequest>,
+    /// Whether storage refused at the last attempt.
+    is_waiting: bool,
 }
 
 impl Checkpointer {
@@ -60,7 +79,8 @@ impl Checkpointer {
         catalog: Catalog,
     ) -> (mpsc::Sender<CheckpointTask>, Self) {
         let (sender, tasks) = mpsc::channel();
-        (sender, Self { shared, catalog, tasks, gave_up: false })
+        let (sealed, trimmed) = (VecDeque::new(), BTreeSet::new());
+        (sender, Self { shared, catalog, tasks, sealed, trimmed, stop: None, is_waiting: false })
     }
 
     /// Runs until it is stopped or every sender is dropped.
@@ -68,57 +88,92 @@ impl Checkpointer {
         // On Linux this affects only the calling thread. Commits wait for it anyway once too many
         // sealed files are pending. An error is harmless.
         let _ = rustix::process::setpriority_process(None, NICENESS);
-        loop {
-            match self.tasks.recv_timeout(Duration::from_secs(1)) {
-                Ok(CheckpointTask::Checkpoint(sealed)) => {
-                    self.until_done(|this| this.checkpoint(&sealed));
-                    self.shared.pending_checkpoints.remove();
-                    self.until_done(Self::merge_due_runs);
-                }
-                Ok(CheckpointTask::Reclaim(topic)) => self.until_done(|this| this.reclaim(&topic)),
-                Ok(CheckpointTask::Stop { last_version, done }) => {
-                    self.until_done(|this| this.persist_last_version(last_version));
-                    // The receiver may have been dropped.
-                    let _ = done.send(());
-                    return;
-                }
-                // State expires even if nothing is written.
-                Err(RecvTimeoutError::Timeout) => self.until_done(Self::merge_due_runs),
+        let mut progress = Progress::Idle;
+        while progress != Progress::Stopped {
+            let wait = if progress == Progress::Idle { IDLE } else { RETRY };
+            match self.tasks.recv_timeout(wait) {
+                Ok(task) => self.accept(task),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if self.shared.id_rebuild_requested.swap(false, Ordering::SeqCst) {
-                self.until_done(Self::rebuild_ids);
+            progress = self.work();
+        }
+    }
+
+    fn accept(&mut self, task: CheckpointTask) {
+        match task {
+            CheckpointTask::Checkpoint(sealed) => self.sealed.push_back(sealed),
+            CheckpointTask::Reclaim(topic) => {
+                self.trimmed.insert(topic);
+            }
+            CheckpointTask::Stop(stop) => self.stop = Some(stop),
+        }
+    }
+
+    /// Does all that waits. An error that is not temporary poisons the engine, and the WAL files stay
+    /// for the restart.
+    pub(crate) fn work(&mut self) -> Progress {
+        // A poisoned journal closes without waiting for this thread, so closed ends it as well.
+        let is_over = |condition| matches!(condition, Condition::Poisoned(_) | Condition::Closed);
+        let result =
+            if is_over(self.shared.condition()) { Ok(()) } else { self.do_waiting_tasks() };
+        match result {
+            Ok(()) => {
+                if mem::take(&mut self.is_waiting) {
+                    self.shared.set_condition(Condition::Healthy);
+                }
+            }
+            Err(error) if is_temporary(&error) => {
+                self.is_waiting = true;
+                self.shared.set_condition(Condition::Full(error.to_string()));
+                self.shared.pending_checkpoints.wake();
+                // While the engine is being closed, the rest stays in the write-ahead log.
+                if !self.shared.closing.load(Ordering::SeqCst) {
+                    return Progress::Waiting;
+                }
+            }
+            Err(error) => {
+                let reason = format!("a checkpoint failed: {error}");
+                self.shared.set_condition(Condition::Poisoned(reason));
+                self.shared.pending_checkpoints.wake();
+            }
+        }
+        match self.stop.take() {
+            None => Progress::Idle,
+            Some(stop) => {
+                // The receiver may have been dropped.
+                let _ = stop.done.send(());
+                Progress::Stopped
             }
         }
     }
 
-    /// Retries `step` until it succeeds. Waits while the disk is full, unless the engine is being
-    /// closed. Any other error poisons the engine, and the WAL files stay for the restart.
-    fn until_done(&mut self, mut step: impl FnMut(&mut Self) -> io::Result<()>) {
-        let mut waited = false;
-        // A poisoned journal closes without waiting for this thread, so closed ends it as well.
-        let over = |condition| matches!(condition, Condition::Poisoned(_) | Condition::Closed);
-        while !self.gave_up && !over(self.shared.condition()) {
-            match step(self) {
-                Ok(()) => {
-                    if waited {
-                        self.shared.set_condition(Condition::Healthy);
-                    }
-                    return;
-                }
-                Err(error) if is_storage_full(&error) => {
-                    waited = true;
-                    self.gave_up = self.shared.closing.load(Ordering::SeqCst);
-                    self.shared.set_condition(Condition::Full(error.to_string()));
-                    self.shared.pending_checkpoints.wake();
-                    std::thread::sleep(RETRY);
-                }
-                Err(error) => {
-                    let reason = format!("a checkpoint failed: {error}");
-                    self.shared.set_condition(Condition::Poisoned(reason));
-                    self.shared.pending_checkpoints.wake();
-                }
+    fn do_waiting_tasks(&mut self) -> io::Result<()> {
+        loop {
+            while let Ok(task) = self.tasks.try_recv() {
+                self.accept(task);
             }
+            // Frees space, so it comes before whatever needs some.
+            self.reclaim_trimmed();
+            let Some(sealed) = self.sealed.pop_front() else { break };
+            if let Err(error) = self.checkpoint(&sealed) {
+                self.sealed.push_front(sealed);
+                return Err(error);
+            }
+            self.shared.pending_checkpoints.remove();
+            self.merge_if_there_is_room()?;
+        }
+        // State expires even if nothing is written.
+        self.merge_if_there_is_room()?;
+        if self.shared.id_rebuild_requested.swap(false, Ordering::SeqCst)
+            && let Err(error) = self.rebuild_ids()
+        {
+            self.shared.id_rebuild_requested.store(true, Ordering::SeqCst);
+            return Err(error);
+        }
+        match &self.stop {
+            Some(stop) => self.persist_last_version(stop.last_version),
+            None => Ok(()),
         }
     }
 
@@ -129,22 +184,19 @@ impl Checkpointer {
         self.replace_catalog(Catalog { last_version, ..self.catalog.clone() })
     }
 
-    fn reclaim(&mut self, topic: &Topic) -> io::Result<()> {
-        let Some(first) = self.shared.view().topics.get(topic).map(|view| view.first) else {
-            return Ok(());
-        };
-        let mut catalog = self.catalog.clone();
-        let Some(row) = catalog.topics.get_mut(topic) else {
-            return Ok(());
-        };
-        row.first = row.first.max(first.min(row.next));
-        let dropped = catalog.drop_trimmed(&self.shared.layout, std::iter::once(topic));
-        if dropped.is_empty() {
-            return Ok(());
+    /// Removes the segments of trimmed topics. Needs no space: the trims are durable in the
+    /// write-ahead log, and the next checkpoint records them in the catalog.
+    fn reclaim_trimmed(&mut self) {
+        for topic in mem::take(&mut self.trimmed) {
+            let Some(first) = self.shared.view().topics.get(&topic).map(|view| view.first) else {
+                continue;
+            };
+            if let Some(row) = self.catalog.topics.get_mut(&topic) {
+                row.first = row.first.max(first.min(row.next));
+                let dropped = row.drop_trimmed(&self.shared.layout, &topic);
+                self.remove_files(&dropped);
+            }
         }
-        self.replace_catalog(catalog)?;
-        self.remove_files(&dropped);
-        Ok(())
     }
 
     /// Durably replaces the catalog.
@@ -156,11 +208,11 @@ impl Checkpointer {
     }
 
     /// Deletes files that the catalog no longer names. A file that cannot be deleted only takes
-    /// space.
+    /// space, until the next start sweeps it.
     fn remove_files(&self, paths: &[PathBuf]) {
         for path in paths {
             self.shared.file_cache.forget(path);
-            let _ = fs::remove_file(path);
+            let _ = self.shared.layout.fs().remove_file(path);
         }
     }
 }

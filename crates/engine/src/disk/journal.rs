@@ -77,6 +77,16 @@ impl Journal {
         }
     }
 
+    /// Serves `requests` as one batch, for tests that run without threads.
+    #[cfg(test)]
+    pub(crate) fn serve_all(&mut self, requests: Vec<Request>) {
+        let mut batch = self.new_batch();
+        for request in requests {
+            self.admit(request, &mut batch, &mut Vec::new());
+        }
+        self.serve(batch);
+    }
+
     /// Waits for a request. After a large batch it polls for a moment before it blocks: committers
     /// that were just answered come back at once, and a blocking wait with its wake-up would delay
     /// all of them.

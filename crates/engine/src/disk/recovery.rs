@@ -2,7 +2,6 @@
 
 mod wal_replay;
 
-use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use super::shared::Shared;
 use super::state::StateRuns;
 use super::state::run::StateRun;
 use super::storage::file_header::{self, FileKind, HeaderFault, SPARSE_INDEX};
+use super::storage::file_system::Access;
 use super::storage::layout::Layout;
 use crate::{Incident, OpenError};
 
@@ -42,6 +42,9 @@ pub(crate) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
         Some(found) => found,
         None => (create_catalog(&layout)?, Vec::new()),
     };
+    // A killed process may have renamed the catalog without a sync. It has to be durable before the
+    // files that it no longer needs are removed.
+    layout.fs().sync_folder(layout.root()).map_err(failed(layout.root()))?;
     let mut view = View::new(catalog.store_seed);
     apply_catalog(&catalog, &mut view);
     let shared = Shared::new(layout, options.clone(), view);
@@ -49,7 +52,6 @@ pub(crate) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
     report_quarantine(&shared)?;
     open_state_runs(&shared, &catalog)?;
     open_id_runs(&shared, &catalog)?;
-    check_segments(&shared, &catalog)?;
     let mut replay = WalReplay::new(&shared, &catalog);
     let mut sealed = Vec::new();
     let numbers = wal_numbers(&shared, &catalog)?;
@@ -61,11 +63,13 @@ pub(crate) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
         }
         sealed.push(replay.replay(*number, is_newest)?);
     }
+    let (next_frame, last_version) = (replay.next_frame, replay.last_version);
+    check_segments(&shared)?;
     let start = JournalStart {
         next_wal: numbers.last().copied().unwrap_or(0).max(catalog.checkpointed_wal) + 1,
-        next_frame: replay.next_frame,
+        next_frame,
         // Commits that stored nothing were assigned versions as well, which no file records.
-        last_version: replay.last_version + VERSIONS_PER_PROCESS,
+        last_version: last_version + VERSIONS_PER_PROCESS,
     };
     Ok(Recovered { shared, catalog, sealed, start })
 }
@@ -103,7 +107,7 @@ fn open_state_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> 
     let mut state = StateRuns::default();
     for info in &catalog.state_runs {
         let path = shared.layout.state_run(info.number);
-        let run = StateRun::open(path.clone(), *info).map_err(failed(&path))?;
+        let run = StateRun::open(shared.layout.fs(), path.clone(), *info).map_err(failed(&path))?;
         match run.header_number() {
             Ok(number) if number != info.number => return Err(wrong_number(&path)),
             Ok(_) => {}
@@ -119,7 +123,7 @@ fn open_state_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> 
 fn open_id_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
     for info in &catalog.id_runs {
         let path = shared.layout.id_run(info.number);
-        let mut run = match IdRun::open(path.clone(), *info) {
+        let mut run = match IdRun::open(shared.layout.fs(), path.clone(), *info) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 shared.id_rebuild_requested.store(true, Ordering::SeqCst);
                 shared.report_rebuilt(&path, "missing");
@@ -144,7 +148,7 @@ fn open_id_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
 /// Reports the WAL files that earlier starts put into quarantine: what they lost is still lost.
 fn report_quarantine(shared: &Shared) -> Result<(), OpenError> {
     let folder = shared.layout.quarantine();
-    for number in Layout::numbered(&folder, "wal").map_err(failed(&folder))? {
+    for number in shared.layout.numbered(&folder, "wal").map_err(failed(&folder))? {
         let name = shared.layout.wal_file(number);
         let file = folder.join(name.file_name().unwrap_or_default());
         shared.report(Incident::InQuarantine { file });
@@ -154,9 +158,10 @@ fn report_quarantine(shared: &Shared) -> Result<(), OpenError> {
 
 /// Reports missing and truncated segments; their readable part is served. Rejects those of a newer
 /// format version, before anything is appended to them.
-fn check_segments(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
-    for (topic, row) in &catalog.topics {
-        for segment in row.segments.iter().filter(|segment| segment.last >= row.first) {
+fn check_segments(shared: &Shared) -> Result<(), OpenError> {
+    // Not those of the catalog: the files of trimmed segments are removed before a catalog says so.
+    for (topic, view) in &shared.view().topics {
+        for segment in &view.segments {
             let file = shared.layout.segment(topic, segment.first);
             let found = length_of(shared, &file, segment.file_kind())?;
             if found < segment.end {
@@ -181,7 +186,7 @@ fn check_segments(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
 
 /// Checks the header of a file and returns its length, or 0 if it is missing.
 fn length_of(shared: &Shared, path: &Path, kind: FileKind) -> Result<u64, OpenError> {
-    let file = match File::open(path) {
+    let file = match shared.layout.fs().open(path, Access::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         file => file.map_err(failed(path))?,
     };
@@ -190,17 +195,17 @@ fn length_of(shared: &Shared, path: &Path, kind: FileKind) -> Result<u64, OpenEr
         Err(HeaderFault::Damaged(detail)) => shared.report_rebuilt(path, detail),
         Ok(_) => {}
     }
-    Ok(file.metadata().map_err(failed(path))?.len())
+    file.len().map_err(failed(path))
 }
 
 /// Returns the numbers of the WAL files to replay, oldest first. Removes those that were
 /// checkpointed, and reports missing ones.
 fn wal_numbers(shared: &Shared, catalog: &Catalog) -> Result<Vec<u64>, OpenError> {
     let folder = shared.layout.wal();
-    let mut numbers = Layout::numbered(&folder, "wal").map_err(failed(&folder))?;
+    let mut numbers = shared.layout.numbered(&folder, "wal").map_err(failed(&folder))?;
     for old in numbers.iter().filter(|number| **number <= catalog.checkpointed_wal) {
         let path = shared.layout.wal_file(*old);
-        fs::remove_file(&path).map_err(failed(&path))?;
+        shared.layout.fs().remove_file(&path).map_err(failed(&path))?;
     }
     numbers.retain(|number| *number > catalog.checkpointed_wal);
     let mut expected = catalog.checkpointed_wal + 1;

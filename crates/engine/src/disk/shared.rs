@@ -53,7 +53,7 @@ const MAX_INCIDENTS: usize = 1000;
 impl Shared {
     pub(crate) fn new(layout: Layout, options: DiskOptions, view: View) -> Self {
         Self {
-            file_cache: FileCache::new(options.open_files),
+            file_cache: FileCache::new(layout.fs().clone(), options.open_files),
             pending_checkpoints: PendingCheckpoints::default(),
             id_rebuild_requested: AtomicBool::new(false),
             closing: AtomicBool::new(false),

@@ -2,21 +2,20 @@
 //! by a merge, and never changed.
 
 use std::cmp::Ordering;
-use std::fs::File;
 use std::io;
 use std::iter::Peekable;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::storage::checksum::checksum;
 use super::storage::file_header::{self, FileKind, HEADER_BYTES, HeaderFault};
+use super::storage::file_system::{Access, File, FileSystem};
 
 /// How many runs of one level are merged into one of the next.
 pub(crate) const RUNS_PER_LEVEL: usize = 8;
 
 /// Creates the file of a new run, or empties what an unfinished checkpoint left in its place.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(true).open(path)
+pub(crate) fn create(fs: &FileSystem, path: &Path) -> io::Result<File> {
+    fs.open(path, Access::CreateEmpty)
 }
 
 /// Returns the number in the header of a run.

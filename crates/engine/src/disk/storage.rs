@@ -4,6 +4,6 @@ pub(crate) mod checksum;
 pub(crate) mod faults;
 pub(crate) mod file_cache;
 pub(crate) mod file_header;
-pub(crate) mod file_io;
+pub(crate) mod file_system;
 pub(crate) mod layout;
 pub(crate) mod quarantine;

@@ -6,9 +6,9 @@
 
 mod encoding;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use prombus_proto::{Seq, Topic};
@@ -18,7 +18,6 @@ use crate::disk::ids::run::IdRunInfo;
 use crate::disk::segment::Segment;
 use crate::disk::state::run::StateRunInfo;
 use crate::disk::storage::file_header::HeaderFault;
-use crate::disk::storage::file_io::sync_folder;
 use crate::disk::storage::layout::Layout;
 use crate::disk::storage::quarantine::copy_to_quarantine;
 use crate::{Incident, OpenError};
@@ -54,6 +53,17 @@ pub(crate) struct CatalogTopic {
     pub(crate) segments: Vec<Segment>,
 }
 
+impl CatalogTopic {
+    /// Removes the segments that end before the first event, and returns their files.
+    pub(crate) fn drop_trimmed(&mut self, layout: &Layout, topic: &Topic) -> Vec<PathBuf> {
+        let trimmed = self.segments.partition_point(|segment| segment.last < self.first);
+        let files = |segment: Segment| {
+            [layout.segment(topic, segment.first), layout.sparse_index(topic, segment.first)]
+        };
+        self.segments.drain(..trimmed).flat_map(files).collect()
+    }
+}
+
 /// The copies of the catalog that were found on disk.
 #[derive(Default)]
 struct FoundCopies {
@@ -85,42 +95,23 @@ impl Catalog {
         self.next_run - 1
     }
 
-    /// Removes the segments of `topics` that end before the topic's first event, and returns their
-    /// files.
-    pub(crate) fn drop_trimmed<'a>(
-        &mut self,
-        layout: &Layout,
-        topics: impl Iterator<Item = &'a Topic>,
-    ) -> Vec<PathBuf> {
-        let mut files = Vec::new();
-        for topic in topics {
-            let Some(row) = self.topics.get_mut(topic) else {
-                continue;
-            };
-            let first = row.first;
-            row.segments.retain(|segment| {
-                let retain = segment.last >= first;
-                if !retain {
-                    files.push(layout.segment(topic, segment.first));
-                    files.push(layout.sparse_index(topic, segment.first));
-                }
-                retain
-            });
-        }
-        files
-    }
-
     /// Durably replaces both copies on disk.
+    ///
+    /// Whatever needs space comes first, so that a full disk leaves the old catalog in place and the
+    /// caller may try again. Once a copy was renamed, a restart may find the new catalog: trying again
+    /// would overwrite files that it names, so from there on no error is temporary.
     pub(crate) fn store(&self, layout: &Layout) -> io::Result<()> {
-        let bytes = self.encode();
-        for path in [layout.catalog(), layout.catalog_mirror()] {
-            let temporary = path.with_extension("new");
-            let mut file = File::create(&temporary)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)?;
+        let (fs, bytes) = (layout.fs(), self.encode());
+        let copies = [layout.catalog(), layout.catalog_mirror()];
+        let temporary = |path: &Path| path.with_file_name(format!("{}.new", file_name(path)));
+        for path in &copies {
+            fs.write(&temporary(path), &bytes)?;
         }
-        sync_folder(layout.root())
+        let replace_both = || {
+            copies.iter().try_for_each(|path| fs.rename(&temporary(path), path))?;
+            fs.sync_folder(layout.root())
+        };
+        replace_both().map_err(|error| io::Error::other(format!("replacing the catalog: {error}")))
     }
 
     /// Loads the newest intact copy, or `None` if the folder never had a catalog. Reports a damaged
@@ -151,10 +142,14 @@ impl Catalog {
     }
 }
 
+fn file_name(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
+}
+
 fn read_copies(layout: &Layout) -> Result<FoundCopies, OpenError> {
     let mut found = FoundCopies::default();
     for path in [layout.catalog(), layout.catalog_mirror()] {
-        let bytes = match fs::read(&path) {
+        let bytes = match layout.fs().read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 found.missing += 1;
@@ -184,8 +179,8 @@ fn read_copies(layout: &Layout) -> Result<FoundCopies, OpenError> {
 
 /// Returns `true` if the folder has files that only a catalog could explain.
 fn has_data(layout: &Layout) -> Result<bool, OpenError> {
-    let has_files = |folder: &Path| match fs::read_dir(folder) {
-        Ok(mut entries) => Ok(entries.next().is_some()),
+    let has_files = |folder: &Path| match layout.fs().list(folder) {
+        Ok(names) => Ok(!names.is_empty()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(source) => Err(OpenError::Io { path: folder.to_owned(), source }),
     };
@@ -194,6 +189,8 @@ fn has_data(layout: &Layout) -> Result<bool, OpenError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::encoding::tests::catalog;
     use super::*;
 

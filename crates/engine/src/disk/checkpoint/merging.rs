@@ -10,12 +10,20 @@ use super::Checkpointer;
 use crate::Incident;
 use crate::disk::ids::{self, IdEntry};
 use crate::disk::state;
-use crate::disk::storage::file_io::sync_folder;
+use crate::disk::storage::faults::is_temporary;
 
 impl Checkpointer {
-    pub(super) fn merge_due_runs(&mut self) -> io::Result<()> {
-        while self.merge_ids()? || self.merge_state()? {}
-        Ok(())
+    /// Merges the runs that are due. Without room the runs stay as they are: look-ups take longer, but
+    /// nothing else waits.
+    pub(super) fn merge_if_there_is_room(&mut self) -> io::Result<()> {
+        loop {
+            match self.merge_ids().and_then(|merged| Ok(merged || self.merge_state()?)) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) if is_temporary(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Merges id runs if enough of one level exist. Returns whether it did.
@@ -30,7 +38,7 @@ impl Checkpointer {
             catalog.topics.values().map(|topic| (topic.ordinal, topic.first)).collect();
         let retain = |entry: &IdEntry| firsts.get(&entry.topic).is_none_or(|f| entry.seq >= *f);
         let path = self.shared.layout.id_run(number);
-        let merged = match ids::merge::merge(&due, &path, number, retain) {
+        let merged = match ids::merge::merge(self.shared.layout.fs(), &due, &path, number, retain) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 due.iter().for_each(|run| self.shared.report_rebuilt(&run.path, error.to_string()));
                 self.shared.id_rebuild_requested.store(true, Ordering::SeqCst);
@@ -38,7 +46,7 @@ impl Checkpointer {
             }
             merged => Arc::new(merged?),
         };
-        sync_folder(&self.shared.layout.ids())?;
+        self.shared.layout.fs().sync_folder(&self.shared.layout.ids())?;
         let is_merged = |number: u64| due.iter().any(|run| run.info.number == number);
         catalog.id_runs.retain(|run| !is_merged(run.number));
         catalog.id_runs.push(merged.info);
@@ -62,16 +70,17 @@ impl Checkpointer {
         let path = self.shared.layout.state_run(number);
         let old = state.runs[due.clone()].to_vec();
         let older = &state.runs[..due.start];
-        let merged = match state::merge::merge(&old, older, &path, number, now) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                // The damaged run stays as it is: its readable part is still served.
-                state::merge::mark_damaged(&old);
-                self.shared.report(Incident::DamagedState { detail: error.to_string() });
-                return Ok(false);
-            }
-            merged => merged?.map(Arc::new),
-        };
-        sync_folder(&self.shared.layout.state())?;
+        let merged =
+            match state::merge::merge(self.shared.layout.fs(), &old, older, &path, number, now) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    // The damaged run stays as it is: its readable part is still served.
+                    state::merge::mark_damaged(&old);
+                    self.shared.report(Incident::DamagedState { detail: error.to_string() });
+                    return Ok(false);
+                }
+                merged => merged?.map(Arc::new),
+            };
+        self.shared.layout.fs().sync_folder(&self.shared.layout.state())?;
         catalog.state_runs.splice(due.clone(), merged.as_ref().map(|run| run.info));
         self.replace_catalog(catalog)?;
         state.runs.splice(due, merged);

@@ -13,7 +13,6 @@ use crate::disk::ids::run::{IdRun, write_run};
 use crate::disk::ids::{IdEntry, IdSeed};
 use crate::disk::read::events;
 use crate::disk::shared::Shared;
-use crate::disk::storage::file_io::{ignore_missing, sync_folder};
 use crate::disk::storage::quarantine::link_into_quarantine;
 use crate::{Damaged, ReadBudget, ReadError};
 
@@ -46,12 +45,12 @@ impl Checkpointer {
         }
         rebuild.write_run()?;
         let Rebuild { mut catalog, runs, .. } = rebuild;
-        sync_folder(&shared.layout.ids())?;
+        shared.layout.fs().sync_folder(&shared.layout.ids())?;
         catalog.id_runs = runs.iter().map(|run| run.info).collect();
         self.replace_catalog(catalog)?;
         let old = mem::replace(&mut shared.ids_mut().index.runs, runs);
         for damaged in old.iter().filter(|run| run.is_damaged()) {
-            ignore_missing(link_into_quarantine(&shared.layout, &damaged.path))?;
+            link_into_quarantine(&shared.layout, &damaged.path)?;
         }
         self.remove_files(&old.iter().map(|run| run.path.clone()).collect::<Vec<_>>());
         Ok(())
@@ -94,7 +93,15 @@ impl Rebuild<'_> {
         let count = self.entries.len() as u64;
         let coverage = mem::take(&mut self.coverage);
         let entries = self.entries.drain(..).map(Ok);
-        self.runs.push(Arc::new(write_run(&path, number, 0, coverage, count, entries)?));
+        self.runs.push(Arc::new(write_run(
+            self.shared.layout.fs(),
+            &path,
+            number,
+            0,
+            coverage,
+            count,
+            entries,
+        )?));
         Ok(())
     }
 }

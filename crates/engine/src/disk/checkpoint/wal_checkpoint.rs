@@ -1,6 +1,5 @@
 //! The checkpoint of one sealed WAL file.
 
-use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +16,6 @@ use crate::disk::record::RecordSeed;
 use crate::disk::segment::adopted_wal;
 use crate::disk::segment::writer::SegmentWriter;
 use crate::disk::state::run::{self as state_run, StateRun};
-use crate::disk::storage::file_io::{ignore_missing, sync_folder};
 use crate::disk::storage::quarantine::link_into_quarantine;
 use crate::disk::wal::WalExtent;
 use crate::disk::wal::coalesced_read::read_next;
@@ -40,14 +38,15 @@ impl Checkpointer {
         let number = sealed.file.number;
         let mut catalog = self.catalog.clone();
         let mut damaged = sealed.damaged;
-        let mut dirty = Vec::new();
+        let (mut dirty, mut dropped) = (Vec::new(), Vec::new());
         for (topic, touched) in &sealed.touched {
             let mut written = self.write_topic(sealed, topic, touched, &mut catalog)?;
             dirty.append(&mut written.dirty);
             damaged |= written.found_damage;
+            let row = catalog.topics.get_mut(topic).expect("`write_topic` added it");
+            dropped.append(&mut row.drop_trimmed(&shared.layout, topic));
         }
         self.sync(dirty)?;
-        let dropped = catalog.drop_trimmed(&shared.layout, sealed.touched.keys());
         let ids = self.write_ids(&sealed.ids, &mut catalog)?;
         let state = self.write_state(number, &mut catalog)?;
         if damaged {
@@ -60,8 +59,9 @@ impl Checkpointer {
         sealed.file.mark_checkpointed();
         self.publish(sealed, ids, state);
         self.remove_files(&dropped);
-        ignore_missing(fs::remove_file(&sealed.file.path))?;
-        sync_folder(&shared.layout.wal())
+        // If it cannot be removed, the next start does so.
+        self.remove_files(std::slice::from_ref(&sealed.file.path));
+        Ok(())
     }
 
     /// Writes the events of `topic` into its segments, or adopts the WAL file as a segment.
@@ -134,13 +134,14 @@ impl Checkpointer {
 
     /// Makes files and folders durable.
     fn sync(&self, mut dirty: Vec<PathBuf>) -> io::Result<()> {
+        let fs = self.shared.layout.fs();
         self.shared.options.faults.before_sync()?;
         dirty.sort_unstable();
         dirty.dedup();
         if dirty.len() > MAX_FILE_SYNCS {
-            return Ok(rustix::fs::syncfs(File::open(self.shared.layout.root())?)?);
+            return fs.sync_everything(self.shared.layout.root());
         }
-        dirty.iter().try_for_each(|path| File::open(path)?.sync_all())
+        dirty.iter().try_for_each(|path| fs.sync(path))
     }
 
     fn write_ids(&self, ids: &RecentIds, catalog: &mut Catalog) -> io::Result<Option<IdRun>> {
@@ -152,8 +153,16 @@ impl Checkpointer {
         let path = self.shared.layout.id_run(number);
         let count = entries.len() as u64;
         let entries = entries.into_iter().map(Ok);
-        let run = id_run::write_run(&path, number, 0, ids.coverage(), count, entries)?;
-        sync_folder(&self.shared.layout.ids())?;
+        let run = id_run::write_run(
+            self.shared.layout.fs(),
+            &path,
+            number,
+            0,
+            ids.coverage(),
+            count,
+            entries,
+        )?;
+        self.shared.layout.fs().sync_folder(&self.shared.layout.ids())?;
         catalog.id_runs.push(run.info);
         Ok(Some(run))
     }
@@ -166,8 +175,15 @@ impl Checkpointer {
         let number = catalog.take_run_number();
         let path = self.shared.layout.state_run(number);
         let count = changes.len() as u64;
-        let run = state_run::write_run(&path, number, 0, count, changes.into_iter().map(Ok))?;
-        sync_folder(&self.shared.layout.state())?;
+        let run = state_run::write_run(
+            self.shared.layout.fs(),
+            &path,
+            number,
+            0,
+            count,
+            changes.into_iter().map(Ok),
+        )?;
+        self.shared.layout.fs().sync_folder(&self.shared.layout.state())?;
         catalog.state_runs.extend(run.as_ref().map(|run| run.info));
         Ok(run)
     }

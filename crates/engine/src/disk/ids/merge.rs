@@ -8,6 +8,7 @@ use super::IdEntry;
 use super::recent::IdCoverage;
 use super::run::{IdRun, write_run};
 use crate::disk::sorted_runs::{MergeSorted, RUNS_PER_LEVEL};
+use crate::disk::storage::file_system::FileSystem;
 
 /// Returns the runs to merge now, if any: those of the lowest level that has enough of them.
 pub(crate) fn due(runs: &[Arc<IdRun>]) -> Option<Vec<Arc<IdRun>>> {
@@ -22,6 +23,7 @@ pub(crate) fn due(runs: &[Arc<IdRun>]) -> Option<Vec<Arc<IdRun>>> {
 
 /// Writes all entries of `runs` for which `retain` holds into one run of the next level.
 pub(crate) fn merge(
+    fs: &FileSystem,
     runs: &[Arc<IdRun>],
     path: &Path,
     number: u64,
@@ -33,7 +35,7 @@ pub(crate) fn merge(
     let count = runs.iter().map(|run| run.planned_entries()).sum();
     let entries = MergeSorted::new(runs.iter().map(|run| run.iter()), IdEntry::cmp)
         .filter(|entry| entry.as_ref().map_or(true, &retain));
-    write_run(path, number, level, coverage, count, entries)
+    write_run(fs, path, number, level, coverage, count, entries)
 }
 
 #[cfg(test)]
@@ -52,12 +54,15 @@ mod tests {
             .map(|r| {
                 let entries = (0..500u64).map(|i| Ok(entry(i * 8 + r)));
                 let coverage = IdCoverage { v7_millis: Some((r, r)), others: false };
-                Arc::new(write_run(&path(r), r, 0, coverage, 500, entries).unwrap())
+                Arc::new(
+                    write_run(&FileSystem::Os, &path(r), r, 0, coverage, 500, entries).unwrap(),
+                )
             })
             .collect();
         assert!(due(&runs[..7]).is_none());
         let all = due(&runs).unwrap();
-        let merged = merge(&all, &path(9), 9, |entry| entry.seq >= Seq(1000)).unwrap();
+        let merged =
+            merge(&FileSystem::Os, &all, &path(9), 9, |entry| entry.seq >= Seq(1000)).unwrap();
         assert_eq!(merged.info.level, 1);
         assert_eq!(merged.info.coverage.v7_millis, Some((0, 7)));
         let seqs: Vec<_> = merged.iter().map(|entry| entry.unwrap().seq.0).collect();

@@ -8,9 +8,7 @@
 //! page:  checksum u32 | entries u16 | spills u8 | 0 u8 | (hash u64 | topic u32 | seq u64)…
 //! ```
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use bytes::{Buf, BufMut};
@@ -20,6 +18,7 @@ use super::recent::IdCoverage;
 use super::{IdEntry, IdHash, TopicOrdinal};
 use crate::disk::sorted_runs::{self, page_checksum};
 use crate::disk::storage::file_header::{self, HEADER_BYTES, HeaderFault, ID_RUN};
+use crate::disk::storage::file_system::{Access, File, FileSystem, SequentialWriter};
 
 const PAGE_BYTES: usize = 4096;
 const PAGE_HEAD_BYTES: usize = 8;
@@ -55,6 +54,7 @@ fn home_page(hash: IdHash, pages: u64) -> u64 {
 
 /// Writes `entries`, which are sorted and about `count`, and syncs the file.
 pub(crate) fn write_run(
+    fs: &FileSystem,
     path: &Path,
     number: u64,
     level: u32,
@@ -63,8 +63,8 @@ pub(crate) fn write_run(
     entries: impl Iterator<Item = io::Result<IdEntry>>,
 ) -> io::Result<IdRun> {
     let home_pages = count.div_ceil(ENTRIES_PLANNED_PER_PAGE).max(1);
-    let file = sorted_runs::create(path)?;
-    let mut out = BufWriter::with_capacity(1 << 18, &file);
+    let file = sorted_runs::create(fs, path)?;
+    let mut out = BufWriter::with_capacity(1 << 18, SequentialWriter::new(&file));
     out.write_all(&file_header::encode(ID_RUN, number))?;
     let mut page = IdPageWriter { out: &mut out, number: 0, entries: Vec::new() };
     for entry in entries {
@@ -121,8 +121,9 @@ impl<W: Write> IdPageWriter<'_, W> {
 }
 
 impl IdRun {
-    pub(crate) fn open(path: PathBuf, info: IdRunInfo) -> io::Result<Self> {
-        Ok(Self { info, file: Some(File::open(&path)?), path })
+    pub(crate) fn open(fs: &FileSystem, path: PathBuf, info: IdRunInfo) -> io::Result<Self> {
+        let file = Some(fs.open(&path, Access::Read)?);
+        Ok(Self { info, file, path })
     }
 
     /// A run whose file is missing. A look-up in it fails, so that an id never seems to be new.
@@ -193,8 +194,7 @@ impl IdRun {
 
     /// Iterates over all entries, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = io::Result<IdEntry>> + '_ {
-        let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
-        let bytes = metadata.map_or(0, |metadata| metadata.len());
+        let bytes = self.file.as_ref().and_then(|file| file.len().ok()).unwrap_or(0);
         let pages = bytes.saturating_sub(HEADER_BYTES as u64) / PAGE_BYTES as u64;
         (0..pages.max(self.info.home_pages)).flat_map(|number| match self.page(number) {
             Ok(page) => page.entries.into_iter().map(Ok).collect::<Vec<_>>(),
@@ -229,7 +229,9 @@ mod tests {
         let path = folder.path().join("1.ids");
         let entries_iter = entries.iter().map(|entry| Ok(*entry));
         let coverage = IdCoverage { v7_millis: None, others: true };
-        let run = write_run(&path, 1, 0, coverage, entries.len() as u64, entries_iter).unwrap();
+        let run =
+            write_run(&FileSystem::Os, &path, 1, 0, coverage, entries.len() as u64, entries_iter)
+                .unwrap();
         (folder, run)
     }
 

@@ -11,10 +11,10 @@ use tokio::sync::oneshot;
 
 use super::gather_pace::{GatherPace, now};
 use super::staging::frame::StagedFrame;
-use crate::disk::checkpoint::CheckpointTask;
 use crate::disk::checkpoint::sealed_wal::{SealedWal, TouchedTopic};
+use crate::disk::checkpoint::{CheckpointTask, StopRequest};
 use crate::disk::shared::Shared;
-use crate::disk::storage::faults::is_storage_full;
+use crate::disk::storage::faults::is_temporary;
 use crate::disk::wal::file::WalFile;
 use crate::{CommitError, Condition, Durability, Unavailable};
 
@@ -93,9 +93,11 @@ impl WalWriter {
         let wal = self.open.as_mut().expect("opened above");
         let offset = wal.end;
         if let Err(error) = wal.file.write_at(offset, &frame.parts()) {
-            // A partial frame must not look like a torn batch later.
+            // A partial frame must not look like a torn batch later. The next sync makes the cut
+            // durable: a crash that undoes it would bring back a part of what was refused.
             let truncated = wal.file.truncate(offset);
             wal.zeroed_to = offset;
+            wal.unsynced = true;
             return Err(match truncated {
                 Ok(()) => self.fail(&error),
                 Err(_) => self.poison(&error),
@@ -262,14 +264,15 @@ impl WalWriter {
     pub(super) fn seal_and_stop(&mut self) -> Result<(), CommitError> {
         self.seal()?;
         let (done, wait) = oneshot::channel();
-        let stop = CheckpointTask::Stop { last_version: self.last_version, done };
+        let stop = StopRequest { last_version: self.last_version, done };
+        let stop = CheckpointTask::Stop(stop);
         let stopped = self.checkpoints.send(stop).is_ok() && wait.blocking_recv().is_ok();
         if stopped { Ok(()) } else { Err(checkpointer_gone()) }
     }
 
     /// Refuses the batch if the disk is full, and poisons the engine on any other error.
     fn fail(&self, error: &io::Error) -> CommitError {
-        if is_storage_full(error) {
+        if is_temporary(error) {
             self.shared.set_condition(Condition::Full(error.to_string()));
             return CommitError::Full(error.to_string());
         }

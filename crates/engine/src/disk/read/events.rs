@@ -238,7 +238,7 @@ fn collect_from_segment(
     let chunk = reader.chunk_for(ReadBudget { bytes: collector.bytes_left(), ..collector.budget });
     // A guess, so that the list does not grow step by step.
     collector.events.reserve((chunk / reader.average_bytes()).min(collector.budget.events));
-    let mut walk = reader.walk(start, chunk);
+    let mut walk = reader.walk(start, chunk)?;
     collect(shared, topic, &reader.path, || walk.next(), from, collector)
 }
 

@@ -99,7 +99,7 @@ fn find_in_segment(
 ) -> io::Result<Option<Seq>> {
     let reader = SegmentReader::open(shared, topic, seed, segment)?;
     let start = reader.last_entry_before(|entry| entry.newest_id_before < id);
-    let mut walk = reader.walk(start, 2 * LEAD_BYTES);
+    let mut walk = reader.walk(start, 2 * LEAD_BYTES)?;
     while let Some(item) = walk.next()? {
         // A damaged event may have this id, but one that nobody can read may be stored again.
         if let WalkItem::Event(event) = item

@@ -69,7 +69,7 @@ fn seek_in_segments(
             let by_time = reader.last_entry_before(|entry| entry.latest_ts_before < ts);
             let by_first = reader.last_entry_before(|entry| entry.seq <= first);
             let start = if by_time.seq >= by_first.seq { by_time } else { by_first };
-            let mut walk = reader.walk(start, 16 << 10);
+            let mut walk = reader.walk(start, 16 << 10)?;
             while let Some(item) = walk.next()? {
                 match item {
                     WalkItem::Event(event) if event.seq >= first && event.ts >= ts => {

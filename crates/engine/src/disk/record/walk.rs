@@ -7,6 +7,7 @@ use prombus_proto::Seq;
 
 use super::{RecordFault, RecordSeed};
 use crate::StoredEvent;
+use crate::disk::storage::faults::is_damage;
 
 /// A byte range of a file that contains the records `first` to `last`, without gaps.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +80,16 @@ impl<R: ReadAt> RecordWalk<R> {
     pub(crate) fn continue_with(&mut self, range: RecordRange) {
         self.offset = range.start;
         self.range = range;
+    }
+
+    /// Skips everything up to `last`, which counts as damaged. Returns `None` if nothing is left.
+    pub(crate) fn skip_to_after(&mut self, last: Seq) -> Option<WalkItem> {
+        let (first, offset) = (self.expected, self.offset);
+        if first > last {
+            return None;
+        }
+        self.expected = last.next();
+        Some(WalkItem::Damaged { first, last, offset })
     }
 
     /// Returns the next event or damage, or `None` after the last. Given the offset of damage,
@@ -165,7 +176,7 @@ impl<R: ReadAt> RecordWalk<R> {
                     let bytes = usize::try_from(ahead).unwrap_or(usize::MAX).min(wanted);
                     self.buffer = match (self.read_at)(offset, bytes) {
                         Ok(buffer) => buffer,
-                        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                        Err(error) if is_damage(&error) => {
                             return Ok(Err(RecordFault::Damaged { plausible_bytes: None }));
                         }
                         Err(error) => return Err(error),

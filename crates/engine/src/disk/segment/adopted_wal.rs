@@ -5,9 +5,8 @@
 //! a file of about the same size and order. Whatever lies between the topic's extents (frame headers,
 //! records of other topics, state changes) stays in the file, and readers skip it.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use prombus_proto::{Timestamp, Topic};
@@ -18,12 +17,14 @@ use crate::disk::checkpoint::sealed_wal::SealedWal;
 use crate::disk::options::DiskOptions;
 use crate::disk::record::RecordSeed;
 use crate::disk::record::walk::RecordRange;
+use crate::disk::storage::faults::is_damage;
 use crate::disk::storage::file_header::{self, SPARSE_INDEX};
-use crate::disk::storage::file_io::ignore_missing;
+use crate::disk::storage::file_system::{Access, File};
 use crate::disk::storage::layout::Layout;
 use crate::disk::wal::WalExtent;
 use crate::disk::wal::file::WalFile;
 use crate::disk::wal::frame::{FrameEnd, FrameHeader};
+use crate::disk::wal::scan::{ScanStep, WalScan};
 
 /// Returns `true` if the file `sealed` should become a segment as it is. `extents` are all of the
 /// topic's records in it; `segments` are those the topic already has.
@@ -76,14 +77,15 @@ pub(crate) fn adopt(
     }
     let (path, index_path) =
         (layout.segment(topic, first.first), layout.sparse_index(topic, first.first));
-    fs::create_dir_all(layout.topic(topic))?;
+    let fs = layout.fs();
+    fs.create_folder(&layout.topic(topic))?;
     // An unfinished checkpoint may have left a file here.
-    ignore_missing(fs::remove_file(&path))?;
-    match fs::hard_link(&sealed.file.path, &path) {
+    fs.remove_if_exists(&path)?;
+    match fs.hard_link(&sealed.file.path, &path) {
         Err(error) if cannot_link(&error) => return Ok(None),
         linked => linked?,
     }
-    File::create(&index_path)?.write_all(&index)?;
+    fs.open(&index_path, Access::CreateEmpty)?.write_all_at(&index, 0)?;
     // Releases the preallocated space.
     sealed.file.truncate(sealed.end)?;
     let record_bytes = record_bytes(extents);
@@ -110,18 +112,21 @@ fn cannot_link(error: &io::Error) -> bool {
 }
 
 /// Finds the records of `topic` in an adopted WAL file by reading its frame headers, for when the
-/// index is damaged. Stops at the first damaged header.
+/// index is damaged.
 pub(crate) fn ranges_by_headers(
     file: &File,
     end: u64,
     topic: &Topic,
     seed: RecordSeed,
-) -> Vec<RecordRange> {
+) -> io::Result<Vec<RecordRange>> {
     let mut ranges = Vec::new();
-    let mut offset = WalFile::first_frame_offset();
-    while offset < end
-        && let Some(header) = header_at(file, offset)
-    {
+    let (mut offset, mut next_number) = (WalFile::first_frame_offset(), 0);
+    while offset < end {
+        let Some(header) = header_at(file, offset)? else {
+            ranges.extend(ranges_by_scan(file, offset..end, next_number, topic, seed)?);
+            break;
+        };
+        next_number = header.number + 1;
         let mut start = offset + header.header_bytes() as u64;
         for section in &header.sections {
             let end = start + u64::from(section.bytes);
@@ -133,19 +138,57 @@ pub(crate) fn ranges_by_headers(
         }
         offset += header.frame_bytes();
     }
-    ranges
+    Ok(ranges)
 }
 
-fn header_at(file: &File, offset: u64) -> Option<FrameHeader> {
-    let mut start = [0; 8];
-    file.read_exact_at(&mut start, offset).ok()?;
-    let claimed = FrameHeader::claimed_header_bytes(&start)?;
-    // A damaged length must not allocate more than the file has.
-    let left = file.metadata().ok()?.len().saturating_sub(offset);
-    let mut header = vec![0; claimed.min(usize::try_from(left).unwrap_or(usize::MAX))];
-    file.read_exact_at(&mut header, offset).ok()?;
-    match FrameHeader::decode(&header)? {
-        (FrameEnd::Header, header) => Some(header),
-        (FrameEnd::Footer, _) => None,
+/// The same from the first damaged header on, by searching for the next intact one.
+fn ranges_by_scan(
+    file: &File,
+    range: Range<u64>,
+    next_number: u64,
+    topic: &Topic,
+    seed: RecordSeed,
+) -> io::Result<Vec<RecordRange>> {
+    let bytes = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+    let mut content = vec![0; bytes];
+    file.read_undamaged_at(&mut content, range.start)?;
+    let mut ranges = Vec::new();
+    let mut scan = WalScan::new(&content, range.start, next_number, true);
+    loop {
+        let frame = match scan.next_step() {
+            ScanStep::Frame(frame) => frame,
+            ScanStep::Damage { .. } => continue,
+            ScanStep::Torn { .. } | ScanStep::End => return Ok(ranges),
+        };
+        for extent in &frame.extents {
+            if frame.header.sections[extent.section].topic == *topic {
+                let (start, end) = (extent.offset, extent.offset + u64::from(extent.bytes));
+                let last = extent.first.plus(u64::from(extent.count)).previous();
+                ranges.push(RecordRange { seed, start, end, first: extent.first, last });
+            }
+        }
     }
+}
+
+/// Reads the frame header at `offset`. `None` if it is damaged.
+fn header_at(file: &File, offset: u64) -> io::Result<Option<FrameHeader>> {
+    let read = |buffer: &mut [u8]| match file.read_exact_at(buffer, offset) {
+        Err(error) if is_damage(&error) => Ok(false),
+        read => read.map(|()| true),
+    };
+    let mut start = [0; 8];
+    if !read(&mut start)? {
+        return Ok(None);
+    }
+    let Some(claimed) = FrameHeader::claimed_header_bytes(&start) else { return Ok(None) };
+    // A damaged length must not allocate more than the file has.
+    let left = file.len()?.saturating_sub(offset);
+    let mut header = vec![0; claimed.min(usize::try_from(left).unwrap_or(usize::MAX))];
+    if !read(&mut header)? {
+        return Ok(None);
+    }
+    Ok(FrameHeader::decode(&header).and_then(|(end, header)| match end {
+        FrameEnd::Header => Some(header),
+        FrameEnd::Footer => None,
+    }))
 }

@@ -1,6 +1,5 @@
 //! Reads a segment with the help of its sparse index.
 
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +13,7 @@ use crate::disk::record::RecordSeed;
 use crate::disk::record::walk::{ReadAt, RecordRange, RecordWalk, WalkItem};
 use crate::disk::shared::Shared;
 use crate::disk::storage::file_header::SPARSE_INDEX;
-use crate::disk::storage::file_io::read_available;
+use crate::disk::storage::file_system::File;
 use crate::disk::wal::EXTENT_BYTES;
 
 /// The most bytes read from a file at a time.
@@ -105,7 +104,11 @@ impl<'a> SegmentReader<'a> {
     }
 
     /// Iterates over the segment from `start` on, reading `chunk` bytes at a time.
-    pub(crate) fn walk(&self, start: IndexEntry, chunk: usize) -> SegmentWalk<'_, impl ReadAt> {
+    pub(crate) fn walk(
+        &self,
+        start: IndexEntry,
+        chunk: usize,
+    ) -> io::Result<SegmentWalk<'_, impl ReadAt>> {
         let all = RecordRange {
             seed: self.seed,
             start: start.offset,
@@ -115,17 +118,17 @@ impl<'a> SegmentReader<'a> {
         };
         let range = match self.segment.content {
             SegmentContent::Records => all,
-            SegmentContent::Frames { .. } => self.range_of(start.seq).unwrap_or(all),
+            SegmentContent::Frames { .. } => self.range_of(start.seq)?.unwrap_or(all),
         };
-        let read_at = |offset, bytes| read_available(&self.file, offset, bytes);
+        let read_at = |offset, bytes| self.file.read_available(offset, bytes);
         let walk = RecordWalk::new(range, chunk, read_at).reading_ahead_to(self.segment.end);
-        SegmentWalk { reader: self, walk }
+        Ok(SegmentWalk { reader: self, walk })
     }
 
     /// Returns the record range of an adopted WAL file that `seq` is in, or else the next one.
-    fn range_of(&self, seq: Seq) -> Option<RecordRange> {
+    fn range_of(&self, seq: Seq) -> io::Result<Option<RecordRange>> {
         if self.segment.content == SegmentContent::Records || seq > self.segment.last {
-            return None;
+            return Ok(None);
         }
         let by_index = self.index.as_ref().map(|index| {
             sparse_index::extent_of(index, self.segment.index_entries, seq).map(|extent| {
@@ -140,7 +143,7 @@ impl<'a> SegmentReader<'a> {
             })
         });
         match by_index {
-            Some(Ok(range)) => range,
+            Some(Ok(range)) => Ok(range),
             Some(Err(detail)) => {
                 self.shared.report_rebuilt(&self.index_path, detail);
                 self.range_by_headers(seq)
@@ -149,11 +152,16 @@ impl<'a> SegmentReader<'a> {
         }
     }
 
-    fn range_by_headers(&self, seq: Seq) -> Option<RecordRange> {
-        let ranges = self.ranges_by_headers.get_or_init(|| {
-            adopted_wal::ranges_by_headers(&self.file, self.segment.end, self.topic, self.seed)
-        });
-        ranges.get(ranges.partition_point(|range| range.last < seq)).copied()
+    fn range_by_headers(&self, seq: Seq) -> io::Result<Option<RecordRange>> {
+        let ranges = match self.ranges_by_headers.get() {
+            Some(ranges) => ranges,
+            None => {
+                let (end, seed) = (self.segment.end, self.seed);
+                let found = adopted_wal::ranges_by_headers(&self.file, end, self.topic, seed)?;
+                self.ranges_by_headers.get_or_init(|| found)
+            }
+        };
+        Ok(ranges.get(ranges.partition_point(|range| range.last < seq)).copied())
     }
 
     /// The average size of a record of the segment; never 0.
@@ -187,9 +195,9 @@ impl<R: ReadAt> SegmentWalk<'_, R> {
             if let Some(item) = self.walk.next(|offset| self.reader.resume_after(offset))? {
                 return Ok(Some(item));
             }
-            match self.reader.range_of(self.walk.expected()) {
+            match self.reader.range_of(self.walk.expected())? {
                 Some(range) => self.walk.continue_with(range),
-                None => return Ok(None),
+                None => return Ok(self.walk.skip_to_after(self.reader.segment.last)),
             }
         }
     }

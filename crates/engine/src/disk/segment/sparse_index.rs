@@ -12,14 +12,12 @@
 //! The search runs on the file, so an index takes no memory however large the topic is. Each entry
 //! has its own checksum: if one is damaged, the segment is read from its start.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-
 use bytes::{Buf, BufMut};
 use prombus_proto::{Seq, Timestamp};
 
 use crate::disk::storage::checksum::checksum;
 use crate::disk::storage::file_header::HEADER_BYTES;
+use crate::disk::storage::file_system::File;
 
 /// The minimum bytes of records between two entries.
 pub(crate) const INTERVAL_BYTES: u64 = 4096;
@@ -143,7 +141,7 @@ mod tests {
         entries.iter().for_each(|entry| entry.append_to(&mut bytes));
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
-        file
+        File::Os(file)
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! Appends records from the write-ahead log to a topic's segments.
 
-use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use prombus_proto::{Seq, Timestamp, Topic};
@@ -13,7 +11,7 @@ use crate::disk::options::DiskOptions;
 use crate::disk::record::walk::{RecordRange, RecordWalk, WalkItem};
 use crate::disk::record::{self, RecordFault, RecordSeed};
 use crate::disk::storage::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
-use crate::disk::storage::file_io::{ignore_missing, read_available};
+use crate::disk::storage::file_system::{Access, File};
 use crate::disk::storage::layout::Layout;
 use crate::disk::wal::WalExtent;
 
@@ -151,14 +149,15 @@ impl<'a> SegmentWriter<'a> {
     /// of it is readable. Readers would not find records after damage, unless an index entry lies in
     /// between. A damaged segment is left as it is.
     fn last_is_intact(&self) -> io::Result<bool> {
+        let fs = self.layout.fs();
         let segment = self.segments.last().expect("the caller checked that there is one");
-        let file = match File::open(self.layout.segment(self.topic, segment.first)) {
+        let file = match fs.open(&self.layout.segment(self.topic, segment.first), Access::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         };
         let is_right_file = file_header::read(&file, SEGMENT)? == Ok(segment.first.0);
-        if !is_right_file || file.metadata()?.len() < segment.end {
+        if !is_right_file || file.len()? < segment.end {
             return Ok(false);
         }
         let indexed = self.last_index_entry();
@@ -169,7 +168,7 @@ impl<'a> SegmentWriter<'a> {
             first: indexed.map_or(segment.first, |entry| entry.seq),
             last: segment.last,
         };
-        let read_at = |offset, bytes| read_available(&file, offset, bytes);
+        let read_at = |offset, bytes| file.read_available(offset, bytes);
         let mut walk = RecordWalk::new(range, 16 << 10, read_at);
         let mut ends_with = None;
         while let Some(item) = walk.next(|_| None)? {
@@ -185,23 +184,24 @@ impl<'a> SegmentWriter<'a> {
     fn last_index_entry(&self) -> Option<IndexEntry> {
         let segment = self.segments.last()?;
         let last = segment.index_entries.checked_sub(1)?;
-        let index = File::open(self.layout.sparse_index(self.topic, segment.first)).ok()?;
+        let path = self.layout.sparse_index(self.topic, segment.first);
+        let index = self.layout.fs().open(&path, Access::Read).ok()?;
         sparse_index::entry(&index, last).ok()
     }
 
     fn open_last(&mut self) -> io::Result<OpenSegment> {
         let segment = self.segments.last().expect("the caller checked that there is one");
-        let path = self.layout.segment(self.topic, segment.first);
+        let (fs, path) = (self.layout.fs(), self.layout.segment(self.topic, segment.first));
         let is_new = segment.end == HEADER_BYTES as u64;
         if is_new {
-            fs::create_dir_all(self.layout.topic(self.topic))?;
+            fs.create_folder(&self.layout.topic(self.topic))?;
             self.dirty.push(self.layout.topic(self.topic));
             self.dirty.push(self.layout.topics());
             // An unfinished checkpoint may have linked a WAL file here, which must not be overwritten.
-            ignore_missing(fs::remove_file(&path))?;
+            fs.remove_if_exists(&path)?;
         }
-        let file =
-            File::options().read(true).write(true).create(is_new).truncate(false).open(&path)?;
+        let access = if is_new { Access::CreateOrWrite } else { Access::Write };
+        let file = fs.open(&path, access)?;
         // Drops what an unfinished checkpoint appended.
         file.set_len(segment.end)?;
         if is_new {
@@ -227,7 +227,7 @@ impl<'a> SegmentWriter<'a> {
         open.records.clear();
         if !open.index.is_empty() {
             let path = self.layout.sparse_index(self.topic, segment.first);
-            let index = File::options().write(true).create(true).truncate(false).open(&path)?;
+            let index = self.layout.fs().open(&path, Access::CreateOrWrite)?;
             let entries = u32::try_from(open.index.len() / ENTRY_BYTES).unwrap_or(u32::MAX);
             let first = segment.index_entries - entries;
             if first == 0 {

@@ -8,12 +8,10 @@
 //! block:  bits [60] | checksum u32
 //! ```
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::disk::storage::checksum::checksum;
+use crate::disk::storage::file_system::File;
 
 const BLOCK_BYTES: usize = 64;
 const BIT_BYTES: usize = 60;
@@ -99,6 +97,7 @@ mod tests {
         (0..20_000u32).for_each(|key| builder.add(&key.to_le_bytes()));
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&builder.finish()).unwrap();
+        let file = File::Os(file);
         let passes =
             |key: u32| may_contain(&file, 0, blocks_for(20_000), &key.to_le_bytes()).unwrap();
         assert!((0..20_000).all(passes));

@@ -11,6 +11,7 @@ use super::change::StateChange;
 use super::run::{StateRun, write_run};
 use crate::StateKey;
 use crate::disk::sorted_runs::{MergeSorted, RUNS_PER_LEVEL};
+use crate::disk::storage::file_system::FileSystem;
 
 /// Returns the runs to merge now, if any. They are adjacent, so that newer changes stay before older
 /// ones. A single run is rewritten without its expired entries.
@@ -49,6 +50,7 @@ pub(crate) fn mark_damaged(runs: &[Arc<StateRun>]) {
 /// Merges `runs`, which are ordered oldest first, into one run, or none if no entry is left. Drops
 /// deleted and expired entries, unless one of the `older` runs may have a value that they hide.
 pub(crate) fn merge(
+    fs: &FileSystem,
     runs: &[Arc<StateRun>],
     older: &[Arc<StateRun>],
     path: &Path,
@@ -68,7 +70,7 @@ pub(crate) fn merge(
     let changes = newest_of_each_key(MergeSorted::new(newest_first, by_key)).filter_map(|change| {
         change.and_then(|change| still_needed(change, older, now)).transpose()
     });
-    write_run(path, number, level, at_most, changes)
+    write_run(fs, path, number, level, at_most, changes)
 }
 
 /// Drops every change that follows a newer one of the same key.
@@ -127,7 +129,7 @@ mod tests {
         let path = |n: u64| folder.path().join(format!("{n}.kv"));
         let run = |n: u64, changes: &[StateChange]| {
             let changes = changes.iter().cloned().map(Ok);
-            Arc::new(write_run(&path(n), n, 0, 9, changes).unwrap().unwrap())
+            Arc::new(write_run(&FileSystem::Os, &path(n), n, 0, 9, changes).unwrap().unwrap())
         };
         let old = run(1, &[change("a", 1, Some(None)), change("b", 1, Some(None))]);
         let new = run(
@@ -136,7 +138,8 @@ mod tests {
         );
         let all = |older: &[Arc<StateRun>], n| {
             let runs = [Arc::clone(&old), Arc::clone(&new)];
-            let merged = merge(&runs, older, &path(n), n, Timestamp(10)).unwrap().unwrap();
+            let merged =
+                merge(&FileSystem::Os, &runs, older, &path(n), n, Timestamp(10)).unwrap().unwrap();
             assert_eq!(merged.info.level, 1);
             merged.iter_from(b"", None).unwrap().map(Result::unwrap).collect::<Vec<_>>()
         };
@@ -156,7 +159,8 @@ mod tests {
         let runs: Vec<_> = (0..2 * RUNS_PER_LEVEL)
             .map(|n| {
                 let changes = [Ok(change("a", 1, Some(None)))];
-                let run = write_run(&path(n), 1, 0, 1, changes.into_iter()).unwrap();
+                let run =
+                    write_run(&FileSystem::Os, &path(n), 1, 0, 1, changes.into_iter()).unwrap();
                 Arc::new(run.unwrap())
             })
             .collect();
@@ -165,7 +169,7 @@ mod tests {
         let mut bytes = std::fs::read(path(3)).unwrap();
         bytes[40] ^= 1;
         std::fs::write(path(3), bytes).unwrap();
-        assert!(merge(&runs, &[], &path(99), 99, now).is_err());
+        assert!(merge(&FileSystem::Os, &runs, &[], &path(99), 99, now).is_err());
         mark_damaged(&runs);
         assert_eq!(due(&runs, now), Some(4..2 * RUNS_PER_LEVEL), "the runs after the damaged one");
         assert!(runs.iter().enumerate().all(|(n, run)| run.is_damaged() == (n == 3)));
@@ -177,7 +181,7 @@ mod tests {
         let path = |n: u64| folder.path().join(format!("{n}.kv"));
         let write = |n: u64, level, changes: Vec<StateChange>| {
             let changes = changes.into_iter().map(Ok);
-            Arc::new(write_run(&path(n), n, level, 99, changes).unwrap().unwrap())
+            Arc::new(write_run(&FileSystem::Os, &path(n), n, level, 99, changes).unwrap().unwrap())
         };
         let name = |n: u64| format!("k{n:02}");
         let old = write(1, 3, (0..40).map(|n| change(&name(n), 1, Some(None))).collect());
@@ -189,7 +193,9 @@ mod tests {
         assert_eq!(due(&runs, Timestamp(20_000)), None);
         let now = Timestamp(21_000);
         assert_eq!(due(&runs, now), Some(1..2));
-        let merged = Arc::new(merge(&runs[1..], &runs[..1], &path(3), 3, now).unwrap().unwrap());
+        let merged = Arc::new(
+            merge(&FileSystem::Os, &runs[1..], &runs[..1], &path(3), 3, now).unwrap().unwrap(),
+        );
         assert_eq!(merged.info.level, 1);
         let left: Vec<_> = merged.iter_from(b"", None).unwrap().map(Result::unwrap).collect();
         let hiding = left.iter().filter(|change| change.put.is_none()).count();

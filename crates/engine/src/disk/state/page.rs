@@ -8,15 +8,14 @@
 //!
 //! A deleted key has a value length of all ones. The checksum covers the page's offset.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use bytes::{Buf, BufMut, Bytes};
 use prombus_proto::Timestamp;
 
 use super::change::StateChange;
 use crate::disk::sorted_runs::page_checksum;
+use crate::disk::storage::file_system::File;
 use crate::{StateKey, Version};
 
 pub(super) const PAGE_HEAD_BYTES: usize = 12;

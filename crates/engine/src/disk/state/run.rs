@@ -4,7 +4,6 @@
 //! header | leaves, with inner pages between them as they fill | root | filter
 //! ```
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +17,7 @@ use super::page::{StatePage, StatePageBuilder, StatePageKind};
 use crate::StateKey;
 use crate::disk::sorted_runs;
 use crate::disk::storage::file_header::{self, HEADER_BYTES, STATE_RUN};
+use crate::disk::storage::file_system::{Access, File, FileSystem, SequentialWriter};
 
 /// A sorted run of state changes.
 #[derive(Debug)]
@@ -50,14 +50,16 @@ pub(crate) struct StateRunInfo {
 /// Writes `changes`, which are sorted and at most `at_most`, and syncs the file. Returns `None` and
 /// leaves no file if there are none.
 pub(crate) fn write_run(
+    fs: &FileSystem,
     path: &Path,
     number: u64,
     level: u32,
     at_most: u64,
     changes: impl Iterator<Item = Result<StateChange, String>>,
 ) -> io::Result<Option<StateRun>> {
-    let file = sorted_runs::create(path)?;
-    let mut tree = TreeWriter::new(BufWriter::with_capacity(1 << 18, &file), number)?;
+    let file = sorted_runs::create(fs, path)?;
+    let mut tree =
+        TreeWriter::new(BufWriter::with_capacity(1 << 18, SequentialWriter::new(&file)), number)?;
     let mut filter = FilterBuilder::for_keys(at_most);
     let mut entries = 0;
     let mut all_expire_by = Some(Timestamp(0));
@@ -76,7 +78,7 @@ pub(crate) fn write_run(
     }
     if entries == 0 {
         drop(tree);
-        std::fs::remove_file(path)?;
+        fs.remove_file(path)?;
         return Ok(None);
     }
     let root = tree.finish()?;
@@ -154,8 +156,9 @@ impl<W: Write> TreeWriter<W> {
 }
 
 impl StateRun {
-    pub(crate) fn open(path: PathBuf, info: StateRunInfo) -> io::Result<Self> {
-        Ok(Self { info, file: File::open(&path)?, path, is_damaged: AtomicBool::new(false) })
+    pub(crate) fn open(fs: &FileSystem, path: PathBuf, info: StateRunInfo) -> io::Result<Self> {
+        let file = fs.open(&path, Access::Read)?;
+        Ok(Self { info, file, path, is_damaged: AtomicBool::new(false) })
     }
 
     /// Reads all of it and returns `true` if nothing is damaged.
@@ -287,7 +290,7 @@ mod tests {
         let path = folder.path().join("1.kv");
         // Only even keys, so that odd ones are absent.
         let changes = (0..count).map(|n| Ok(change(n * 2)));
-        let run = write_run(&path, 1, 0, count, changes).unwrap().unwrap();
+        let run = write_run(&FileSystem::Os, &path, 1, 0, count, changes).unwrap().unwrap();
         (folder, run)
     }
 
@@ -315,7 +318,7 @@ mod tests {
     fn leaves_no_file_without_changes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1.kv");
-        assert!(write_run(&path, 1, 0, 5, std::iter::empty()).unwrap().is_none());
+        assert!(write_run(&FileSystem::Os, &path, 1, 0, 5, std::iter::empty()).unwrap().is_none());
         assert!(!path.exists());
     }
 

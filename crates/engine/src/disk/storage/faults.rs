@@ -69,10 +69,24 @@ impl StorageFaults {
     }
 }
 
-/// Returns `true` if the storage is full: the caller may retry. Any other error is permanent.
-pub(crate) fn is_storage_full(error: &io::Error) -> bool {
+/// Returns `true` if what was read is lost: the medium is damaged, or the file is too short. Any other
+/// error says nothing about the content, and a later attempt may succeed.
+pub(crate) fn is_damage(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof || Errno::from_io_error(error) == Some(Errno::IO)
+}
+
+/// Returns `true` if storage refused for now, because space, descriptors or memory ran out: the caller
+/// may retry. Any other error is permanent.
+pub(crate) fn is_temporary(error: &io::Error) -> bool {
+    let is_out_of_handles = || {
+        let errno = Errno::from_io_error(error);
+        errno.is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::AGAIN))
+    };
     matches!(
         error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
+        io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge
+            | io::ErrorKind::OutOfMemory
+    ) || is_out_of_handles()
 }

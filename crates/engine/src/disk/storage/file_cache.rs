@@ -1,7 +1,6 @@
 //! A bounded cache of files that are open for reading.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +8,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::file_header::{self, FileKind, HeaderFault};
+use super::file_system::{Access, File, FileSystem};
 
 /// The most recently used files, so that thousands of topics do not need thousands of open files.
 #[derive(Debug)]
 pub(crate) struct FileCache {
+    fs: FileSystem,
     limit: usize,
     entries: Mutex<Entries>,
 }
@@ -25,8 +26,8 @@ struct Entries {
 }
 
 impl FileCache {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit: limit.max(1), entries: Mutex::default() }
+    pub(crate) fn new(fs: FileSystem, limit: usize) -> Self {
+        Self { fs, limit: limit.max(1), entries: Mutex::default() }
     }
 
     /// Opens the file at `path`, which has to be of `kind`. A newer format version is an error. A
@@ -44,7 +45,7 @@ impl FileCache {
             *last_use = now;
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(File::open(path)?);
+        let file = Arc::new(self.fs.open(path, Access::Read)?);
         check_header(&file, path, kind, report)?;
         if entries.files.len() >= self.limit {
             let oldest = entries.files.iter().min_by_key(|(_, (_, last_use))| *last_use);
@@ -90,7 +91,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |n: u32| folder.path().join(n.to_string());
         (0..3).for_each(|n| std::fs::write(path(n), file_header::encode(WAL, 1)).unwrap());
-        let cache = FileCache::new(2);
+        let cache = FileCache::new(FileSystem::Os, 2);
         let is_cached = |n| cache.entries.lock().files.contains_key(&path(n));
         let open = |n| cache.open(&path(n), WAL, |_| panic!("the header is fine"));
         open(0).unwrap();
@@ -109,10 +110,12 @@ mod tests {
         let path = folder.path().join("f");
         std::fs::write(&path, file_header::encode(WAL, 1)).unwrap();
         let mut reported = None;
-        FileCache::new(1).open(&path, SEGMENT, |detail| reported = Some(detail)).unwrap();
+        FileCache::new(FileSystem::Os, 1)
+            .open(&path, SEGMENT, |detail| reported = Some(detail))
+            .unwrap();
         assert!(reported.is_some());
         std::fs::write(&path, file_header::encode(SEGMENT.newer(), 1)).unwrap();
-        let error = FileCache::new(1).open(&path, SEGMENT, |_| ()).unwrap_err();
+        let error = FileCache::new(FileSystem::Os, 1).open(&path, SEGMENT, |_| ()).unwrap_err();
         assert!(error.to_string().contains("format version 2"), "{error}");
     }
 }

@@ -4,15 +4,14 @@
 //! "PROMBUS\n"  kind [4]  version u16  0 u16  number u64  checksum u32  0 u32     = 32 bytes
 //! ```
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::{Buf, BufMut};
 
 use crate::OpenError;
 use crate::disk::storage::checksum::checksum;
+use crate::disk::storage::file_system::File;
 
 const MAGIC: &[u8; 8] = b"PROMBUS\n";
 

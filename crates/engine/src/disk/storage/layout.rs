@@ -10,21 +10,33 @@
 //! quarantine/                 damaged files and bytes; the engine never deletes anything here
 //! ```
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use prombus_proto::{Seq, Topic};
 
+use super::file_system::FileSystem;
+
 /// Builds the path of every file in the data folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
+    fs: FileSystem,
     root: PathBuf,
 }
 
 impl Layout {
+    /// A data folder on the file system of the operating system.
     pub(crate) fn new(root: PathBuf) -> Self {
-        Self { root }
+        Self { fs: FileSystem::Os, root }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn on(fs: FileSystem, root: PathBuf) -> Self {
+        Self { fs, root }
+    }
+
+    pub(crate) fn fs(&self) -> &FileSystem {
+        &self.fs
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -34,7 +46,7 @@ impl Layout {
     /// Creates missing folders. They become durable when a catalog is stored.
     pub(crate) fn create_folders(&self) -> io::Result<()> {
         for folder in [self.wal(), self.topics(), self.ids(), self.state(), self.quarantine()] {
-            fs::create_dir_all(folder)?;
+            self.fs.create_folder(&folder)?;
         }
         Ok(())
     }
@@ -96,14 +108,13 @@ impl Layout {
     }
 
     /// Lists the numbers of the files `N.extension` in `folder`, ascending. Ignores other files.
-    pub(crate) fn numbered(folder: &Path, extension: &str) -> io::Result<Vec<u64>> {
+    pub(crate) fn numbered(&self, folder: &Path, extension: &str) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
-        for entry in fs::read_dir(folder)? {
-            let name = entry?.file_name();
+        for name in self.fs.list(folder)? {
             let stem = Path::new(&name).file_stem().and_then(|stem| stem.to_str());
             // Only zero-padded names are ours; a file called `1.wal` is not.
             if let Some(number) = stem.and_then(|stem| stem.parse().ok())
-                && name == format!("{number:020}.{extension}").as_str()
+                && name == format!("{number:020}.{extension}")
             {
                 numbers.push(number);
             }

@@ -1,20 +1,15 @@
 //! One file of the write-ahead log.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use rustix::fs::{Advice, FallocateFlags, SeekFrom};
-use rustix::io::Errno;
 
 use crate::disk::storage::faults::StorageFaults;
 use crate::disk::storage::file_header::{self, HEADER_BYTES, WAL};
-use crate::disk::storage::file_io::{read_available, sync_folder};
+use crate::disk::storage::file_system::{Access, File, FileSystem};
 use crate::disk::storage::layout::Layout;
 
 /// One file of the write-ahead log. Readers keep it open while it is checkpointed.
@@ -22,6 +17,7 @@ use crate::disk::storage::layout::Layout;
 pub(crate) struct WalFile {
     pub(crate) number: u64,
     pub(crate) path: PathBuf,
+    fs: FileSystem,
     file: File,
     faults: Arc<StorageFaults>,
     /// Whether its folder was synced after it was created.
@@ -48,7 +44,7 @@ impl WalFile {
         if created.is_err() {
             // A partial header must not look like damage later. If the file cannot be removed, the
             // next attempt truncates it.
-            let _ = fs::remove_file(layout.wal_file(number));
+            let _ = layout.fs().remove_file(&layout.wal_file(number));
         }
         created
     }
@@ -60,14 +56,10 @@ impl WalFile {
         faults: Arc<StorageFaults>,
     ) -> io::Result<Self> {
         let path = layout.wal_file(number);
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
-        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            // Without preallocation everything works, only slower.
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::FBIG) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let wal = Self::new(number, path, file, faults);
+        let file = layout.fs().open(&path, Access::CreateEmpty)?;
+        // Without preallocation everything works, only slower.
+        file.preallocate(bytes)?;
+        let wal = Self::new(layout, number, file, faults);
         wal.write_at(0, &[&file_header::encode(WAL, number)])?;
         Ok(wal)
     }
@@ -78,13 +70,14 @@ impl WalFile {
         faults: Arc<StorageFaults>,
     ) -> io::Result<Self> {
         let path = layout.wal_file(number);
-        let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        Ok(Self::new(number, path, file, faults))
+        let file = layout.fs().open(&path, Access::Write)?;
+        Ok(Self::new(layout, number, file, faults))
     }
 
-    fn new(number: u64, path: PathBuf, file: File, faults: Arc<StorageFaults>) -> Self {
+    fn new(layout: &Layout, number: u64, file: File, faults: Arc<StorageFaults>) -> Self {
+        let (fs, path) = (layout.fs().clone(), layout.wal_file(number));
         let (folder_synced, checkpointed) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { number, path, file, faults, folder_synced, checkpointed }
+        Self { number, path, fs, file, faults, folder_synced, checkpointed }
     }
 
     pub(crate) const fn first_frame_offset() -> u64 {
@@ -103,11 +96,11 @@ impl WalFile {
         let mut rest = &mut slices[..];
         while !rest.is_empty() {
             let slice_count = rest.len().min(MAX_SLICES);
-            let written = match rustix::io::pwritev(&self.file, &rest[..slice_count], offset) {
+            let written = match self.file.write_slices_at(&rest[..slice_count], offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => written,
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
             };
             offset += written as u64;
             IoSlice::advance_slices(&mut rest, written);
@@ -127,10 +120,7 @@ impl WalFile {
             }
             offset += bytes as u64;
         }
-        // `POSIX_FADV_DONTNEED` is the one call that starts write-back without waiting for it: it
-        // asks to drop the pages, and these are still dirty.
-        let length = NonZeroU64::new(to.saturating_sub(from));
-        let _ = rustix::fs::fadvise(&self.file, from, length, Advice::DontNeed);
+        self.file.start_write_back(from, to);
     }
 
     /// Truncates the file at `offset`, preallocated space included.
@@ -143,7 +133,7 @@ impl WalFile {
         self.faults.before_sync()?;
         self.file.sync_data()?;
         if !self.folder_synced.load(Ordering::Relaxed) {
-            sync_folder(self.path.parent().unwrap_or(&self.path))?;
+            self.fs.sync_folder(self.path.parent().unwrap_or(&self.path))?;
             self.folder_synced.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -160,7 +150,7 @@ impl WalFile {
 
     /// Reads exactly `bytes` bytes at `offset`.
     pub(crate) fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
-        let read = read_available(&self.file, offset, bytes)?;
+        let read = self.file.read_available(offset, bytes)?;
         if read.len() < bytes {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -170,7 +160,7 @@ impl WalFile {
     /// Returns the offset up to which the file was ever written. Preallocated space after it is not
     /// read: that would be slow, and some filesystems would then report it as data.
     pub(crate) fn end_of_data(&self) -> io::Result<u64> {
-        end_of_data(&self.file, self.file.metadata()?.len())
+        self.file.end_of_data()
     }
 
     /// Reads from `from` to `to` into `buffer`.
@@ -184,20 +174,4 @@ impl WalFile {
     pub(crate) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
     }
-}
-
-/// Returns the end of the last data in a file of `length`. Preallocated space that was never written
-/// is a hole after it.
-fn end_of_data(file: &File, length: u64) -> io::Result<u64> {
-    let mut end = 0;
-    while end < length {
-        match rustix::fs::seek(file, SeekFrom::Data(end)) {
-            Ok(data) => end = rustix::fs::seek(file, SeekFrom::Hole(data))?,
-            Err(Errno::NXIO) => return Ok(end),
-            // The filesystem does not report holes: all of it counts as data.
-            Err(Errno::INVAL) => return Ok(length),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(end.min(length))
 }

@@ -76,20 +76,20 @@ impl<'a> WalScan<'a> {
         }
         let torn = ScanStep::Torn { offset: self.base + start as u64 };
         if let Some(header) = self.header_at(start) {
-            let end = start + size(&header);
+            let (end, number) = (start + size(&header), header.number);
             if let Some(frame) = self.frame(start, header)
-                && (frame.is_intact() || self.is_followed_by_a_frame(end))
+                && (frame.is_intact() || self.is_followed_by(number + 1, end))
             {
                 return self.step_over(frame, end);
             }
             return torn;
         }
         // The header is damaged. The footer, or the next frame, tells where to continue.
-        match self.next_end_from(start) {
+        match self.next_end_from(start, self.next_number) {
             Some((FrameEnd::Footer, end, header))
                 if end.checked_sub(size(&header)) == Some(start) =>
             {
-                if self.is_followed_by_a_frame(end)
+                if self.is_followed_by(header.number + 1, end)
                     && let Some(frame) = self.frame(start, header)
                 {
                     return self.step_over(frame, end);
@@ -97,6 +97,13 @@ impl<'a> WalScan<'a> {
                 torn
             }
             Some((FrameEnd::Footer, end, header)) => self.skip(start, end, header.number + 1),
+            // The lost frame had the expected number. One that has it as well was never completed:
+            // it is what a refused batch left behind.
+            Some((FrameEnd::Header, _, header))
+                if header.number == self.next_number && !self.is_complete =>
+            {
+                torn
+            }
             Some((FrameEnd::Header, at, header)) => self.skip(start, at, header.number),
             None => torn,
         }
@@ -109,7 +116,7 @@ impl<'a> WalScan<'a> {
     }
 
     fn skip(&mut self, start: usize, to: usize, next_number: u64) -> ScanStep {
-        if !self.is_followed_by_a_frame(to) {
+        if !self.is_followed_by(next_number, to) {
             return ScanStep::Torn { offset: self.base + start as u64 };
         }
         self.offset = to;
@@ -124,23 +131,21 @@ impl<'a> WalScan<'a> {
         }
     }
 
-    /// Returns `true` if a later frame follows `offset`, which means that everything before was
-    /// completely written.
-    fn is_followed_by_a_frame(&self, offset: usize) -> bool {
-        self.is_complete
-            || offset < self.bytes.len()
-                && (self.header_at(offset).is_some() || self.next_end_from(offset).is_some())
+    /// Returns `true` if a frame with this number or a higher one follows `offset`, which means that
+    /// everything before was completely written.
+    fn is_followed_by(&self, number: u64, offset: usize) -> bool {
+        self.is_complete || self.next_end_from(offset, number).is_some()
     }
 
-    /// Finds the next intact header or footer from `offset` on, and returns the offset at which the
-    /// header starts or the footer ends.
-    fn next_end_from(&self, offset: usize) -> Option<(FrameEnd, usize, FrameHeader)> {
+    /// Finds the next intact header or footer from `offset` on of a frame with this number or a higher
+    /// one, and returns the offset at which the header starts or the footer ends.
+    fn next_end_from(&self, offset: usize, number: u64) -> Option<(FrameEnd, usize, FrameHeader)> {
         (offset..self.bytes.len()).find_map(|at| {
             let rest = &self.bytes[at..];
             FrameHeader::claimed_header_bytes(rest)?;
             let (end, header) = FrameHeader::decode(rest)?;
             let at = if end == FrameEnd::Footer { at + header.header_bytes() } else { at };
-            (header.number >= self.next_number).then_some((end, at, header))
+            (header.number >= number).then_some((end, at, header))
         })
     }
 

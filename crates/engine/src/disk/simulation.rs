@@ -1,0 +1,327 @@
+//! Runs the engine over a simulated disk and compares it with a model of what was acknowledged.
+//!
+//! Journal and checkpoint thread run in turns on one thread, so a seed determines everything: the
+//! commits, the faults, the moment at which the power fails, and what the disk loses then. A failure
+//! prints its seed. To repeat it: `SIMULATION_SEED=N cargo test -p prombus-engine simulation`.
+//! `SIMULATION_STEPS` sets how many steps all seeds make together.
+
+mod model;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prombus_proto::{
+    EncodedEvent, Event, EventId, Headers, ManualClock, Payload, Seq, Timestamp, Topic,
+};
+use rustix::io::Errno;
+use tokio::sync::oneshot;
+
+use self::model::{Model, NewCommit};
+use super::checkpoint::{CheckpointTask, Checkpointer};
+use super::journal::{Journal, Request};
+use super::read;
+use super::record::SuffixChecksum;
+use super::recovery::{self, Recovered};
+use super::shared::Shared;
+use super::storage::file_system::FileSystem;
+use super::storage::file_system::simulated::{Dice, Faults, Loss, SimulatedDisk};
+use super::storage::layout::Layout;
+use crate::{
+    Batch, CommitError, Committed, Durability, Expect, Incident, OpenError, ReadBudget, ReadError,
+    StateKey, StateOp,
+};
+
+const STEPS_PER_SEED: u64 = 400;
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+const TOPICS: [&str; 4] = ["orders", "payments.eu", "payments.us", "audit"];
+/// The key that every commit sets to its own number.
+const COMMIT_KEY: &str = "last commit";
+
+#[test]
+fn simulation_loses_nothing_that_was_acknowledged() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect(name));
+    if let Some(seed) = number("SIMULATION_SEED") {
+        Simulation::new(seed).run();
+        return;
+    }
+    let seeds = number("SIMULATION_STEPS").unwrap_or(100_000) / STEPS_PER_SEED;
+    for seed in 0..seeds.max(1) {
+        let run = std::panic::catch_unwind(|| Simulation::new(seed).run());
+        assert!(run.is_ok(), "repeat this failure with SIMULATION_SEED={seed}");
+    }
+}
+
+struct Simulation {
+    dice: Dice,
+    disk: Arc<SimulatedDisk>,
+    clock: ManualClock,
+    /// With commits that are not synced, the log cannot tell a lost part from damage, so the disk
+    /// loses all or nothing.
+    loss: Loss,
+    store: Option<OpenStore>,
+    model: Model,
+}
+
+/// An open store without its threads.
+struct OpenStore {
+    shared: Arc<Shared>,
+    journal: Journal,
+    checkpointer: Checkpointer,
+}
+
+type CommitReply = oneshot::Receiver<(Result<Committed, CommitError>, Batch)>;
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let dice = Dice::new(seed);
+        let disk = SimulatedDisk::new(dice.below(u64::MAX));
+        let clock = ManualClock::at(NOW);
+        let loss = if dice.one_in(3) { Loss::AllOrNothing } else { Loss::AnyPart };
+        Self { dice, disk, clock, loss, store: None, model: Model::default() }
+    }
+
+    fn run(&mut self) {
+        self.reopen();
+        for _ in 0..STEPS_PER_SEED {
+            self.step();
+            if !self.disk.has_power() {
+                self.crash();
+            }
+        }
+        self.crash();
+    }
+
+    fn step(&mut self) {
+        match self.dice.below(100) {
+            0..50 => self.commit(),
+            50..70 => self.work(),
+            70..78 => self.trim(),
+            78..88 => self.check_reading(),
+            88..92 => self.change_faults(),
+            92..94 => self.disk.fail_power_after(self.dice.below(60)),
+            94..96 => self.clock.advance_ms(self.dice.below(10_000)),
+            96..98 => self.kill(),
+            _ => self.crash(),
+        }
+    }
+
+    fn options(&self) -> crate::DiskOptions {
+        crate::DiskOptions {
+            clock: Arc::new(self.clock.clone()),
+            wal_file_bytes: 8 << 10,
+            // Without threads nobody could wait.
+            wal_files_waiting: usize::MAX,
+            segment_bytes: 12 << 10,
+            min_adopted_extent_bytes: 512,
+            ..crate::DiskOptions::at("/store")
+        }
+    }
+
+    /// Ends the process: everything written is still there.
+    fn kill(&mut self) {
+        if !self.disk.has_power() {
+            return self.crash();
+        }
+        self.store = None;
+        self.model.killed();
+        self.disk.end_faults();
+        self.reopen();
+    }
+
+    fn crash(&mut self) {
+        self.store = None;
+        self.disk.restart(self.loss);
+        // The power may fail again while the store recovers.
+        if self.dice.one_in(4) {
+            self.disk.fail_power_after(self.dice.below(80));
+            let _ = self.open();
+            self.disk.restart(self.loss);
+        }
+        self.reopen();
+    }
+
+    fn open(&self) -> Result<OpenStore, OpenError> {
+        let root = PathBuf::from("/store");
+        let fs = FileSystem::Simulated(Arc::clone(&self.disk));
+        let layout = Layout::on(fs.clone(), root.clone());
+        let io = |source| OpenError::Io { path: root.clone(), source };
+        fs.create_folder(&root).map_err(io)?;
+        fs.sync_folder(std::path::Path::new("/")).map_err(io)?;
+        let Recovered { shared, catalog, sealed, start } =
+            recovery::recover(&self.options(), layout)?;
+        let shared = Arc::new(shared);
+        let (tasks, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog);
+        for wal in sealed {
+            shared.pending_checkpoints.add();
+            tasks.send(CheckpointTask::Checkpoint(wal)).expect("the receiver exists");
+        }
+        let (_, receiver) = tokio::sync::mpsc::channel(1);
+        let journal = Journal::new(Arc::clone(&shared), receiver, tasks, &start);
+        Ok(OpenStore { shared, journal, checkpointer })
+    }
+
+    /// Opens the store on a disk without faults, and checks all of it.
+    fn reopen(&mut self) {
+        let store = self.open().unwrap_or_else(|error| panic!("the store does not open: {error}"));
+        for incident in store.shared.incidents() {
+            let harmless = matches!(incident, Incident::TornTail { .. } | Incident::Rebuilt { .. });
+            assert!(harmless, "reported after a crash: {incident:?}");
+        }
+        self.model.settle(&store.shared);
+        self.model.check(&store.shared);
+        self.store = Some(store);
+    }
+
+    fn store(&mut self) -> &mut OpenStore {
+        self.store.as_mut().expect("a store is open between steps")
+    }
+
+    fn work(&mut self) {
+        self.store().checkpointer.work();
+    }
+
+    fn commit(&mut self) {
+        let is_buffered = self.loss == Loss::AllOrNothing && self.dice.one_in(4);
+        let durability = if is_buffered { Durability::Buffered } else { Durability::Fsync };
+        let commits: Vec<_> = (0..=self.dice.below(3)).map(|_| self.new_commit()).collect();
+        let (requests, replies): (Vec<_>, Vec<_>) =
+            commits.iter().map(|commit| commit_request(commit, durability)).unzip();
+        self.store().journal.serve_all(requests);
+        for (commit, mut reply) in commits.into_iter().zip(replies) {
+            let (answer, _) = reply.try_recv().expect("the journal answers before it returns");
+            self.model.answered(commit, answer);
+        }
+        self.reopen_if_poisoned();
+    }
+
+    fn trim(&mut self) {
+        let name = *self.dice.pick(&TOPICS);
+        let (first, next) = self.model.bounds(name);
+        let below = Seq(first.0 + self.dice.below(next.0 - first.0 + 3));
+        let (reply, mut answer) = oneshot::channel();
+        let request = Request::Trim { topic: topic(name), below, reply };
+        self.store().journal.serve_all(vec![request]);
+        let answer = answer.try_recv().expect("the journal answers before it returns");
+        self.model.trimmed(name, below, &answer.map(|bounds| bounds.first));
+        self.reopen_if_poisoned();
+    }
+
+    fn reopen_if_poisoned(&mut self) {
+        let condition = self.store().shared.condition();
+        if matches!(condition, crate::Condition::Poisoned(_)) && self.disk.has_power() {
+            if self.dice.one_in(2) { self.kill() } else { self.crash() }
+        }
+    }
+
+    /// Everything acknowledged is readable at any time, also while the disk refuses to write.
+    fn check_reading(&mut self) {
+        let store = self.store.as_ref().expect("a store is open between steps");
+        self.disk.without_faults(|| self.model.check(&store.shared));
+    }
+
+    fn change_faults(&mut self) {
+        let error = match self.dice.below(6) {
+            0 => Errno::IO,
+            1 => Errno::MFILE,
+            2..5 => Errno::NOSPC,
+            _ => return self.disk.set_faults(None),
+        };
+        let one_in = *self.dice.pick(&[1, 2, 5, 20]);
+        self.disk.set_faults(Some(Faults { error, one_in }));
+    }
+
+    fn new_commit(&mut self) -> NewCommit {
+        let number = self.model.take_number();
+        let events = (0..self.dice.below(4)).map(|index| self.new_event(number, index)).collect();
+        let keys = (0..self.dice.below(3)).map(|_| {
+            let key = format!("key {}", self.dice.below(12));
+            let is_delete = self.dice.one_in(4);
+            (key, (!is_delete).then(|| format!("value {number}")))
+        });
+        NewCommit { number, events, keys: keys.collect() }
+    }
+
+    fn new_event(&mut self, commit: u64, index: u64) -> (String, EventId, EncodedEvent) {
+        let name = *self.dice.pick(&TOPICS);
+        let n = commit * 8 + index;
+        let (kind, random) = (self.dice.below(8), self.dice.index(usize::MAX));
+        let known = if kind == 0 { self.model.some_id(name, random) } else { None };
+        let text = match kind {
+            0..3 => format!("event {n}"),
+            // A UUIDv7 out of order.
+            3 => format!("018bcfe5-{:04x}-7000-8000-{n:012x}", random & 0xFFFF),
+            _ => format!("018bcfe6-{:04x}-7000-8000-{n:012x}", (n >> 4) & 0xFFFF),
+        };
+        let id = known.unwrap_or_else(|| EventId::new(&text).expect("a valid id"));
+        let filler = "x".repeat(self.dice.index(900));
+        let payload = format!("{{\"n\":{n},\"filler\":\"{filler}\"}}");
+        let event = Event {
+            id: id.clone(),
+            ts: NOW.plus_ms(n),
+            topic: topic(name),
+            key: None,
+            headers: Headers::default(),
+            payload: Payload::parse(Bytes::from(payload)).expect("valid JSON"),
+            caused_by: vec![],
+            tags: vec![],
+            sid: None,
+        };
+        (name.to_owned(), id, event.encode())
+    }
+}
+
+fn commit_request(commit: &NewCommit, durability: Durability) -> (Request, CommitReply) {
+    let put = |key: &str, value: String| StateOp::Put {
+        key: state_key(key),
+        value: Bytes::from(value),
+        expires_at: None,
+        expect: Expect::Any,
+    };
+    let mut state =
+        vec![put(COMMIT_KEY, commit.number.to_string()), put(&commit.marker(), String::new())];
+    state.extend(commit.keys.iter().map(|(key, value)| match value {
+        Some(value) => put(key, value.clone()),
+        None => StateOp::Delete { key: state_key(key), expect: Expect::Any },
+    }));
+    let events: Vec<_> = commit.events.iter().map(|(_, _, event)| event.clone()).collect();
+    let suffix_checksums = events.iter().map(SuffixChecksum::of).collect();
+    let batch = Batch { events, expected_last: vec![], state, durability };
+    let bytes = batch.check_sizes().expect("a small batch");
+    let (reply, answer) = oneshot::channel();
+    (Request::Commit { batch, bytes, suffix_checksums, reply }, answer)
+}
+
+fn topic(name: &str) -> Topic {
+    Topic::new(name).expect("a valid name")
+}
+
+fn state_key(name: &str) -> StateKey {
+    StateKey::new(name.as_bytes().to_vec()).expect("a valid key")
+}
+
+fn read_value(shared: &Shared, key: &str) -> Option<String> {
+    let entry = read::state::get(shared, &state_key(key)).expect("the disk has no faults");
+    entry.map(|entry| String::from_utf8(entry.value.to_vec()).expect("text"))
+}
+
+fn read_number(shared: &Shared, key: &str) -> u64 {
+    read_value(shared, key).map_or(0, |value| value.parse().expect("a number"))
+}
+
+/// Reads all events of a topic.
+fn read_events(shared: &Shared, topic: &Topic) -> Vec<crate::StoredEvent> {
+    let mut all = Vec::new();
+    let mut from = Seq::FIRST;
+    loop {
+        let page = read::events::read(shared, topic, from, ReadBudget::of_bytes(4 << 10));
+        let events = match page {
+            Ok(page) => page.events,
+            Err(ReadError::Damaged(damaged)) => panic!("damaged: {damaged:?}"),
+            Err(error) => panic!("the disk has no faults: {error}"),
+        };
+        let Some(last) = events.last() else { return all };
+        from = last.seq.next();
+        all.extend(events);
+    }
+}
