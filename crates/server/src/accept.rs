@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::gateway::{self, Gateway};
 use crate::threads::{ThreadSlot, Threads};
 
-use lingering_stream::LingeringStream;
+use lingering_stream::{Flushed, LingeringStream};
 
 /// How long a TLS handshake may take, and how long the headers of a request.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -64,6 +64,8 @@ pub(crate) struct NewConnection {
     pub(crate) admission: Admission,
     /// Receives the upgrade of a request to a WebSocket.
     pub(crate) upgrades: Sender<OnUpgrade>,
+    /// For responses that fail after their start.
+    pub(crate) flushed: Arc<Flushed>,
 }
 
 /// Whether a connection is within the limit.
@@ -159,7 +161,9 @@ async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: P
     port: Arc<P>,
 ) -> io::Result<Option<(S, Bytes)>> {
     let (upgrades, mut upgraded) = tokio::sync::mpsc::channel(1);
-    let handler = port.handler(NewConnection { admission, upgrades });
+    let flushed = Arc::<Flushed>::default();
+    let stream = LingeringStream::new(stream, Arc::clone(&flushed));
+    let handler = port.handler(NewConnection { admission, upgrades, flushed });
     let service = service_fn(move |request| {
         let response = handler(request);
         async move { Ok::<_, Infallible>(response.await) }
@@ -167,7 +171,7 @@ async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: P
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HANDSHAKE_TIME)
-        .serve_connection(TokioIo::new(LingeringStream::new(stream)), service)
+        .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut served = pin!(served);
     let result = tokio::select! {

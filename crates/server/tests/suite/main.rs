@@ -3,6 +3,7 @@
 mod binary;
 mod cli;
 mod config;
+mod damaged_store;
 mod documents;
 mod exactly_once;
 mod gateway;
