@@ -44,6 +44,8 @@ pub(crate) struct Acceptor {
     pub(crate) tls: Option<TlsAcceptor>,
     /// Limits the connections of both ports together.
     pub(crate) room: Arc<Semaphore>,
+    /// Limits the connections above that limit, which are only answered with an error.
+    pub(crate) refusals: Arc<Semaphore>,
     /// Serves connections that are upgraded to WebSockets.
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) stopping: watch::Receiver<bool>,
@@ -93,11 +95,12 @@ impl Acceptor {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let room = Arc::clone(&self.room).try_acquire_owned().ok();
+                    // Closes the connection if even its refusal would take too many descriptors.
+                    let Some(admitted) = self.admit() else { continue };
                     let slot = threads.least_loaded();
                     let runtime = slot.runtime.clone();
                     let port = Arc::clone(&port);
-                    let connection = shared.clone().connection(stream, room, slot, port);
+                    let connection = shared.clone().connection(stream, admitted, slot, port);
                     connections.spawn_on(connection, &runtime);
                 }
                 Err(error) => {
@@ -112,14 +115,19 @@ impl Acceptor {
         while connections.join_next().await.is_some() {}
     }
 
+    fn admit(&self) -> Option<(Admission, OwnedSemaphorePermit)> {
+        let acquire = |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_owned().ok();
+        let open = acquire(&self.room).map(|room| (Admission::Open, room));
+        open.or_else(|| acquire(&self.refusals).map(|room| (Admission::Full, room)))
+    }
+
     async fn connection<P: Port>(
         self,
         stream: TcpStream,
-        room: Option<OwnedSemaphorePermit>,
+        (admission, room): (Admission, OwnedSemaphorePermit),
         slot: ThreadSlot,
         port: Arc<P>,
     ) {
-        let admission = if room.is_some() { Admission::Open } else { Admission::Full };
         // Boxed, so that the task is not as large as the largest of these futures.
         let result = match (register(stream), self.tls.clone()) {
             (Err(error), _) => Err(error),

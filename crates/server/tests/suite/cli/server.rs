@@ -33,6 +33,16 @@ impl Server {
         Self::spawn(command)
     }
 
+    /// Starts a server with the store in `folder`, after a shell has run `limit`.
+    pub(crate) fn limited(limit: &str, folder: &Path, settings: &[&str]) -> Self {
+        Self::spawn(limited(limit, folder, settings))
+    }
+
+    /// Returns `true` while the process runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("the state of the child is known").is_none()
+    }
+
     fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
         let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
@@ -82,6 +92,18 @@ fn serve() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
     command.args(["serve", "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
     command.args(["--set", "limits.enabled=false", "--set", "log.level=warn"]);
+    command
+}
+
+/// Returns a command that starts a server after a shell has run `limit`, such as `ulimit -n 200`.
+pub(crate) fn limited(limit: &str, folder: &Path, settings: &[&str]) -> Command {
+    let serve = serve();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{limit} && exec \"$0\" \"$@\"")]);
+    command.arg(serve.get_program()).args(serve.get_args()).arg("--data").arg(folder);
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
     command
 }
 
