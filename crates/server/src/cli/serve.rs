@@ -10,6 +10,8 @@ use prombus_server::config::{Config, EngineConfig, Flag, RawConfig, ServerConfig
 use prombus_server::logging;
 use prombus_server::server::Server;
 use prombus_server::threads::Threads;
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::stop_signal::StopSignal;
 
@@ -84,6 +86,7 @@ fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut stop_signal = StopSignal::new()?;
+        survive_file_size_limit()?;
         let threads = Threads::start(count)?;
         tracing::debug!("serving connections on {} threads", threads.count());
         let server = Server::start_on(threads, config).await?;
@@ -95,6 +98,13 @@ fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
         print_line("stopped; everything is stored");
         Ok(())
     })
+}
+
+/// Makes a write above the limit of the file size (`ulimit -f`) fail, which the store treats as a full
+/// disk. By default, the signal ends the process.
+fn survive_file_size_limit() -> io::Result<()> {
+    // The handler stays installed after the receiver is dropped.
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
 /// Prints what the store contains and where the server listens.

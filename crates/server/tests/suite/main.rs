@@ -12,5 +12,6 @@ mod killed;
 mod mongo;
 mod mongo_start;
 mod outbox;
+mod process_limits;
 mod store;
 mod transcript;
