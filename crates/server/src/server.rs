@@ -87,6 +87,7 @@ impl Server {
         let engine: Arc<dyn Engine> = match &config.server.engine {
             EngineConfig::Disk => Arc::new(DiskEngine::open(&DiskOptions {
                 open_files: descriptors.open_segments,
+                start_damaged: config.server.start_damaged,
                 ..DiskOptions::at(&config.server.data)
             })?),
             EngineConfig::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),

@@ -39,6 +39,9 @@ pub(crate) struct ServeArguments {
     /// Allow a public listen address without authentication (server.insecure)
     #[arg(long)]
     insecure: bool,
+    /// Start although keyed state on disk is damaged; loses the damaged keys (server.disk.start_damaged)
+    #[arg(long)]
+    start_damaged: bool,
     /// Print the settings in effect and their sources, with secrets redacted, and exit
     #[arg(long)]
     print_config: bool,
@@ -50,12 +53,15 @@ impl ServeArguments {
             value.map(|text| Flag { name, key, value: text.into() })
         };
         let insecure = Flag { name: "--insecure", key: "server.insecure", value: true.into() };
+        let start_damaged =
+            Flag { name: "--start-damaged", key: "server.disk.start_damaged", value: true.into() };
         let flags = [
             flag("--data", "server.data", self.data),
             flag("--engine", "server.engine", self.engine),
             flag("--ws", "server.ws", self.ws),
             flag("--http", "server.http", self.http),
             self.insecure.then_some(insecure),
+            self.start_damaged.then_some(start_damaged),
         ];
         Sources {
             file: self.config,
