@@ -13,7 +13,7 @@ use crate::http::client::HttpClient;
 const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn address(server: &Server) -> SocketAddr {
-    server.http.strip_prefix("http://").unwrap().parse().unwrap()
+    server.http.strip_prefix("http://").expect("plain HTTP").parse().expect("an address")
 }
 
 /// Returns the start of the response, which is empty if the server has closed the connection.
@@ -22,7 +22,7 @@ async fn response(stream: &mut TcpStream) -> String {
     // A connection that was closed may refuse the request already.
     let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     let read = timeout(HANG_TIMEOUT, stream.read_exact(&mut bytes)).await.expect("no response");
-    read.map_or(String::new(), |_| String::from_utf8(bytes.to_vec()).unwrap())
+    read.map_or(String::new(), |_| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use crate::cli::server::Server;
 use crate::damaged_store::{EVENTS, damaged_at};
 
 fn seqs(events: &[Value]) -> Vec<u64> {
-    events.iter().map(|event| event["seq"].as_u64().unwrap()).collect()
+    events.iter().map(|event| event["seq"].as_u64().expect("an event")).collect()
 }
 
 /// Both commands print the events before the damage and fail, or skip the damage if told to.
