@@ -28,12 +28,12 @@ def before_call(context, case, kwargs):
 
 
 def make_start_consistent(case):
-    """`ts` requires `from=ts` and vice versa; the same holds for `afterId`."""
+    """`ts` requires `from=ts` and vice versa; the same holds for `afterId` and `seq`."""
     if case.path not in ("/replay", "/stream") or not isinstance(case.query, dict):
         return
     query = case.query
-    start = query.get("from") or next((name for name in ("ts", "afterId") if name in query), None)
-    for name, value in (("ts", 0), ("afterId", "order-1")):
+    start = query.get("from") or next((name for name in ("ts", "afterId", "seq") if name in query), None)
+    for name, value in (("ts", 0), ("afterId", "order-1"), ("seq", 1)):
         if start == name:
             query.setdefault(name, value)
         else:

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use prombus_engine::{CommitError, ReadError};
+use prombus_engine::{CommitError, Damaged, ReadError};
 use prombus_proto::ErrorCode;
 use thiserror::Error;
+
+use crate::topics::DamagedRange;
 
 /// An error that is reported to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -31,12 +33,33 @@ impl Refusal {
 
 impl From<CommitError> for Refusal {
     fn from(error: CommitError) -> Self {
-        Self::new(error.code(), error.to_string())
+        match error {
+            CommitError::Damaged(damaged) => damaged.into(),
+            error => Self::new(error.code(), error.to_string()),
+        }
     }
 }
 
 impl From<ReadError> for Refusal {
     fn from(error: ReadError) -> Self {
-        Self::new(error.code(), error.to_string())
+        match error {
+            ReadError::Damaged(damaged) => damaged.into(),
+            error => Self::new(error.code(), error.to_string()),
+        }
+    }
+}
+
+/// Only the log names the file: its path does not concern a client.
+impl From<Damaged> for Refusal {
+    fn from(damaged: Damaged) -> Self {
+        tracing::warn!("{damaged}");
+        match damaged {
+            Damaged::Events { topic, first, last, .. } => {
+                DamagedRange { first, last }.refusal(&topic)
+            }
+            Damaged::State(_) => {
+                Self::new(ErrorCode::Internal, "the keyed state is damaged; see the server's log")
+            }
+        }
     }
 }

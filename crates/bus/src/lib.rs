@@ -46,5 +46,6 @@ pub use publish::{PendingCommit, PublishBatch};
 pub use stored::mark::DEFAULT_MARK_TTL;
 pub use stored::{DecodeError, STATE_KINDS, cursor, topic_settings};
 pub use topics::{
-    FeedEvent, Follower, Settings, StartAt, SubscriptionDefaults, TopicRules, TopicSettings,
+    DamagedRange, FeedEvent, Follower, ReadPage, Settings, StartAt, SubscriptionDefaults,
+    TopicRules, TopicSettings,
 };

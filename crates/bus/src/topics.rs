@@ -3,6 +3,7 @@
 mod configure;
 mod feed;
 mod follow;
+mod read;
 mod registry;
 mod remote_appends;
 pub(crate) mod retention;
@@ -12,6 +13,7 @@ mod start;
 pub(crate) use configure::keep_settings_current;
 pub use feed::FeedEvent;
 pub use follow::Follower;
+pub use read::{DamagedRange, ReadPage};
 pub(crate) use registry::{TopicInUse, Topics};
 pub use settings::{Settings, SubscriptionDefaults, TopicRules, TopicSettings};
 pub use start::StartAt;

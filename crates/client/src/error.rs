@@ -6,6 +6,7 @@ use std::time::Duration;
 use prombus_proto::ErrorCode;
 use thiserror::Error;
 
+use crate::DamagedRange;
 use crate::transport::{AddressError, HttpFailure, WebSocketError};
 
 /// Why a call failed.
@@ -45,6 +46,10 @@ pub enum Error {
     /// The server sent something that the protocol does not allow here.
     #[error("unexpected data from the server: {0}")]
     NotUnderstood(String),
+    /// The server cannot read the next events back. See `on_damaged` of
+    /// [`ReplayBuilder`](crate::ReplayBuilder::on_damaged) to continue behind them.
+    #[error("{0}")]
+    Damaged(DamagedRange),
     /// Replay and export need the server's HTTP address.
     #[error("no HTTP address: set one with `Client::builder(url).http(…)`")]
     NoHttpAddress,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::client::Client;
 use crate::event::id_within;
 use crate::names::IntoTopic;
 use crate::transport::{BackOff, HttpClient, HttpFailure, HttpResponse, Query, full_jitter};
-use crate::{Error, Event, Result};
+use crate::{DamagedRange, Error, Event, Result};
 
 /// Attempts in a row after a lost connection.
 const MAX_RETRIES: u32 = 8;
@@ -75,6 +76,7 @@ pub struct ReplayBuilder {
     ts: Option<u64>,
     after_id: Option<EventId>,
     limit: u64,
+    on_damaged: Option<DamageHandler>,
 }
 
 /// The options of an export. Created by [`Client::export`].
@@ -86,14 +88,17 @@ pub struct ExportBuilder {
     from_ts: Option<u64>,
     to_ts: u64,
     after_id: Option<EventId>,
+    on_damaged: Option<DamageHandler>,
 }
+
+type DamageHandler = Arc<dyn Fn(DamagedRange) + Send + Sync>;
 
 impl Client {
     /// Reads stored events page by page, for example to inspect a part of a topic. Requires
     /// [`Builder::http`](crate::Builder::http).
     pub fn replay(&self, topic: impl IntoTopic) -> ReplayBuilder {
         let (client, topic) = (self.clone(), topic.into_topic());
-        ReplayBuilder { client, topic, ts: None, after_id: None, limit: u64::MAX }
+        ReplayBuilder { client, topic, ts: None, after_id: None, limit: u64::MAX, on_damaged: None }
     }
 
     /// Reads all events of a topic as one stream, which ends with the last event that was stored
@@ -121,7 +126,8 @@ impl Client {
     /// ```
     pub fn export(&self, topic: impl IntoTopic) -> ExportBuilder {
         let (client, topic) = (self.clone(), topic.into_topic());
-        ExportBuilder { client, topic, from_ts: None, to_ts: u64::MAX, after_id: None }
+        let (from_ts, to_ts) = (None, u64::MAX);
+        ExportBuilder { client, topic, from_ts, to_ts, after_id: None, on_damaged: None }
     }
 }
 
@@ -144,6 +150,13 @@ impl ReplayBuilder {
         self
     }
 
+    /// Calls `handler` for events that the server cannot read back, and continues behind them. Without
+    /// it, the stream ends there with [`Error::Damaged`].
+    pub fn on_damaged(mut self, handler: impl Fn(DamagedRange) + Send + Sync + 'static) -> Self {
+        self.on_damaged = Some(Arc::new(handler));
+        self
+    }
+
     /// Returns the events, with payloads decoded as `T`.
     ///
     /// # Errors
@@ -161,6 +174,8 @@ impl ReplayBuilder {
             next: Some(query.as_str().to_owned()),
             page: VecDeque::new(),
             remaining: self.limit,
+            damaged: None,
+            on_damaged: self.on_damaged,
             retries: Retries::of(&self.client),
         }))
     }
@@ -185,6 +200,13 @@ impl ExportBuilder {
         self
     }
 
+    /// Calls `handler` for events that the server cannot read back, and continues behind them. Without
+    /// it, the stream ends there with [`Error::Damaged`].
+    pub fn on_damaged(mut self, handler: impl Fn(DamagedRange) + Send + Sync + 'static) -> Self {
+        self.on_damaged = Some(Arc::new(handler));
+        self
+    }
+
     /// Returns the events, with payloads decoded as `T`.
     ///
     /// # Errors
@@ -200,6 +222,7 @@ impl ExportBuilder {
             response: None,
             buffer: BytesMut::new(),
             has_ended: false,
+            on_damaged: self.on_damaged,
             retries: Retries::of(&self.client),
         }))
     }
@@ -208,12 +231,12 @@ impl ExportBuilder {
 /// Retries after failures, with back-off.
 struct Retries {
     back_off: BackOff,
-    random: std::sync::Arc<dyn prombus_proto::RandomSource>,
+    random: Arc<dyn prombus_proto::RandomSource>,
 }
 
 impl Retries {
     fn of(client: &Client) -> Self {
-        let random = std::sync::Arc::clone(&client.shared.random);
+        let random = Arc::clone(&client.shared.random);
         Self { back_off: client.shared.back_off.clone(), random }
     }
 
@@ -234,6 +257,9 @@ struct Replay {
     /// The path of the next page; `None` after the last one.
     next: Option<String>,
     page: VecDeque<Bytes>,
+    /// The damage behind the events of the page.
+    damaged: Option<DamagedRange>,
+    on_damaged: Option<DamageHandler>,
     remaining: u64,
     retries: Retries,
 }
@@ -242,7 +268,15 @@ struct Replay {
 struct Page<'a> {
     #[serde(borrow)]
     events: Vec<&'a RawValue>,
+    damaged: Option<DamagedRange>,
     next: Option<String>,
+}
+
+/// Reports damage to the handler, or as an error if there is none.
+fn pass_damage(handler: Option<&DamageHandler>, range: DamagedRange) -> Result<()> {
+    let handler = handler.ok_or(Error::Damaged(range))?;
+    handler(range);
+    Ok(())
 }
 
 impl Source for Replay {
@@ -251,6 +285,9 @@ impl Source for Replay {
             if let Some(event) = self.page.pop_front() {
                 self.remaining -= 1;
                 return Ok(Some(event));
+            }
+            if let Some(range) = self.damaged.take() {
+                pass_damage(self.on_damaged.as_ref(), range)?;
             }
             let Some(query) = &self.next else { return Ok(None) };
             match fetch_page(&mut self.http, query).await {
@@ -261,7 +298,13 @@ impl Source for Replay {
                     let events = page.events.iter();
                     self.page =
                         events.map(|event| json.slice_ref(event.get().as_bytes())).collect();
-                    self.next = page.next.map(|query| format!("/replay?{query}"));
+                    self.damaged = page.damaged;
+                    let next = page.next.map(|query| format!("/replay?{query}"));
+                    if next.as_ref() == Some(query) {
+                        let reason = "the next page is the same page".to_owned();
+                        return Err(Error::NotUnderstood(reason));
+                    }
+                    self.next = next;
                 }
                 Err(failure) => self.retries.wait_after(failure).await?,
             }
@@ -285,6 +328,7 @@ struct Export {
     /// Received bytes that are not returned yet.
     buffer: BytesMut,
     has_ended: bool,
+    on_damaged: Option<DamageHandler>,
     retries: Retries,
 }
 
@@ -293,6 +337,10 @@ impl Source for Export {
         loop {
             if let Some(end) = memchr(b'\n', &self.buffer) {
                 let line = self.buffer.split_to(end + 1).freeze().slice(..end);
+                if let Some(range) = DamagedRange::from_line(&line) {
+                    pass_damage(self.on_damaged.as_ref(), range)?;
+                    continue;
+                }
                 self.after = Some(id_within(&line)?);
                 return Ok(Some(line));
             }
@@ -322,7 +370,8 @@ impl Export {
                     .with("topic", Some(&self.topic))
                     .with("fromTs", self.from_ts)
                     .with("toTs", Some(self.to_ts))
-                    .with("afterId", self.after.as_ref());
+                    .with("afterId", self.after.as_ref())
+                    .with("damaged", Some("skip"));
                 self.response.insert(self.http.get(query.as_str()).await?)
             }
         };

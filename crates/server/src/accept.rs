@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::gateway::{self, Gateway};
 use crate::threads::{ThreadSlot, Threads};
 
-use lingering_stream::LingeringStream;
+use lingering_stream::{Flushed, LingeringStream};
 
 /// How long a TLS handshake may take, and how long the headers of a request.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -44,6 +44,8 @@ pub(crate) struct Acceptor {
     pub(crate) tls: Option<TlsAcceptor>,
     /// Limits the connections of both ports together.
     pub(crate) room: Arc<Semaphore>,
+    /// Limits the connections above that limit, which are only answered with an error.
+    pub(crate) refusals: Arc<Semaphore>,
     /// Serves connections that are upgraded to WebSockets.
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) stopping: watch::Receiver<bool>,
@@ -64,6 +66,8 @@ pub(crate) struct NewConnection {
     pub(crate) admission: Admission,
     /// Receives the upgrade of a request to a WebSocket.
     pub(crate) upgrades: Sender<OnUpgrade>,
+    /// For responses that fail after their start.
+    pub(crate) flushed: Arc<Flushed>,
 }
 
 /// Whether a connection is within the limit.
@@ -91,11 +95,12 @@ impl Acceptor {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let room = Arc::clone(&self.room).try_acquire_owned().ok();
+                    // Closes the connection if even its refusal would take too many descriptors.
+                    let Some(admitted) = self.admit() else { continue };
                     let slot = threads.least_loaded();
                     let runtime = slot.runtime.clone();
                     let port = Arc::clone(&port);
-                    let connection = shared.clone().connection(stream, room, slot, port);
+                    let connection = shared.clone().connection(stream, admitted, slot, port);
                     connections.spawn_on(connection, &runtime);
                 }
                 Err(error) => {
@@ -110,14 +115,19 @@ impl Acceptor {
         while connections.join_next().await.is_some() {}
     }
 
+    fn admit(&self) -> Option<(Admission, OwnedSemaphorePermit)> {
+        let acquire = |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_owned().ok();
+        let open = acquire(&self.room).map(|room| (Admission::Open, room));
+        open.or_else(|| acquire(&self.refusals).map(|room| (Admission::Full, room)))
+    }
+
     async fn connection<P: Port>(
         self,
         stream: TcpStream,
-        room: Option<OwnedSemaphorePermit>,
+        (admission, room): (Admission, OwnedSemaphorePermit),
         slot: ThreadSlot,
         port: Arc<P>,
     ) {
-        let admission = if room.is_some() { Admission::Open } else { Admission::Full };
         // Boxed, so that the task is not as large as the largest of these futures.
         let result = match (register(stream), self.tls.clone()) {
             (Err(error), _) => Err(error),
@@ -159,7 +169,9 @@ async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: P
     port: Arc<P>,
 ) -> io::Result<Option<(S, Bytes)>> {
     let (upgrades, mut upgraded) = tokio::sync::mpsc::channel(1);
-    let handler = port.handler(NewConnection { admission, upgrades });
+    let flushed = Arc::<Flushed>::default();
+    let stream = LingeringStream::new(stream, Arc::clone(&flushed));
+    let handler = port.handler(NewConnection { admission, upgrades, flushed });
     let service = service_fn(move |request| {
         let response = handler(request);
         async move { Ok::<_, Infallible>(response.await) }
@@ -167,7 +179,7 @@ async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: P
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HANDSHAKE_TIME)
-        .serve_connection(TokioIo::new(LingeringStream::new(stream)), service)
+        .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut served = pin!(served);
     let result = tokio::select! {

@@ -71,6 +71,8 @@ pub struct ServerConfig {
     /// Data directory of the disk engine.
     pub data: PathBuf,
     pub engine: EngineConfig,
+    /// Makes the disk engine start although its keyed state is damaged.
+    pub start_damaged: bool,
     /// Allows a non-loopback address without authentication.
     pub insecure: bool,
     /// Threads that serve connections; 0 means one per CPU.

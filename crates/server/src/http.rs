@@ -6,12 +6,14 @@
 //! - `response`, `error`: what they return
 //! - `publish`: stores events
 //! - `replay`, `export`, `stream`, `latest_by_key`: read them; `start` says from where
+//! - `damaged`: names events that cannot be read back
 //! - `topics`, `groups`: list and configure
 //! - `websocket`: upgrades a request to a gateway connection
 //! - `health`, `metrics`, `openapi`, `docs`: the server itself
 
 mod body;
 mod cors;
+mod damaged;
 mod docs;
 mod error;
 mod export;

@@ -7,6 +7,7 @@
 //! - [`logging`]: log lines on stderr
 //! - [`server`]: starts and stops everything below
 //! - [`threads`]: the threads that serve connections
+//! - `descriptors`: file descriptors for the store, and how many connections the rest allows
 //! - `accept`: accepts connections on both ports, with TLS and the connection limit
 //! - [`auth`]: who may publish and subscribe to what: static tokens, JWT, scopes, origins
 //! - [`gateway`]: the WebSocket protocol: one session per connection
@@ -19,6 +20,7 @@
 mod accept;
 pub mod auth;
 pub mod config;
+mod descriptors;
 pub mod gateway;
 pub mod http;
 pub mod logging;

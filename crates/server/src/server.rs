@@ -10,7 +10,6 @@ use prombus_bus::{Bus, Rate, Refusal, Settings, SubscriptionDefaults, TopicSetti
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
 use prombus_proto::{IdSource, SystemClock};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
@@ -26,6 +25,7 @@ use crate::auth::{
     ScopeList, TokenSettings,
 };
 use crate::config::{BucketConfig, Config, EngineConfig, TlsConfig};
+use crate::descriptors::{DescriptorBudget, MAX_REFUSALS, TooFewDescriptors};
 use crate::gateway::Gateway;
 use crate::http::{HttpPort, HttpState};
 use crate::mongo_address::MongoAddress;
@@ -48,6 +48,8 @@ pub enum StartError {
     /// The certificate or its key is unusable.
     #[error("{path}: {reason}")]
     Tls { path: PathBuf, reason: String },
+    #[error(transparent)]
+    Descriptors(#[from] TooFewDescriptors),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
 }
@@ -81,10 +83,13 @@ impl Server {
     ///
     /// The same as those of [`Server::start`].
     pub async fn start_on(threads: Threads, config: &Config) -> Result<Self, StartError> {
+        let descriptors = DescriptorBudget::of_process(&config.server.engine, threads.count())?;
         let engine: Arc<dyn Engine> = match &config.server.engine {
-            EngineConfig::Disk => {
-                Arc::new(DiskEngine::open(&DiskOptions::at(&config.server.data))?)
-            }
+            EngineConfig::Disk => Arc::new(DiskEngine::open(&DiskOptions {
+                open_files: descriptors.open_segments,
+                start_damaged: config.server.start_damaged,
+                ..DiskOptions::at(&config.server.data)
+            })?),
             EngineConfig::Memory => Arc::new(MemoryEngine::new(Arc::new(SystemClock))),
             EngineConfig::Mongo(address) => {
                 let failed = |source| StartError::Mongo { address: address.clone(), source };
@@ -105,7 +110,8 @@ impl Server {
         threads: Threads,
         config: &Config,
     ) -> Result<Self, StartError> {
-        raise_file_limit();
+        let descriptors = DescriptorBudget::of_process(&config.server.engine, threads.count())?;
+        let connections = descriptors.allowed_connections(config.gateway.max_connections);
         let tls = config.server.tls.as_ref().map(tls_acceptor).transpose()?;
         let is_encrypted = tls.is_some();
         let authenticator = Authenticator::new(auth_settings(config))?;
@@ -130,7 +136,8 @@ impl Server {
         let (stopping, stop) = watch::channel(false);
         let acceptor = Acceptor {
             tls,
-            room: Arc::new(Semaphore::new(config.gateway.max_connections)),
+            room: Arc::new(Semaphore::new(connections)),
+            refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             gateway: Arc::clone(&gateway),
             stopping: stop.clone(),
         };
@@ -202,15 +209,6 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartE
     // The actual port, if the configured one is 0.
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
-}
-
-/// Raises the soft limit of open files to the hard limit: every connection is an open file.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    if let Err(error) = raised {
-        tracing::debug!("cannot raise the limit of open files above {:?}: {error}", limit.current);
-    }
 }
 
 fn rate(bucket: BucketConfig) -> Rate {

@@ -29,7 +29,7 @@ export type ErrorCode = keyof typeof RETRYABLE_BY_CODE;
 export const ERROR_CODES = Object.keys(RETRYABLE_BY_CODE) as readonly ErrorCode[];
 
 /** The error codes of the client itself. */
-export type ClientErrorCode = "disconnected" | "timeout" | "queue_full" | "closed" | "ended" | "bad_answer";
+export type ClientErrorCode = "disconnected" | "timeout" | "queue_full" | "closed" | "ended" | "bad_answer" | "damaged";
 
 /** The base class of all errors of this library. */
 export abstract class PrombusError extends Error {
@@ -110,6 +110,29 @@ export class BadAnswerError extends PrombusError {
   override readonly name = "BadAnswerError";
   readonly code = "bad_answer";
   readonly isRetryable = false;
+}
+
+/** Events that the server has stored but cannot read back, because its storage is damaged. */
+export interface DamagedRange {
+  /** The `seq` of the first of them. */
+  first_seq: number;
+  /** The `seq` of the last of them. */
+  last_seq: number;
+}
+
+/** The server cannot read the next events back. With the option `onDamaged`, a read continues behind them. */
+export class DamagedError extends PrombusError {
+  override readonly name = "DamagedError";
+  readonly code = "damaged";
+  readonly isRetryable = false;
+  /** The events that cannot be read. */
+  readonly range: DamagedRange;
+
+  /** Takes the events that cannot be read. */
+  constructor(range: DamagedRange) {
+    super(`events ${range.first_seq} to ${range.last_seq} are damaged`);
+    this.range = range;
+  }
 }
 
 /** Returns `true` if the same request can succeed later. Always `false` for errors of other libraries. */

@@ -16,6 +16,8 @@ export {
   BadAnswerError,
   type ClientErrorCode,
   ClosedError,
+  DamagedError,
+  type DamagedRange,
   DisconnectedError,
   EndedError,
   ERROR_CODES,
@@ -27,6 +29,7 @@ export {
   TimeoutError,
 } from "./errors.js";
 export type { BusEvent, EventOptions, EventToPublish, OutgoingEvent, Published } from "./event.js";
+export type { DamageOptions } from "./http/damage.js";
 export type { ExportOptions } from "./http/export.js";
 export type { ReadFrom, ReplayOptions } from "./http/replay.js";
 export type { StreamOptions } from "./http/stream.js";

@@ -8,6 +8,7 @@ use prombus_proto::{Key, Seq, Topic};
 
 use crate::bus::Bus;
 use crate::error::Refusal;
+use crate::topics::ReadPage;
 
 /// Events in the first step backwards. Each further step is twice as long.
 const FIRST_STEP: u64 = 256;
@@ -18,7 +19,8 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// If the topic does not exist or cannot be read.
+    /// If the topic does not exist or cannot be read, or if damaged events are newer than every known
+    /// event of the key.
     pub async fn latest_by_key(
         &self,
         topic: &Topic,
@@ -45,16 +47,28 @@ impl Bus {
         end: Seq,
     ) -> Result<Option<StoredEvent>, Refusal> {
         let mut found = None;
+        let mut damaged = None;
         let mut from = start;
         while from < end {
             let left = usize::try_from(end.0 - from.0).unwrap_or(usize::MAX);
-            let page = self.engine().read(topic, from, ReadBudget::of_events(left)).await?;
-            // Retention may have removed the rest in the meantime.
-            let Some(last) = page.events.last() else { break };
-            from = last.seq.next();
-            let has_key = |event: &StoredEvent| event.key.as_ref() == Some(key) && event.seq < end;
-            found = page.events.into_iter().rev().find(has_key).or(found);
+            match self.read(topic, from..end, ReadBudget::of_events(left)).await? {
+                ReadPage::Events(events) => {
+                    // Retention may have removed the rest in the meantime.
+                    let Some(last) = events.last() else { break };
+                    from = last.seq.next();
+                    let has_key = |event: &StoredEvent| event.key.as_ref() == Some(key);
+                    found = events.into_iter().rev().find(has_key).or(found);
+                }
+                // A newer event of the key may be among them, so what was found before is outdated.
+                ReadPage::Damaged(range) => {
+                    from = range.last.next();
+                    (found, damaged) = (None, Some(range));
+                }
+            }
         }
-        Ok(found)
+        match (found, damaged) {
+            (None, Some(range)) => Err(range.refusal(topic)),
+            (found, _) => Ok(found),
+        }
     }
 }

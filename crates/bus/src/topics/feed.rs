@@ -11,6 +11,8 @@ use prombus_engine::{Engine, ReadBudget, ReadError, StoredEvent};
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 
+use crate::topics::read;
+
 /// An event as a follower gets it.
 #[derive(Clone, Debug)]
 pub struct FeedEvent {
@@ -108,7 +110,7 @@ impl Feed {
         if let Some(events) = self.recent.lock().read(from, budget) {
             return Ok(events);
         }
-        let page = engine.read(topic, from, budget).await?;
+        let page = read::read(engine.as_ref(), topic, from, budget).await?;
         Ok(page.events.into_iter().map(FeedEvent::from).collect())
     }
 

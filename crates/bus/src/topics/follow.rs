@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use prombus_engine::{Engine, ReadBudget, StoredEvent};
+use prombus_engine::{Engine, ReadBudget};
 use prombus_proto::{Seq, Topic};
 use tokio::sync::watch;
 
 use crate::bus::Bus;
 use crate::error::Refusal;
-use crate::topics::FeedEvent;
-use crate::topics::StartAt;
-use crate::topics::TopicInUse;
+use crate::topics::read::{self, DamagedRange, ReadPage};
+use crate::topics::{FeedEvent, StartAt, TopicInUse};
 
 /// Reads a topic from a position on, and waits for new events at its end.
 pub struct Follower {
@@ -27,17 +26,6 @@ impl Bus {
         start.first(self.engine().as_ref(), topic).await
     }
 
-    /// Returns events of `topic` starting at `from`, in order: at least one if there is one, whatever the
-    /// budget.
-    pub async fn read(
-        &self,
-        topic: &Topic,
-        from: Seq,
-        budget: ReadBudget,
-    ) -> Result<Vec<StoredEvent>, Refusal> {
-        Ok(self.engine().read(topic, from, budget).await?.events)
-    }
-
     /// Follows `topic` from `start` on.
     pub async fn follow(&self, topic: &Topic, start: &StartAt) -> Result<Follower, Refusal> {
         self.bounds(topic).await?;
@@ -50,15 +38,27 @@ impl Bus {
 }
 
 impl Follower {
-    /// Returns the next events, in order. Waits until there is one.
-    pub async fn page(&mut self, budget: ReadBudget) -> Result<Vec<FeedEvent>, Refusal> {
+    /// Returns the next events, in order, or the damage in their place, which the follower then has
+    /// passed. Waits until there is one of them.
+    pub async fn page(&mut self, budget: ReadBudget) -> Result<ReadPage<FeedEvent>, Refusal> {
         loop {
-            self.growth.mark_unchanged();
+            let known = *self.growth.borrow_and_update();
             let TopicInUse { topic, feed, .. } = self.topic.as_ref();
-            let events = feed.read(&self.engine, topic, self.next, budget).await?;
+            let events = match feed.read(&self.engine, topic, self.next, budget).await {
+                Ok(events) => events,
+                Err(error) => {
+                    let damaged = DamagedRange::of(error, self.next)?;
+                    self.next = damaged.last.next();
+                    return Ok(ReadPage::Damaged(damaged));
+                }
+            };
             if let Some(last) = events.last() {
                 self.next = last.seq.next();
-                return Ok(events);
+                return Ok(ReadPage::Events(events));
+            }
+            if known >= self.next && self.engine.bounds(topic).await?.first <= self.next {
+                let reason = "it returned no events".to_owned();
+                return Err(read::no_progress(topic, self.next, reason).into());
             }
             // The sender cannot be dropped: we hold the feed.
             let _ = self.growth.changed().await;

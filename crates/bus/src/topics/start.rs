@@ -16,6 +16,8 @@ pub enum StartAt {
     Time(Timestamp),
     /// After the event with this id.
     AfterId(EventId),
+    /// At this position, or at the oldest retained event behind it.
+    Seq(Seq),
 }
 
 impl StartAt {
@@ -25,6 +27,7 @@ impl StartAt {
             StartAt::Latest => Ok(engine.bounds(topic).await?.next),
             StartAt::Earliest => Ok(engine.bounds(topic).await?.first),
             StartAt::Time(ts) => Ok(engine.seek_time(topic, *ts).await?),
+            StartAt::Seq(seq) => Ok(*seq),
             StartAt::AfterId(id) => match engine.seek_id(topic, id).await? {
                 Some(seq) => Ok(seq.next()),
                 None => {

@@ -27,5 +27,6 @@ mod several_gateways;
 mod several_gateways_model;
 mod sharing;
 mod storage_faults;
+mod stuck_reads;
 mod trimmed_and_damaged;
 mod watched_engine;

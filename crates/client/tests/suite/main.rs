@@ -5,7 +5,7 @@
 //! - `connecting`, `authenticating`: connections and tokens
 //! - `publishing`, `rates`, `lost_answers`: publishing, rate limits, lost answers
 //! - `subscribing`, `exactly_once`, `transforming`: handlers
-//! - `reading`: replay and export
+//! - `reading`, `damaged`: replay and export, also of damaged events
 //! - `errors`: refusals
 //! - `examples`: the example programs
 
@@ -13,6 +13,7 @@
 
 mod authenticating;
 mod connecting;
+mod damaged;
 mod errors;
 mod exactly_once;
 mod examples;

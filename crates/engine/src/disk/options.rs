@@ -31,6 +31,8 @@ pub struct DiskOptions {
     pub segment_age_ms: u64,
     /// How many segment and index files stay open for reading.
     pub open_files: usize,
+    /// Start although state is damaged: keys in damaged pages are lost, everything else is served.
+    pub start_damaged: bool,
     /// Makes the storage fail on demand, for tests.
     pub faults: Arc<StorageFaults>,
 }
@@ -48,6 +50,7 @@ impl DiskOptions {
             min_adopted_extent_bytes: 4 << 10,
             segment_age_ms: 24 * 60 * 60 * 1000,
             open_files: 256,
+            start_damaged: false,
             faults: Arc::default(),
         }
     }

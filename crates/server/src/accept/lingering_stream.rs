@@ -7,21 +7,30 @@
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// The close completes when the peer has sent nothing for this long.
 const QUIET_TIME: Duration = Duration::from_millis(200);
 /// The limit of the whole close.
 const MAX_TIME: Duration = Duration::from_secs(2);
+/// How long a slow client may take to receive what a failing response has sent.
+const MAX_FLUSH_TIME: Duration = Duration::from_secs(10);
 
 pub(super) struct LingeringStream<S> {
     stream: S,
     closing: Option<Box<Closing>>,
+    flushed: Arc<Flushed>,
 }
+
+/// Tells when everything written so far has been sent.
+#[derive(Default)]
+pub(crate) struct Flushed(Notify);
 
 /// The state after our side is shut down.
 struct Closing {
@@ -30,8 +39,8 @@ struct Closing {
 }
 
 impl<S> LingeringStream<S> {
-    pub(super) const fn new(stream: S) -> Self {
-        Self { stream, closing: None }
+    pub(super) const fn new(stream: S, flushed: Arc<Flushed>) -> Self {
+        Self { stream, closing: None, flushed }
     }
 
     pub(super) fn into_inner(self) -> S {
@@ -39,9 +48,25 @@ impl<S> LingeringStream<S> {
     }
 }
 
+impl Flushed {
+    /// Waits, for a response body, until the connection has sent what the body returned before. A body
+    /// that fails makes the connection drop everything that it has not sent yet.
+    pub(crate) async fn wait(&self) {
+        let flushed = self.0.notified();
+        // Hyper may poll a body for the last time after it has flushed. Yielding makes it poll and
+        // flush again.
+        let waiting = async {
+            tokio::task::yield_now().await;
+            flushed.await;
+        };
+        // Nothing is lost if the time is over: the client resumes after the last event it received.
+        let _ = timeout(MAX_FLUSH_TIME, waiting).await;
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, closing } = &mut *self;
+        let Self { stream, closing, .. } = &mut *self;
         if closing.is_none() {
             ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
         }
@@ -88,7 +113,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.flushed.0.notify_waiters();
+        Poll::Ready(Ok(()))
     }
 }
 

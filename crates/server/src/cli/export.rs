@@ -13,10 +13,11 @@ mod resumable_file;
 
 use std::error::Error;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use bytes::BytesMut;
-use memchr::memrchr;
+use memchr::{memchr, memrchr};
 use prombus_proto::limits::MAX_EVENT_BYTES;
 use prombus_proto::{EventId, Topic};
 use serde::Deserialize;
@@ -28,6 +29,7 @@ use super::server_arguments::HttpArguments;
 use super::stop_signal::StopSignal;
 use destination::Destination;
 use progress::ExportProgress;
+use prombus_client::DamagedRange;
 use prombus_client::transport::{AddressError, HttpClient, HttpFailure, Query};
 
 #[derive(clap::Args)]
@@ -39,7 +41,8 @@ Examples:
   prombus export orders.created --from-ts 1767225600000 --to-ts 1769903999999 | zstd > jan.zst
 
 Writes one event per line, as stored, in topic order; `prombus import` reads them back. Reconnects and
-continues if the connection is lost. Exits with 0 only if the export is complete.")]
+continues if the connection is lost. Exits with 0 only if the export is complete, or complete but for damaged
+events with --skip-damaged.")]
 pub(crate) struct ExportArguments {
     /// Topic to export, such as orders.created
     topic: Topic,
@@ -58,6 +61,9 @@ pub(crate) struct ExportArguments {
     /// Resume an incomplete export of this topic after the last complete line of the file
     #[arg(long, requires = "output")]
     resume: bool,
+    /// Continue behind events that the server cannot read back, and name them on stderr
+    #[arg(long)]
+    skip_damaged: bool,
     /// Maximum consecutive reconnect attempts
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     tries: u32,
@@ -69,8 +75,17 @@ pub(crate) struct ExportArguments {
 const BUFFER_BYTES: usize = 256 << 10;
 
 pub(crate) async fn run(arguments: ExportArguments) -> Result<(), Box<dyn Error>> {
-    let ExportArguments { topic, output, from_ts, to_ts, after_id, resume, tries, server } =
-        arguments;
+    let ExportArguments {
+        topic,
+        output,
+        from_ts,
+        to_ts,
+        after_id,
+        resume,
+        skip_damaged,
+        tries,
+        server,
+    } = arguments;
     let mut stop_signal = StopSignal::new()?;
     let (destination, last) = Destination::prepare(output, resume, &topic)?;
     let mut export = Export {
@@ -82,6 +97,8 @@ pub(crate) async fn run(arguments: ExportArguments) -> Result<(), Box<dyn Error>
         from_ts,
         // By default, the server would leave out events with a timestamp in the future.
         to_ts: to_ts.unwrap_or(u64::MAX),
+        skip_damaged,
+        reported_damage: None,
         was_reached: false,
     };
     let result = tokio::select! {
@@ -104,6 +121,9 @@ struct Export {
     after: Option<EventId>,
     destination: Destination,
     progress: ExportProgress,
+    skip_damaged: bool,
+    /// The last damage that was named. The server repeats it after a lost connection.
+    reported_damage: Option<DamagedRange>,
     /// The server answered at least once.
     was_reached: bool,
 }
@@ -114,6 +134,8 @@ enum ExportError {
     Http(#[from] HttpFailure),
     #[error("cannot write: {0}")]
     Write(#[from] io::Error),
+    #[error("{0}")]
+    Damaged(DamagedRange),
     #[error("{0}")]
     Destination(String),
     #[error("{failure}, {attempts} times in a row")]
@@ -173,7 +195,8 @@ impl Export {
             .with("topic", Some(&self.topic))
             .with("fromTs", self.from_ts)
             .with("toTs", Some(self.to_ts))
-            .with("afterId", self.after.as_ref());
+            .with("afterId", self.after.as_ref())
+            .with("damaged", Some("skip"));
         let answer = self.client.get(path.as_str()).await;
         self.was_reached |= !matches!(answer, Err(HttpFailure::NotReached(_)));
         let mut answer = answer?;
@@ -206,23 +229,45 @@ impl Export {
 
     /// Writes the complete lines received so far, and keeps the rest.
     async fn write_lines(&mut self, received: &mut BytesMut) -> Result<(), ExportError> {
-        let Some(end) = memrchr(b'\n', received) else {
-            if received.len() > MAX_EVENT_BYTES + BUFFER_BYTES {
-                return Err(HttpFailure::NotUnderstood(
-                    "a line exceeds the maximum event size".to_owned(),
-                )
-                .into());
+        while let Some(newline) = memrchr(b'\n', received) {
+            let Some(line) = find_damage(&received[..=newline]) else {
+                return self.write_events(received.split_to(newline + 1)).await;
+            };
+            if line.start > 0 {
+                self.write_events(received.split_to(line.start)).await?;
             }
-            return Ok(());
-        };
-        let start = memrchr(b'\n', &received[..end]).map_or(0, |newline| newline + 1);
-        let last = EventLine::parse(&received[start..end])
+            self.pass_damage(&received.split_to(line.len()))?;
+        }
+        if received.len() > MAX_EVENT_BYTES + BUFFER_BYTES {
+            let reason = "a line exceeds the maximum event size".to_owned();
+            return Err(HttpFailure::NotUnderstood(reason).into());
+        }
+        Ok(())
+    }
+
+    /// Writes complete lines, of which there is at least one.
+    async fn write_events(&mut self, lines: BytesMut) -> Result<(), ExportError> {
+        let end = lines.len() - 1;
+        let start = memrchr(b'\n', &lines[..end]).map_or(0, |newline| newline + 1);
+        let last = EventLine::parse(&lines[start..end])
             .filter(|last| last.topic == self.topic)
             .ok_or_else(|| HttpFailure::NotUnderstood(format!("not an event of {}", self.topic)))?;
-        let lines = received.split_to(end + 1).freeze();
+        let lines = lines.freeze();
         self.destination.write(lines.clone()).await?;
         self.after = Some(last.id);
         self.progress.written(&lines, last.seq);
+        Ok(())
+    }
+
+    fn pass_damage(&mut self, line: &[u8]) -> Result<(), ExportError> {
+        let damaged = DamagedRange::from_line(line)
+            .ok_or_else(|| HttpFailure::NotUnderstood("not a range of events".to_owned()))?;
+        if !self.skip_damaged {
+            return Err(ExportError::Damaged(damaged));
+        }
+        if self.reported_damage.replace(damaged) != Some(damaged) {
+            self.progress.println(&format!("skipped: {damaged}"));
+        }
         Ok(())
     }
 
@@ -234,10 +279,30 @@ impl Export {
         let (topic, events) = (&self.topic, self.progress.events());
         let state =
             format!("{error}; the export of {topic} is incomplete, {events} events were written");
+        let skip = match error {
+            ExportError::Damaged(_) => " --skip-damaged",
+            _ => "",
+        };
         match (self.destination.path(), &self.after) {
-            (Some(_), _) => format!("{state}: run the same command with --resume to continue"),
-            (None, Some(id)) => format!("{state}: add --after-id {id} to continue"),
+            (Some(_), _) => {
+                format!("{state}: run the same command with --resume{skip} to continue")
+            }
+            (None, Some(id)) => format!("{state}: add --after-id {id}{skip} to continue"),
+            (None, None) if !skip.is_empty() => format!("{state}: add{skip} to continue"),
             (None, None) => state,
         }
     }
+}
+
+/// Returns the first complete line that names damaged events, with its newline. An event has no newline
+/// inside.
+fn find_damage(lines: &[u8]) -> Option<Range<usize>> {
+    let start = match lines.starts_with(DamagedRange::LINE_START) {
+        true => 0,
+        false => {
+            let mut newlines = memchr::memmem::find_iter(lines, b"\n{\"d");
+            newlines.find(|at| lines[at + 1..].starts_with(DamagedRange::LINE_START))? + 1
+        }
+    };
+    Some(start..start + memchr(b'\n', &lines[start..])? + 1)
 }

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::Arguments;
 use super::server_arguments::HttpArguments;
+use prombus_client::DamagedRange;
 use prombus_client::transport::{HttpFailure, Query};
 
 #[derive(clap::Args)]
@@ -22,7 +23,8 @@ Examples:
   prombus replay orders.created --after-id 0198c0de-0000-7000-8000-000000000000
 
 Prints one event per line, as stored, in topic order, and stops at the end of the topic. To follow new
-events, use `prombus subscribe`.")]
+events, use `prombus subscribe`. Fails at events that the server cannot read back, unless --skip-damaged is
+given.")]
 pub(crate) struct ReplayArguments {
     /// Topic to read, such as orders.created
     topic: Topic,
@@ -38,6 +40,9 @@ pub(crate) struct ReplayArguments {
     /// Stop after this many events
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
+    /// Continue behind events that the server cannot read back, and name them on stderr
+    #[arg(long)]
+    skip_damaged: bool,
     #[command(flatten)]
     server: HttpArguments,
 }
@@ -57,11 +62,12 @@ const PAGE_EVENTS: u64 = 1000;
 struct ReplayPage<'a> {
     #[serde(borrow)]
     events: Vec<&'a RawValue>,
+    damaged: Option<DamagedRange>,
     next: Option<String>,
 }
 
 pub(crate) async fn run(arguments: ReplayArguments) -> Result<(), Box<dyn Error>> {
-    let ReplayArguments { topic, from, ts, after_id, limit, server } = arguments;
+    let ReplayArguments { topic, from, ts, after_id, limit, skip_damaged, server } = arguments;
     reject_conflicting_start(from, ts, after_id.as_ref());
     let mut client = server.client()?;
     let mut remaining = limit.unwrap_or(u64::MAX);
@@ -83,10 +89,23 @@ pub(crate) async fn run(arguments: ReplayArguments) -> Result<(), Box<dyn Error>
             printed => printed?,
         }
         remaining -= wanted as u64;
-        match page.next {
-            Some(query) if remaining > 0 => path = format!("/replay?{query}"),
-            _ => return Ok(()),
+        if remaining == 0 {
+            return Ok(());
         }
+        match page.damaged {
+            Some(damaged) if skip_damaged => eprintln!("prombus: skipped: {damaged}"),
+            Some(damaged) => {
+                return Err(format!("{damaged}; add --skip-damaged to continue behind").into());
+            }
+            None => {}
+        }
+        let Some(query) = page.next else { return Ok(()) };
+        let next = format!("/replay?{query}");
+        if next == path {
+            let reason = "the next page is the same page".to_owned();
+            return Err(HttpFailure::NotUnderstood(reason).into());
+        }
+        path = next;
     }
 }
 

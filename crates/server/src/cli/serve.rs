@@ -10,6 +10,8 @@ use prombus_server::config::{Config, EngineConfig, Flag, RawConfig, ServerConfig
 use prombus_server::logging;
 use prombus_server::server::Server;
 use prombus_server::threads::Threads;
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::stop_signal::StopSignal;
 
@@ -37,6 +39,9 @@ pub(crate) struct ServeArguments {
     /// Allow a public listen address without authentication (server.insecure)
     #[arg(long)]
     insecure: bool,
+    /// Start although keyed state on disk is damaged; loses the damaged keys (server.disk.start_damaged)
+    #[arg(long)]
+    start_damaged: bool,
     /// Print the settings in effect and their sources, with secrets redacted, and exit
     #[arg(long)]
     print_config: bool,
@@ -48,12 +53,15 @@ impl ServeArguments {
             value.map(|text| Flag { name, key, value: text.into() })
         };
         let insecure = Flag { name: "--insecure", key: "server.insecure", value: true.into() };
+        let start_damaged =
+            Flag { name: "--start-damaged", key: "server.disk.start_damaged", value: true.into() };
         let flags = [
             flag("--data", "server.data", self.data),
             flag("--engine", "server.engine", self.engine),
             flag("--ws", "server.ws", self.ws),
             flag("--http", "server.http", self.http),
             self.insecure.then_some(insecure),
+            self.start_damaged.then_some(start_damaged),
         ];
         Sources {
             file: self.config,
@@ -84,6 +92,7 @@ fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut stop_signal = StopSignal::new()?;
+        survive_file_size_limit()?;
         let threads = Threads::start(count)?;
         tracing::debug!("serving connections on {} threads", threads.count());
         let server = Server::start_on(threads, config).await?;
@@ -95,6 +104,13 @@ fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
         print_line("stopped; everything is stored");
         Ok(())
     })
+}
+
+/// Makes a write above the limit of the file size (`ulimit -f`) fail, which the store treats as a full
+/// disk. By default, the signal ends the process.
+fn survive_file_size_limit() -> io::Result<()> {
+    // The handler stays installed after the receiver is dropped.
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
 /// Prints what the store contains and where the server listens.

@@ -69,6 +69,7 @@ fn server(raw: &RawConfig) -> Result<ServerConfig> {
         http: address("http")?,
         data: raw.parsed(&section.join("data"), "the path of a directory", data)?,
         engine: engine(raw, &section.join("engine"))?,
+        start_damaged: raw.bool(&KeyPath::of("server.disk.start_damaged"))?,
         insecure: raw.bool(&section.join("insecure"))?,
         threads: raw.integer(&section.join("threads"), 0..=1024)?,
         shutdown_grace: raw.milliseconds(&section.join("shutdown_grace_ms"), 0..=600_000)?,

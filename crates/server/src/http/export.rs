@@ -13,6 +13,7 @@ mod request;
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
@@ -20,18 +21,19 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use prombus_bus::Refusal;
+use prombus_bus::{ReadPage, Refusal};
 
 use self::compression::{Compressor, ContentCoding};
 use self::read_ahead::ReadAhead;
-use self::request::{ExportFormat, ExportRange, ExportRequest};
-use super::HttpState;
+use self::request::{AtDamage, ExportFormat, ExportRange, ExportRequest};
 use super::error::HttpError;
 use super::request_grant::RequestGrant;
+use super::{HttpState, Peer};
 use crate::auth::Action;
 
 pub(super) async fn get(
     State(http): State<Arc<HttpState>>,
+    Extension(peer): Extension<Arc<Peer>>,
     grant: RequestGrant,
     method: Method,
     headers: HeaderMap,
@@ -45,7 +47,7 @@ pub(super) async fn get(
     let body = if method == Method::HEAD {
         Body::empty()
     } else {
-        let mut export = Export::new(http, range, coding);
+        let mut export = Export::new(http, peer, range, coding);
         // Reads the first chunk before answering, so that an export that cannot start is an error
         // response and not a broken stream.
         let first = export.next_chunk().await?;
@@ -74,6 +76,9 @@ struct Export {
     stage: Stage,
     /// `None` without compression, and while a blocking thread uses the compressor.
     compressor: Option<Compressor>,
+    /// Why the export ends early, once the events before it are sent.
+    failure: Option<Refusal>,
+    peer: Arc<Peer>,
 }
 
 /// What has been written so far.
@@ -86,18 +91,34 @@ enum Stage {
 }
 
 impl Export {
-    fn new(http: Arc<HttpState>, range: ExportRange, coding: ContentCoding) -> Self {
+    fn new(
+        http: Arc<HttpState>,
+        peer: Arc<Peer>,
+        range: ExportRange,
+        coding: ContentCoding,
+    ) -> Self {
         let events = ReadAhead::new(http, range.topic.clone(), range.first, range.end);
-        Self { range, events, stage: Stage::Nothing, compressor: Compressor::new(coding) }
+        let compressor = Compressor::new(coding);
+        Self { range, events, stage: Stage::Nothing, compressor, failure: None, peer }
     }
 
     /// Returns the next bytes of the response, or `None` at its end.
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, Refusal> {
         while self.stage != Stage::Closing {
-            let text = self.next_text().await?;
-            let bytes = match self.compressor.take() {
-                None => text,
-                Some(compressor) => self.compress(compressor, text).await?,
+            if let Some(failure) = self.failure.take() {
+                self.peer.accepted.flushed.wait().await;
+                return Err(failure);
+            }
+            let bytes = match (self.next_text().await, self.compressor.take()) {
+                (Ok(text), None) => text,
+                (Ok(text), Some(compressor)) => self.compress(compressor, text).await?,
+                // The client gets all events before the failure first.
+                (Err(failure), compressor) if self.stage == Stage::Events => {
+                    self.failure = Some(failure);
+                    let rest = compressor.map_or(Ok(Vec::new()), |mut it| it.flush());
+                    rest.map_err(|error| compression::failed(&error))?
+                }
+                (Err(failure), _) => return Err(failure),
             };
             if !bytes.is_empty() {
                 return Ok(Some(bytes.into()));
@@ -109,12 +130,25 @@ impl Export {
     /// Formats the next page of events. The text is empty if none of them is selected.
     async fn next_text(&mut self) -> Result<Vec<u8>, Refusal> {
         let format = self.range.format;
+        let page = self.events.next().await?;
         let mut text = Vec::new();
         if self.stage == Stage::Nothing {
             self.stage = Stage::Opening;
             text.extend_from_slice(format.opening());
         }
-        let events = self.events.next().await?;
+        let events = match page {
+            ReadPage::Events(events) => events,
+            ReadPage::Damaged(range) if self.range.at_damage == AtDamage::Skip => {
+                format.append_damaged(&mut text, range, self.stage == Stage::Events);
+                self.stage = Stage::Events;
+                return Ok(text);
+            }
+            ReadPage::Damaged(range) => {
+                let mut refusal = range.refusal(&self.range.topic);
+                refusal.message.push_str("; add damaged=skip to continue behind the damage");
+                return Err(refusal);
+            }
+        };
         text.reserve(events.iter().map(|event| event.json.len() + ExportFormat::OVERHEAD).sum());
         for event in events.iter().filter(|event| self.range.includes(event)) {
             format.append(&mut text, event, self.stage == Stage::Events);

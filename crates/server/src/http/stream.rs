@@ -11,7 +11,9 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use prombus_bus::{Deficit, FeedEvent, Follower, RateLimit, ReadBudget, Refusal, StartAt};
+use prombus_bus::{
+    Deficit, FeedEvent, Follower, RateLimit, ReadBudget, ReadPage, Refusal, StartAt,
+};
 use prombus_proto::{ErrorCode, EventId};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -19,7 +21,7 @@ use tokio::time::Instant;
 use super::error::HttpError;
 use super::query::QueryParams;
 use super::request_grant::RequestGrant;
-use super::{HttpState, Peer, start};
+use super::{HttpState, Peer, damaged, start};
 use crate::auth::Action;
 
 /// The most that is sent at once.
@@ -38,11 +40,11 @@ pub(super) async fn get(
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    let [from, ts, after] = start::PARAMETERS;
-    let query = QueryParams::parse(&uri, &["topic", from, ts, after])?;
+    let [from, ts, after, seq] = start::PARAMETERS;
+    let query = QueryParams::parse(&uri, &["topic", from, ts, after, seq])?;
     let topic = query.topic()?;
-    let requested =
-        start::parse(&query, StartAt::Latest, &["latest", "earliest", "ts", "afterId"])?;
+    let allowed = ["latest", "earliest", "ts", "afterId", "seq"];
+    let requested = start::parse(&query, StartAt::Latest, &allowed)?;
     // A browser reconnects with its original query: the last event that it received counts.
     let start = last_event_id(&headers)?.map_or(requested, StartAt::AfterId);
     grant.require(Action::Subscribe(&topic))?;
@@ -116,14 +118,14 @@ impl EventStream {
             // An error means that the server is gone, which also ends the stream.
             _ = stopping.wait_for(|stop| *stop) => Ok(None),
             () = expired => Ok(None),
-            events = self.next_events() => Ok(Some(encode(&events?))),
+            page = self.next_page() => Ok(Some(encode(&page?))),
             () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => Ok(Some(Bytes::from_static(KEEP_ALIVE))),
         }
     }
 
     /// Takes a token per event and waits until there is one. Cancel-safe: dropping the future loses
     /// neither an event nor a token.
-    async fn next_events(&mut self) -> Result<Vec<FeedEvent>, Refusal> {
+    async fn next_page(&mut self) -> Result<ReadPage<FeedEvent>, Refusal> {
         let now = || Instant::now().into_std();
         while !self.has_token {
             match self.limit.try_consume(1, now()) {
@@ -135,20 +137,33 @@ impl EventStream {
         let available = self.limit.status(now()).map_or(u64::MAX, |status| status.available);
         let affordable = usize::try_from(available.saturating_add(1)).unwrap_or(usize::MAX);
         let budget = ReadBudget { events: CHUNK.events.min(affordable), ..CHUNK };
-        let events = self.follower.page(budget).await?;
-        // Cannot fail: this stream occupies the connection, so nothing else uses its bucket.
-        let _ = self.limit.try_consume(events.len() as u64 - 1, now());
-        self.has_token = false;
-        Ok(events)
+        let page = self.follower.page(budget).await?;
+        if let ReadPage::Events(events) = &page {
+            // Cannot fail: this stream occupies the connection, so nothing else uses its bucket.
+            let _ = self.limit.try_consume(events.len() as u64 - 1, now());
+            self.has_token = false;
+        }
+        Ok(page)
     }
 }
 
-fn encode(events: &[FeedEvent]) -> Bytes {
+/// Damage has an event type of its own, which handlers of events do not see, and no id: a client that
+/// reconnects is told again.
+fn encode(page: &ReadPage<FeedEvent>) -> Bytes {
     let mut text = Vec::new();
-    for event in events {
-        text.extend_from_slice(format!("id: {}\ndata: ", event.id).as_bytes());
-        event.write_json(&mut text);
-        text.extend_from_slice(b"\n\n");
+    match page {
+        ReadPage::Events(events) => {
+            for event in events {
+                text.extend_from_slice(format!("id: {}\ndata: ", event.id).as_bytes());
+                event.write_json(&mut text);
+                text.extend_from_slice(b"\n\n");
+            }
+        }
+        ReadPage::Damaged(range) => {
+            text.extend_from_slice(b"event: damaged\ndata: ");
+            damaged::append_json(&mut text, *range);
+            text.extend_from_slice(b"\n\n");
+        }
     }
     text.into()
 }

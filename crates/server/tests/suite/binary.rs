@@ -109,7 +109,7 @@ fn prints_the_effective_settings_with_their_sources() {
     std::fs::write(folder.path().join("own.toml"), "[log]\nlevel = \"warn\"\n").unwrap();
     let output = prombus()
         .args(["serve", "--config", "own.toml", "--set", "limits.connection.capacity=500"])
-        .args(["--ws", "0.0.0.0:0", "--insecure", "--print-config"])
+        .args(["--ws", "0.0.0.0:0", "--insecure", "--start-damaged", "--print-config"])
         .env("PROMBUS_AUTH_JWT_SECRET", "hunter2")
         .env_remove("PROMBUS_SERVER_HTTP") // leaves one setting at its default
         .current_dir(folder.path())
@@ -123,6 +123,7 @@ fn prints_the_effective_settings_with_their_sources() {
         "capacity = 500 # --set limits.connection.capacity",
         "ws = \"0.0.0.0:0\" # --ws",
         "insecure = true # --insecure",
+        "start_damaged = true # --start-damaged",
         "engine = \"disk\"",
     ] {
         assert!(printed.lines().any(|printed| printed == line), "{line} is not in\n{printed}");

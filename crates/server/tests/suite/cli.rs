@@ -2,6 +2,7 @@
 
 mod benching;
 mod connecting;
+mod damaged;
 mod exporting;
 mod groups;
 mod importing;

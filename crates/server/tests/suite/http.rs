@@ -5,6 +5,7 @@
 //! - [`bodies`], [`rate_limits`]: bodies that are too large or too slow, and clients that are too fast
 //! - [`replay`], [`export`], [`stream`], [`latest_by_key`]: reading
 //! - [`read_consistency`]: every way to read returns the same events
+//! - [`damaged`]: reading around events that cannot be read back
 //! - [`topics`], [`topic_settings`], [`groups`]: listing and configuring
 //! - [`authorization`], [`origins`], [`tls`]: tokens, web pages, encryption
 //! - [`bad_requests`], [`error_codes`]: invalid requests, and every error code
@@ -16,6 +17,7 @@ mod authorization;
 mod bad_requests;
 mod bodies;
 pub(crate) mod client;
+mod damaged;
 mod description;
 mod error_codes;
 mod export;

@@ -3,6 +3,7 @@
 mod binary;
 mod cli;
 mod config;
+mod damaged_store;
 mod documents;
 mod exactly_once;
 mod gateway;
@@ -11,5 +12,6 @@ mod killed;
 mod mongo;
 mod mongo_start;
 mod outbox;
+mod process_limits;
 mod store;
 mod transcript;

@@ -1,11 +1,13 @@
 import type { Backoff } from "../backoff.js";
+import type { DamagedRange } from "../errors.js";
 import type { BusEvent } from "../event.js";
 import { bodyLines } from "./body-lines.js";
+import { type DamageOptions, passDamage } from "./damage.js";
 import type { HttpApi } from "./http-api.js";
 import { ReadRetry } from "./read-retry.js";
 
 /** Options of `export`. Without `fromTs`, `toTs` and `afterId`, it reads all events that the topic has now. */
-export interface ExportOptions {
+export interface ExportOptions extends DamageOptions {
   /** Skips events before this time (milliseconds since 1970). */
   fromTs?: number;
   /** Skips events after this time. Default: now. */
@@ -14,6 +16,11 @@ export interface ExportOptions {
   afterId?: string;
   /** Cancels the export. */
   signal?: AbortSignal;
+}
+
+/** A line in the place of events that the server cannot read back. */
+interface DamagedLine {
+  damaged: DamagedRange;
 }
 
 /**
@@ -30,14 +37,18 @@ export async function* exportEvents<T>(
   const retry = new ReadRetry(backoff, signal);
   let { afterId } = options;
   for (;;) {
-    const query = new URLSearchParams({ topic });
+    const query = new URLSearchParams({ topic, damaged: "skip" });
     if (fromTs !== undefined) query.set("fromTs", String(fromTs));
     if (toTs !== undefined) query.set("toTs", String(toTs));
     if (afterId !== undefined) query.set("afterId", afterId);
     try {
       const response = await api.get("/export", query, "application/x-ndjson", signal);
       for await (const line of bodyLines(response, signal)) {
-        const event = JSON.parse(line) as BusEvent<T>;
+        const event = JSON.parse(line) as BusEvent<T> | DamagedLine;
+        if ("damaged" in event) {
+          passDamage(options, event.damaged);
+          continue;
+        }
         retry.progress();
         afterId = event.id;
         yield event;

@@ -22,5 +22,11 @@ test("rejects a line above the limit", () => {
 test("joins the data of server-sent events and ignores other fields", () => {
   const parser = new ServerSentEventParser();
   const lines = ["retry: 1000", "", ": a comment", "id: 1", "data: one", "data:two", "", "event: x", "", "data:", ""];
-  expect(lines.map((line) => parser.parseLine(line)).filter((text) => text !== undefined)).toEqual(["one\ntwo", ""]);
+  lines.push("event: damaged", "data: 1", "", "data: 2", "");
+  expect(lines.map((line) => parser.parseLine(line)).filter((event) => event !== undefined)).toEqual([
+    { type: "message", data: "one\ntwo" },
+    { type: "message", data: "" },
+    { type: "damaged", data: "1" },
+    { type: "message", data: "2" },
+  ]);
 });

@@ -1,5 +1,7 @@
 import type { Backoff } from "../backoff.js";
+import { BadAnswerError, type DamagedRange } from "../errors.js";
 import type { BusEvent } from "../event.js";
+import { type DamageOptions, passDamage } from "./damage.js";
 import { type HttpApi, networkCall } from "./http-api.js";
 import { ReadRetry } from "./read-retry.js";
 
@@ -12,7 +14,7 @@ export interface ReadFrom {
 }
 
 /** Options of `replay`. */
-export interface ReplayOptions extends ReadFrom {
+export interface ReplayOptions extends ReadFrom, DamageOptions {
   /** The number of events per request, from 1 to 10,000. Default: 1000. */
   pageSize?: number;
   /** Cancels the replay. */
@@ -21,6 +23,7 @@ export interface ReplayOptions extends ReadFrom {
 
 interface Page<T> {
   events: BusEvent<T>[];
+  damaged?: DamagedRange;
   next: string | null;
 }
 
@@ -55,7 +58,9 @@ export async function* replay<T>(
     }
     retry.progress();
     yield* page.events;
+    if (page.damaged !== undefined) passDamage(options, page.damaged);
     if (page.next === null) return;
+    if (page.next === query.toString()) throw new BadAnswerError("the next page is the same page");
     query = new URLSearchParams(page.next);
   }
 }

@@ -1,13 +1,15 @@
 import type { Backoff } from "../backoff.js";
+import type { DamagedRange } from "../errors.js";
 import type { BusEvent } from "../event.js";
 import { bodyLines } from "./body-lines.js";
+import { type DamageOptions, passDamage } from "./damage.js";
 import type { HttpApi } from "./http-api.js";
 import { ReadRetry } from "./read-retry.js";
 import { type ReadFrom, readFromQuery } from "./replay.js";
 import { ServerSentEventParser } from "./server-sent-events.js";
 
 /** Options of `stream`. */
-export interface StreamOptions extends ReadFrom {
+export interface StreamOptions extends ReadFrom, DamageOptions {
   /** Starts with the first event of the topic (`earliest`), or with events published from now on (the default). */
   from?: "earliest" | "latest";
   /** Ends the stream. */
@@ -35,9 +37,10 @@ export async function* streamEvents<T>(
       retry.progress();
       const parser = new ServerSentEventParser();
       for await (const line of bodyLines(response, signal)) {
-        const text = parser.parseLine(line);
-        if (text === undefined) continue;
-        const event = JSON.parse(text) as BusEvent<T>;
+        const sent = parser.parseLine(line);
+        if (sent?.type === "damaged") passDamage(options, JSON.parse(sent.data) as DamagedRange);
+        if (sent?.type !== "message") continue;
+        const event = JSON.parse(sent.data) as BusEvent<T>;
         query = readFromQuery(topic, { afterId: event.id });
         yield event;
       }

@@ -92,6 +92,20 @@ impl Compressor {
         }
     }
 
+    /// Returns everything that was written so far in a form that can be decompressed.
+    pub(super) fn flush(&mut self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Gzip(encoder) => {
+                encoder.flush()?;
+                Ok(std::mem::take(encoder.get_mut()))
+            }
+            Self::Zstd(encoder) => {
+                encoder.flush()?;
+                Ok(std::mem::take(encoder.get_mut()))
+            }
+        }
+    }
+
     /// Compresses `text` and returns the remaining output.
     pub(super) fn finish(mut self, text: &[u8]) -> io::Result<Vec<u8>> {
         let mut bytes = self.write(text)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, MaybeDone, maybe_done};
-use prombus_bus::{ReadBudget, Refusal, StoredEvent};
+use prombus_bus::{ReadBudget, ReadPage, Refusal, StoredEvent};
 use prombus_proto::{Seq, Topic};
 
 use crate::http::HttpState;
@@ -21,7 +21,7 @@ pub(super) struct ReadAhead {
     ahead: Option<Pin<Box<MaybeDone<Reading>>>>,
 }
 
-type Reading = BoxFuture<'static, Result<Vec<StoredEvent>, Refusal>>;
+type Reading = BoxFuture<'static, Result<ReadPage<StoredEvent>, Refusal>>;
 
 impl ReadAhead {
     /// Reads from `next` up to, but excluding, `end`.
@@ -30,25 +30,28 @@ impl ReadAhead {
     }
 
     /// Returns the next page, which is empty only at the end.
-    pub(super) async fn next(&mut self) -> Result<Vec<StoredEvent>, Refusal> {
+    pub(super) async fn next(&mut self) -> Result<ReadPage<StoredEvent>, Refusal> {
         if self.next >= self.end {
-            return Ok(Vec::new());
+            return Ok(ReadPage::Events(Vec::new()));
         }
         let mut reading = self.ahead.take().unwrap_or_else(|| self.start_reading());
         reading.as_mut().await;
-        let mut events = reading.as_mut().take_output().expect("done, and taken once")?;
-        events.truncate(events.partition_point(|event| event.seq < self.end));
-        // An empty page means that retention removed the rest of the range.
-        self.next = events.last().map_or(self.end, |last| last.seq.next());
+        let page = reading.as_mut().take_output().expect("done, and taken once")?;
+        self.next = match &page {
+            // An empty page means that retention removed the rest of the range.
+            ReadPage::Events(events) => events.last().map_or(self.end, |last| last.seq.next()),
+            ReadPage::Damaged(range) => range.last.next(),
+        };
         if self.next < self.end {
             self.ahead = Some(self.start_reading());
         }
-        Ok(events)
+        Ok(page)
     }
 
     fn start_reading(&self) -> Pin<Box<MaybeDone<Reading>>> {
-        let (http, topic, next) = (Arc::clone(&self.http), self.topic.clone(), self.next);
-        let reading = async move { http.bus().read(&topic, next, PAGE).await }.boxed();
+        let (http, topic) = (Arc::clone(&self.http), self.topic.clone());
+        let range = self.next..self.end;
+        let reading = async move { http.bus().read(&topic, range, PAGE).await }.boxed();
         let mut reading = Box::pin(maybe_done(reading));
         // The first poll makes the store start on its own thread. A spawned task would be queued
         // behind this one until the current page has been sent.

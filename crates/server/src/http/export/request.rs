@@ -1,9 +1,10 @@
 //! Which events an export contains, and in what format.
 
 use axum::http::Uri;
-use prombus_bus::{Bus, Refusal, StartAt, StoredEvent};
+use prombus_bus::{Bus, DamagedRange, Refusal, StartAt, StoredEvent};
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 
+use crate::http::damaged;
 use crate::http::error::HttpError;
 use crate::http::query::{QueryParams, invalid};
 
@@ -14,6 +15,7 @@ pub(super) struct ExportRequest {
     to_ts: Timestamp,
     after: Option<EventId>,
     format: ExportFormat,
+    at_damage: AtDamage,
 }
 
 /// The events to read, and the times that select among them.
@@ -25,6 +27,16 @@ pub(super) struct ExportRange {
     from_ts: Timestamp,
     to_ts: Timestamp,
     pub(super) format: ExportFormat,
+    pub(super) at_damage: AtDamage,
+}
+
+/// What to do at events that cannot be read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AtDamage {
+    /// Break off, so that the export cannot be taken for complete.
+    Stop,
+    /// Name them and continue behind them.
+    Skip,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +48,8 @@ pub(super) enum ExportFormat {
 
 impl ExportRequest {
     pub(super) fn parse(uri: &Uri, now: Timestamp) -> Result<Self, HttpError> {
-        let query = QueryParams::parse(uri, &["topic", "fromTs", "toTs", "afterId", "ndjson"])?;
+        let declared = ["topic", "fromTs", "toTs", "afterId", "ndjson", "damaged"];
+        let query = QueryParams::parse(uri, &declared)?;
         let time = |name, default: Timestamp| {
             Ok::<_, HttpError>(query.number(name, 0..=u64::MAX)?.map_or(default, Timestamp))
         };
@@ -55,12 +68,17 @@ impl ExportRequest {
                     ));
                 }
             },
+            at_damage: match query.text("damaged") {
+                None | Some("stop") => AtDamage::Stop,
+                Some("skip") => AtDamage::Skip,
+                Some(_) => return Err(invalid("damaged", "must be stop or skip")),
+            },
         })
     }
 
     /// Resolves the request to a range of `seq`.
     pub(super) async fn locate(self, bus: &Bus) -> Result<ExportRange, Refusal> {
-        let Self { topic, from_ts, to_ts, after, format } = self;
+        let Self { topic, from_ts, to_ts, after, format, at_damage } = self;
         let mut first = bus.bounds(&topic).await?.first;
         if let Some(id) = after {
             first = bus.locate(&topic, &StartAt::AfterId(id)).await?;
@@ -70,7 +88,7 @@ impl ExportRequest {
         }
         // Read last, so that the start cannot lie beyond the end.
         let end = bus.bounds(&topic).await?.next;
-        Ok(ExportRange { topic, first, end, from_ts, to_ts, format })
+        Ok(ExportRange { topic, first, end, from_ts, to_ts, format, at_damage })
     }
 }
 
@@ -106,12 +124,25 @@ impl ExportFormat {
         }
     }
 
-    /// Appends `event`. `follows` says that it is not the first one.
+    /// Appends `event`. `follows` says that it is not the first item.
     pub(super) fn append(self, text: &mut Vec<u8>, event: &StoredEvent, follows: bool) {
+        self.append_item(text, follows, |text| text.extend_from_slice(&event.json));
+    }
+
+    /// Appends `{"damaged": {…}}` in the place of the events.
+    pub(super) fn append_damaged(self, text: &mut Vec<u8>, range: DamagedRange, follows: bool) {
+        self.append_item(text, follows, |text| {
+            text.extend_from_slice(b"{\"damaged\":");
+            damaged::append_json(text, range);
+            text.push(b'}');
+        });
+    }
+
+    fn append_item(self, text: &mut Vec<u8>, follows: bool, append: impl FnOnce(&mut Vec<u8>)) {
         if self == Self::JsonArray && follows {
             text.extend_from_slice(b",\n");
         }
-        text.extend_from_slice(&event.json);
+        append(text);
         if self == Self::Ndjson {
             text.push(b'\n');
         }

@@ -1,6 +1,7 @@
 //! Runs servers and commands from the built binary.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,12 +18,32 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server with these settings. Rate limits are off unless enabled.
     pub(crate) fn start(settings: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
-        command.args(["serve", "--engine", "memory", "--ws", "127.0.0.1:0", "--http"]);
-        command.args(["127.0.0.1:0", "--set", "limits.enabled=false", "--set", "log.level=warn"]);
+        let mut command = serve();
+        command.args(["--engine", "memory"]);
         for setting in settings {
             command.args(["--set", setting]);
         }
+        Self::spawn(command)
+    }
+
+    /// Starts a server with the store in `folder`.
+    pub(crate) fn on_disk(folder: &Path) -> Self {
+        let mut command = serve();
+        command.arg("--data").arg(folder);
+        Self::spawn(command)
+    }
+
+    /// Starts a server with the store in `folder`, after a shell has run `limit`.
+    pub(crate) fn limited(limit: &str, folder: &Path, settings: &[&str]) -> Self {
+        Self::spawn(limited(limit, folder, settings))
+    }
+
+    /// Returns `true` while the process runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("the state of the child is known").is_none()
+    }
+
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
         let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let mut banner = String::new();
@@ -65,6 +86,25 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn serve() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
+    command.args(["serve", "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    command.args(["--set", "limits.enabled=false", "--set", "log.level=warn"]);
+    command
+}
+
+/// Returns a command that starts a server after a shell has run `limit`, such as `ulimit -n 200`.
+pub(crate) fn limited(limit: &str, folder: &Path, settings: &[&str]) -> Command {
+    let serve = serve();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{limit} && exec \"$0\" \"$@\"")]);
+    command.arg(serve.get_program()).args(serve.get_args()).arg("--data").arg(folder);
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
+    command
 }
 
 pub(crate) fn prombus(arguments: &[&str]) -> Command {

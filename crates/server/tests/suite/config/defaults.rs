@@ -17,6 +17,7 @@ fn defaults_match_the_protocol() {
     assert_eq!(config.server.http.to_string(), "127.0.0.1:8083");
     assert_eq!(config.server.data, Path::new("./prombus-data"));
     assert_eq!(config.server.engine, EngineConfig::Disk);
+    assert!(!config.server.start_damaged);
     assert!(!config.server.insecure);
     assert_eq!(config.server.threads, 0);
     assert_eq!(config.server.shutdown_grace, ms(10_000));

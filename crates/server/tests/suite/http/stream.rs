@@ -38,7 +38,7 @@ impl Listener {
     }
 
     /// The next block, up to an empty line; `None` at the end.
-    async fn block(&mut self) -> Option<String> {
+    pub(crate) async fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let (block, rest) = (block.to_owned(), rest.to_owned());
@@ -62,7 +62,7 @@ impl Listener {
         data.to_owned()
     }
 
-    async fn seq(&mut self) -> u64 {
+    pub(crate) async fn seq(&mut self) -> u64 {
         serde_json::from_str::<Value>(&self.event().await).unwrap()["seq"].as_u64().unwrap()
     }
 }
