@@ -85,6 +85,15 @@ pub(super) fn may_contain(
     Ok(bits.all(|bit| block[bit / 8] & (1 << (bit % 8)) != 0))
 }
 
+/// Returns `true` if every block of the filter is intact.
+pub(super) fn is_readable(file: &File, offset: u64, blocks: u64) -> bool {
+    let mut block = [0; BLOCK_BYTES];
+    (0..blocks).all(|number| {
+        file.read_exact_at(&mut block, offset + number * BLOCK_BYTES as u64).is_ok()
+            && block_checksum(number, &block).to_le_bytes() == block[BIT_BYTES..]
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
