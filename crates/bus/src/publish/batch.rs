@@ -53,6 +53,11 @@ impl PublishBatch {
     }
 
     #[cfg(test)]
+    pub(crate) fn of_events(events: Vec<EncodedEvent>) -> Self {
+        Self { events, ..Self::new() }
+    }
+
+    #[cfg(test)]
     pub(crate) fn with_durability(durability: Durability) -> Self {
         Self { durability, ..Self::new() }
     }
