@@ -18,7 +18,7 @@ use crate::metrics::{self, Metrics};
 use crate::publish::{Committer, Submission};
 use crate::sharing::GroupLeases;
 use crate::time::now;
-use crate::topics::{Settings, TopicInUse, Topics, keep_settings_current, retention};
+use crate::topics::{RetentionTask, Settings, TopicInUse, Topics, keep_settings_current};
 
 /// The bus over one engine.
 pub struct Bus {
@@ -54,9 +54,13 @@ impl Bus {
         let topics = Arc::new(Topics::new(Arc::clone(&settings), revision, Arc::clone(&metrics)));
         let (committer, committing) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
-        let retaining =
-            retention::run(Arc::clone(&engine), Arc::clone(&topics), Arc::clone(&clock));
-        let mut tasks = vec![committing, tokio::spawn(retaining)];
+        let retaining = RetentionTask {
+            engine: Arc::clone(&engine),
+            topics: Arc::clone(&topics),
+            clock: Arc::clone(&clock),
+            metrics: Arc::clone(&metrics),
+        };
+        let mut tasks = vec![committing, tokio::spawn(retaining.run())];
         let groups = Arc::new(Groups::default());
         let group_leases = engine
             .capabilities()

@@ -5,7 +5,7 @@ mod feed;
 mod follow;
 mod registry;
 mod remote_appends;
-pub(crate) mod retention;
+mod retention;
 mod settings;
 mod start;
 
@@ -13,5 +13,6 @@ pub(crate) use configure::keep_settings_current;
 pub use feed::FeedEvent;
 pub use follow::Follower;
 pub(crate) use registry::{TopicInUse, Topics};
+pub(crate) use retention::RetentionTask;
 pub use settings::{Settings, SubscriptionDefaults, TopicRules, TopicSettings};
 pub use start::StartAt;
