@@ -43,7 +43,8 @@ mongo: ## run the server's suites on a real MongoDB, installed under target (nee
 	PROMBUS_TEST_ENGINE=mongodb PROMBUS_EXACTLY_ONCE_ROUNDS=$(MONGO_ROUNDS) PROMBUS_KILL_ROUNDS=$(MONGO_ROUNDS) \
 		$$(scripts/test-program.sh server suite) gateway:: exactly_once:: killed::a_group
 
-test-long: test fuzz crash ## run test, fuzz and crash, and kill servers many more times
+test-long: test fuzz crash ## run test, fuzz and crash, a million simulated steps, and kill servers many more times
+	SIMULATION_STEPS=1000000 cargo test --locked -p prombus-engine --lib simulation
 	PROMBUS_KILL_ROUNDS=100 cargo test --locked -p prombus-server -- killed
 	$(MAKE) mongo MONGO_ROUNDS=100
 
