@@ -9,7 +9,7 @@ use std::sync::Arc;
 use prombus_bus::{Bus, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings};
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
-use prombus_proto::{IdSource, SystemClock};
+use prombus_proto::{ErrorCode, IdSource, SystemClock};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
@@ -41,6 +41,8 @@ pub enum StartError {
     /// Stored topic settings cannot be read.
     #[error("{0}")]
     Settings(Refusal),
+    #[error("{0}; on the disk engine, --start-damaged starts with what is left")]
+    DamagedState(Refusal),
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
     #[error("auth.allowed_origins: {0}")]
@@ -125,7 +127,10 @@ impl Server {
         let ids = Arc::new(IdSource::system());
         let bus =
             Arc::new(Bus::start(Arc::clone(&engine), bus_settings(config), clock.clone(), ids));
-        bus.load_topic_settings().await.map_err(StartError::Settings)?;
+        bus.load_topic_settings().await.map_err(|refusal| match refusal.code {
+            ErrorCode::Internal => StartError::DamagedState(refusal),
+            _ => StartError::Settings(refusal),
+        })?;
         let gateway = Arc::new(Gateway {
             bus: Arc::clone(&bus),
             authenticator,

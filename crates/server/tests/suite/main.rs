@@ -3,6 +3,7 @@
 mod binary;
 mod cli;
 mod config;
+mod damaged_state;
 mod damaged_store;
 mod documents;
 mod exactly_once;
