@@ -51,6 +51,8 @@ struct OpenWal {
     /// The offset up to which the space after `end` is zeroed.
     zeroed_to: u64,
     unsynced: bool,
+    /// Whether a refused frame was cut off since the last sync.
+    unsynced_cut: bool,
     touched: BTreeSet<Topic>,
 }
 
@@ -98,6 +100,7 @@ impl WalWriter {
             let truncated = wal.file.truncate(offset);
             wal.zeroed_to = offset;
             wal.unsynced = true;
+            wal.unsynced_cut = true;
             return Err(match truncated {
                 Ok(()) => self.fail(&error),
                 Err(_) => self.poison(&error),
@@ -155,6 +158,7 @@ impl WalWriter {
                     last_frame_bytes: 0,
                     zeroed_to: 0,
                     unsynced: false,
+                    unsynced_cut: false,
                     touched: BTreeSet::new(),
                 })
             }
@@ -164,6 +168,11 @@ impl WalWriter {
 
     /// Closes the WAL file and hands it to the checkpoint thread.
     fn seal(&mut self) -> Result<(), CommitError> {
+        // Once a later file exists, the end of this one counts as complete: a crash that undoes the
+        // cut would bring back the refused frame.
+        if let Some(wal) = self.open.as_ref().filter(|wal| wal.unsynced_cut) {
+            wal.file.sync().map_err(|error| self.poison(&error))?;
+        }
         let Some(wal) = self.open.take() else { return Ok(()) };
         if wal.unsynced {
             self.unsynced.retain(|earlier| earlier.strong_count() > 0);
@@ -218,6 +227,7 @@ impl WalWriter {
                 return Err(self.poison(&error));
             }
             wal.unsynced = false;
+            wal.unsynced_cut = false;
             pace.synced_in(started.elapsed());
             sync_time = Some(start.elapsed());
         }
