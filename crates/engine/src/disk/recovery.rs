@@ -99,6 +99,7 @@ fn apply_catalog(catalog: &Catalog, view: &mut View) {
         topic.next = row.next;
         topic.newest_time_ordered = row.newest_time_ordered;
         topic.rule = row.rule;
+        topic.trimmed_arrival = row.trimmed_arrival;
         topic.set_segments(row.segments.clone());
     }
 }

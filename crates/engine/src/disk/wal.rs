@@ -26,6 +26,8 @@ pub(crate) struct WalExtent {
     pub(crate) first: Seq,
     pub(crate) count: u32,
     pub(crate) latest_ts: Timestamp,
+    /// What the clock said when they were stored.
+    pub(crate) arrived: Timestamp,
     /// The newest UUIDv7 of all events of the topic before these.
     pub(crate) newest_id_before: u128,
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test and shows the line")]
 
 mod adopted_wal;
+mod arrival;
 mod crash;
 mod damage_check;
 mod damage_file_limit;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         expired_state::trials(),
         crash::trials(),
         adopted_wal::trials(),
+        arrival::trials(),
         fixtures::trials(),
         damage_torn::trials(),
         damage_flipped::trials(),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use prombus_proto::{Seq, Topic};
+use prombus_proto::{Seq, Timestamp, Topic};
 
 use crate::disk::ids::TopicOrdinal;
 use crate::disk::ids::run::IdRunInfo;
@@ -50,6 +50,8 @@ pub(crate) struct CatalogTopic {
     pub(crate) newest_time_ordered: u128,
     /// The revision of the newest retention rule that was applied.
     pub(crate) rule: u64,
+    /// The latest arrival of the trimmed events.
+    pub(crate) trimmed_arrival: Timestamp,
     pub(crate) segments: Vec<Segment>,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use prombus_proto::{Seq, Topic};
+use prombus_proto::{Seq, Timestamp, Topic};
 
 use crate::disk::ids::recent::RecentIds;
 use crate::disk::read::topic_view::TopicView;
@@ -31,6 +31,7 @@ pub(crate) struct TouchedTopic {
     pub(crate) next: Seq,
     pub(crate) newest_time_ordered: u128,
     pub(crate) rule: u64,
+    pub(crate) trimmed_arrival: Timestamp,
 }
 
 impl TouchedTopic {
@@ -40,6 +41,7 @@ impl TouchedTopic {
             next: view.next,
             newest_time_ordered: view.newest_time_ordered,
             rule: view.rule,
+            trimmed_arrival: view.trimmed_arrival,
         }
     }
 }

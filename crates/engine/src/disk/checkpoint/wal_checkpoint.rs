@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use prombus_proto::{Seq, Topic};
+use prombus_proto::{Seq, Timestamp, Topic};
 
 use super::Checkpointer;
 use super::catalog::{Catalog, CatalogTopic};
@@ -78,6 +78,7 @@ impl Checkpointer {
         row.next = touched.next;
         row.newest_time_ordered = touched.newest_time_ordered;
         row.rule = touched.rule;
+        row.trimmed_arrival = touched.trimmed_arrival;
         if adopted_wal::is_worth_adopting(sealed, &extents, &row.segments, options) {
             let (newest_id, now) = (touched.newest_time_ordered, options.clock.now());
             let adopted = adopted_wal::adopt(layout, topic, sealed, &extents, newest_id, now)?;
@@ -127,6 +128,7 @@ impl Checkpointer {
             next: Seq::FIRST,
             newest_time_ordered: 0,
             rule: 0,
+            trimmed_arrival: Timestamp(0),
             segments: Vec::new(),
         });
         (extents, row)

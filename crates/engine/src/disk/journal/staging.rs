@@ -8,7 +8,7 @@ mod topic;
 
 use std::collections::HashMap;
 
-use prombus_proto::{EncodedEvent, Seq, Topic};
+use prombus_proto::{EncodedEvent, Seq, Timestamp, Topic};
 
 use self::duplicates::DuplicateOf;
 use self::frame::RecordBuffers;
@@ -28,6 +28,8 @@ use crate::{
 /// The staged changes of one frame.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
+    /// The time at which everything in the frame counts as stored.
+    arrived: Timestamp,
     topics: Vec<StagedTopic>,
     /// Indexes into `topics`.
     by_name: HashMap<Topic, usize>,
@@ -43,8 +45,8 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    pub(crate) fn new(buffers: RecordBuffers) -> Self {
-        Self { buffers, ..Self::default() }
+    pub(crate) fn new(buffers: RecordBuffers, arrived: Timestamp) -> Self {
+        Self { arrived, buffers, ..Self::default() }
     }
 
     /// Returns `true` if there is nothing to write.

@@ -25,6 +25,11 @@ pub(crate) struct TopicView {
     pub(crate) segments: Vec<Segment>,
     pub(crate) wal: VecDeque<WalExtent>,
     wal_bytes: u64,
+    /// The latest arrival of the trimmed segments and extents.
+    pub(crate) trimmed_arrival: Timestamp,
+    /// Set if no event up to this position has an arrival that bounds the age of the last ones: the
+    /// time at which retention found out.
+    pub(crate) undated_tail: Option<(Seq, Timestamp)>,
     /// The latest time in all segments up to each one; non-decreasing, for binary search.
     latest_ts_so_far: Vec<Timestamp>,
 }
@@ -42,6 +47,8 @@ impl TopicView {
             segments: Vec::new(),
             wal: VecDeque::new(),
             wal_bytes: 0,
+            trimmed_arrival: Timestamp(0),
+            undated_tail: None,
             latest_ts_so_far: Vec::new(),
         }
     }
@@ -66,6 +73,11 @@ impl TopicView {
     pub(crate) fn trim(&mut self, below: Seq) {
         self.first = self.first.max(below.min(self.next));
         let first = self.first;
+        let segments = self.segments.iter().map(|segment| (segment.last, segment.arrived));
+        let extents = self.wal.iter().map(|extent| (extent.last(), extent.arrived));
+        let trimmed = segments.chain(extents).take_while(|(last, _)| *last < first);
+        let arrivals = trimmed.map(|(_, arrived)| arrived);
+        self.trimmed_arrival = arrivals.max().unwrap_or_default().max(self.trimmed_arrival);
         self.drop_extents_while(|extent| extent.last() < first);
         if self.segments.first().is_some_and(|segment| segment.last < first) {
             self.set_segments(

@@ -75,6 +75,8 @@ impl View {
                     first: extent.first,
                     count: extent.count,
                     latest_ts: extent.latest_ts,
+                    // Version 1 did not record it. The publisher's time is the best guess.
+                    arrived: header.arrived.unwrap_or(extent.latest_ts),
                     newest_id_before: extent.newest_id_before.max(view.newest_time_ordered),
                 });
             }

@@ -83,6 +83,8 @@ impl<'a> SegmentWriter<'a> {
             if self.segments.last().is_none_or(|segment| segment.last < found.seq) {
                 let record = &bytes[at..at + length];
                 self.append_record(found.seq, found.ts, found.time_ordered_id(), record)?;
+                let segment = self.segments.last_mut().expect("it has the record");
+                segment.add_arrival(extent.arrived, self.now);
             }
             at += length;
             expected = expected.next();
@@ -112,6 +114,7 @@ impl<'a> SegmentWriter<'a> {
                 last: seq.previous(),
                 end: HEADER_BYTES as u64,
                 latest_ts: Timestamp(0),
+                arrived: Timestamp(0),
                 newest_id,
                 index_entries: 0,
                 created_at: self.now,

@@ -142,6 +142,7 @@ fn put_topic(out: &mut Vec<u8>, name: &Topic, topic: &CatalogTopic) {
     out.put_u64_le(topic.next.0);
     out.put_u128_le(topic.newest_time_ordered);
     out.put_u64_le(topic.rule);
+    out.put_u64_le(topic.trimmed_arrival.0);
     out.put_u32_le(count(topic.segments.len()));
     for segment in &topic.segments {
         out.put_u64_le(segment.first.0);
@@ -157,6 +158,7 @@ fn put_topic(out: &mut Vec<u8>, name: &Topic, topic: &CatalogTopic) {
         };
         out.put_u64_le(first_record);
         out.put_u64_le(record_bytes);
+        out.put_u64_le(segment.arrived.0);
     }
 }
 
@@ -171,20 +173,31 @@ fn get_topic(fields: &mut &[u8], version: u16) -> Option<(Topic, CatalogTopic)> 
         next: Seq(fields.try_get_u64_le().ok()?),
         newest_time_ordered: fields.try_get_u128_le().ok()?,
         rule: fields.try_get_u64_le().ok()?,
+        trimmed_arrival: match version >= 4 {
+            true => Timestamp(fields.try_get_u64_le().ok()?),
+            false => Timestamp(0),
+        },
         segments: Vec::new(),
     };
     for _ in 0..fields.try_get_u32_le().ok()? {
-        topic.segments.push(Segment {
+        let mut segment = Segment {
             first: Seq(fields.try_get_u64_le().ok()?),
             last: Seq(fields.try_get_u64_le().ok()?),
             end: fields.try_get_u64_le().ok()?,
             latest_ts: Timestamp(fields.try_get_u64_le().ok()?),
+            arrived: Timestamp(0),
             newest_id: fields.try_get_u128_le().ok()?,
             index_entries: fields.try_get_u32_le().ok()?,
             created_at: Timestamp(fields.try_get_u64_le().ok()?),
             // Before version 3, no WAL file was adopted as a segment.
             content: if version >= 3 { get_content(fields)? } else { SegmentContent::Records },
-        });
+        };
+        segment.arrived = match version >= 4 {
+            true => Timestamp(fields.try_get_u64_le().ok()?),
+            // The time of its publisher, but not from before the segment existed.
+            false => segment.latest_ts.max(segment.created_at),
+        };
+        topic.segments.push(segment);
     }
     Some((name, topic))
 }
@@ -209,6 +222,7 @@ pub(super) mod tests {
             last: Seq(9),
             end: 4000,
             latest_ts: Timestamp(77),
+            arrived: Timestamp(78),
             newest_id: 5,
             index_entries: 1,
             created_at: Timestamp(70),
@@ -222,6 +236,7 @@ pub(super) mod tests {
             next: Seq(20),
             newest_time_ordered: u128::MAX - 1,
             rule: 6,
+            trimmed_arrival: Timestamp(66),
             segments: vec![segment, adopted],
         };
         Catalog {

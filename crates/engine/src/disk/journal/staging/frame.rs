@@ -59,6 +59,7 @@ impl Staging {
         let header = FrameHeader {
             number,
             last_version,
+            arrived: Some(self.arrived),
             sections: topics.iter().map(StagedTopic::section).collect(),
             trims: self.trims,
             state_bytes: u32::try_from(tail.len()).expect("a frame is below 4 GiB"),
