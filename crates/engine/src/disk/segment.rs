@@ -19,7 +19,10 @@ pub(crate) struct Segment {
     pub(crate) latest_ts: Timestamp,
     /// When its newest event was stored, by a clock that may have been wrong.
     pub(crate) arrived: Timestamp,
-    /// The newest UUIDv7 in this segment and those before it.
+    /// The newest monotonic id before this segment, trimmed events included; 0 if it is not known,
+    /// for the first segment of a catalog that did not record it.
+    pub(crate) newest_id_before: u128,
+    /// The newest monotonic id in this segment and those before it.
     pub(crate) newest_id: u128,
     pub(crate) index_entries: u32,
     pub(crate) created_at: Timestamp,

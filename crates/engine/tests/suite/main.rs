@@ -17,6 +17,7 @@ mod disk;
 mod expired_state;
 mod faulty;
 mod fixtures;
+mod future_ids;
 mod memory;
 mod shared_memory;
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         adopted_wal::trials(),
         arrival::trials(),
         fixtures::trials(),
+        future_ids::trials(),
         damage_torn::trials(),
         damage_flipped::trials(),
         damage_files::trials(),

@@ -15,6 +15,7 @@ use self::frame::RecordBuffers;
 use self::topic::StagedTopic;
 use super::retention;
 use crate::disk::ids::TopicOrdinal;
+use crate::disk::ids::ahead::IdLimit;
 use crate::disk::read;
 use crate::disk::record::SuffixChecksum;
 use crate::disk::shared::{IdTables, Shared};
@@ -209,15 +210,17 @@ impl Staging {
             self.latest = *index;
             return *index;
         }
+        let id_limit = IdLimit::of_frame(Some(self.arrived));
         let staged = {
             let view = shared.view();
             match view.topics.get(topic) {
-                Some(view) => StagedTopic::new(topic, view, self.buffers.take()),
+                Some(view) => StagedTopic::new(topic, view, id_limit, self.buffers.take()),
                 None => {
                     let staged_before = u32::try_from(self.new_topics.len()).expect("few topics");
                     let ordinal = TopicOrdinal(view.next_ordinal().0 + staged_before);
                     self.new_topics.push((topic.clone(), ordinal));
-                    StagedTopic::new(topic, &view.new_topic(topic, ordinal), self.buffers.take())
+                    let view = view.new_topic(topic, ordinal);
+                    StagedTopic::new(topic, &view, id_limit, self.buffers.take())
                 }
             }
         };

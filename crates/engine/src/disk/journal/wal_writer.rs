@@ -240,7 +240,7 @@ impl WalWriter {
         let wal = self.open.as_mut().expect("a frame was just written");
         // Ids first: an event that a reader has seen must be found by its id.
         frame.add_ids(&mut self.shared.ids_mut().newest);
-        let StagedFrame { header, mut extents, state, newest_time_ordered, new_topics, .. } = frame;
+        let StagedFrame { header, mut extents, state, newest_ids, new_topics, .. } = frame;
         extents.iter_mut().for_each(|extent| extent.offset += offset);
         let trimmed = header.trims.iter().map(|trim| &trim.topic);
         let appended = header.sections.iter().map(|section| &section.topic);
@@ -254,7 +254,7 @@ impl WalWriter {
             for (topic, ordinal) in &new_topics {
                 view.add_topic(topic, *ordinal);
             }
-            view.apply(&wal.file, &header, &extents, &newest_time_ordered, state);
+            view.apply(&wal.file, &header, &extents, &newest_ids, state);
         }
         self.shared.wake(header.sections.iter().map(|section| {
             (&section.topic, section.first.plus(u64::from(section.count)).previous())

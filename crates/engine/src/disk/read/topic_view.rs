@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use prombus_proto::{Seq, Timestamp, Topic};
 
 use crate::Bounds;
+use crate::disk::ids::ahead::NewestIds;
 use crate::disk::ids::{IdSeed, TopicOrdinal};
 use crate::disk::record::RecordSeed;
 use crate::disk::segment::Segment;
@@ -18,8 +19,7 @@ pub(crate) struct TopicView {
     pub(crate) id_seed: IdSeed,
     pub(crate) first: Seq,
     pub(crate) next: Seq,
-    /// The newest UUIDv7 it ever had: a newer one cannot be a duplicate.
-    pub(crate) newest_time_ordered: u128,
+    pub(crate) newest_ids: NewestIds,
     /// The revision of the newest retention rule that was applied.
     pub(crate) rule: u64,
     pub(crate) segments: Vec<Segment>,
@@ -42,7 +42,7 @@ impl TopicView {
             id_seed: IdSeed::of(store_seed, topic),
             first: Seq::FIRST,
             next: Seq::FIRST,
-            newest_time_ordered: 0,
+            newest_ids: NewestIds::default(),
             rule: 0,
             segments: Vec::new(),
             wal: VecDeque::new(),
@@ -113,10 +113,10 @@ impl TopicView {
     }
 
     /// Returns the only segment that can contain `id` as a monotonic id, one that was newer than
-    /// every id before it.
+    /// every id before it. There is none if an id before the segments is newer.
     pub(crate) fn segment_of_monotonic_id(&self, id: u128) -> Option<Segment> {
         let index = self.segments.partition_point(|segment| segment.newest_id < id);
-        self.segments.get(index).copied()
+        self.segments.get(index).copied().filter(|segment| segment.newest_id_before < id)
     }
 
     /// Returns the index of the WAL extent that `seq` is in, or of the next one.

@@ -95,6 +95,7 @@ pub(crate) fn adopt(
         end: last.end(),
         latest_ts,
         arrived: Timestamp(0),
+        newest_id_before: first.newest_id_before,
         newest_id,
         index_entries: u32::try_from(extents.len()).expect("a WAL file has few extents"),
         created_at: now,

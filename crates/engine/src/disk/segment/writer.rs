@@ -9,7 +9,7 @@ use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
 use super::{Segment, SegmentContent};
 use crate::disk::options::DiskOptions;
 use crate::disk::record::walk::{RecordRange, RecordWalk, WalkItem};
-use crate::disk::record::{self, RecordFault, RecordSeed};
+use crate::disk::record::{self, Record, RecordFault, RecordSeed};
 use crate::disk::storage::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
 use crate::disk::storage::file_system::{Access, File};
 use crate::disk::storage::layout::Layout;
@@ -81,10 +81,7 @@ impl<'a> SegmentWriter<'a> {
             };
             let length = found.total_bytes();
             if self.segments.last().is_none_or(|segment| segment.last < found.seq) {
-                let record = &bytes[at..at + length];
-                self.append_record(found.seq, found.ts, found.time_ordered_id(), record)?;
-                let segment = self.segments.last_mut().expect("it has the record");
-                segment.add_arrival(extent.arrived, self.now);
+                self.append_record(extent, &found, &bytes[at..at + length])?;
             }
             at += length;
             expected = expected.next();
@@ -94,11 +91,11 @@ impl<'a> SegmentWriter<'a> {
 
     fn append_record(
         &mut self,
-        seq: Seq,
-        ts: Timestamp,
-        time_ordered: Option<u128>,
+        extent: &WalExtent,
+        record: &Record<'_>,
         bytes: &[u8],
     ) -> io::Result<()> {
+        let seq = record.seq;
         let full = self.segments.last().is_none_or(|segment| {
             let age = self.now.0.saturating_sub(segment.created_at.0);
             segment.content != SegmentContent::Records
@@ -109,12 +106,14 @@ impl<'a> SegmentWriter<'a> {
             self.flush()?;
             self.open = None;
             let newest_id = self.segments.last().map_or(0, |segment| segment.newest_id);
+            let newest_id = newest_id.max(extent.newest_id_before);
             self.segments.push(Segment {
                 first: seq,
                 last: seq.previous(),
                 end: HEADER_BYTES as u64,
                 latest_ts: Timestamp(0),
                 arrived: Timestamp(0),
+                newest_id_before: newest_id,
                 newest_id,
                 index_entries: 0,
                 created_at: self.now,
@@ -140,8 +139,11 @@ impl<'a> SegmentWriter<'a> {
         open.records.extend_from_slice(bytes);
         segment.end += bytes.len() as u64;
         segment.last = seq;
-        segment.latest_ts = segment.latest_ts.max(ts);
-        segment.newest_id = segment.newest_id.max(time_ordered.unwrap_or(0));
+        segment.latest_ts = segment.latest_ts.max(record.ts);
+        segment.add_arrival(extent.arrived, self.now);
+        // A newer one was too far ahead of the clock to be monotonic.
+        let monotonic = record.time_ordered_id().filter(|id| *id <= extent.newest_id);
+        segment.newest_id = segment.newest_id.max(monotonic.unwrap_or(0));
         if open.records.len() >= WRITE_BYTES {
             self.flush()?;
         }
