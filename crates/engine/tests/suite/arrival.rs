@@ -16,13 +16,14 @@ const YEAR: u64 = 365 * 24 * HOUR;
 
 pub(crate) fn trials() -> Vec<Trial> {
     type Test = fn(&mut Store);
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("an_event_from_1970_is_kept_in_the_wal", |store| from_1970(store, Where::Wal)),
         ("an_event_from_1970_is_kept_after_a_crash", |store| from_1970(store, Where::ReplayedWal)),
         ("an_event_from_1970_is_kept_in_a_segment", |store| from_1970(store, Where::Segment)),
         ("an_event_from_the_future_keeps_no_others", an_event_from_the_future),
         ("a_clock_that_is_set_back_drops_nothing_early", a_clock_set_back),
         ("events_stored_while_the_clock_was_ahead_age_with_the_next", a_clock_that_was_ahead),
+        ("only_an_age_limit_divides_segments_by_age", only_an_age_limit_divides_segments),
         ("the_last_events_age_although_the_clock_was_ahead", a_clock_that_was_ahead_at_last),
     ];
     tests
@@ -47,6 +48,7 @@ struct Store {
     runtime: tokio::runtime::Runtime,
     folder: TempDir,
     clock: ManualClock,
+    segment_bytes: u64,
     engine: Option<DiskEngine>,
     published: u64,
 }
@@ -58,6 +60,8 @@ impl Store {
             runtime: runtime.worker_threads(1).enable_all().build().unwrap(),
             folder: tempfile::tempdir().unwrap(),
             clock: ManualClock::at(NOW),
+            // So that one event fills a segment.
+            segment_bytes: 64,
             engine: None,
             published: 0,
         };
@@ -67,9 +71,8 @@ impl Store {
 
     fn open(&mut self) {
         let clock = Arc::new(self.clock.clone());
-        // So that one event fills a segment.
-        let options =
-            DiskOptions { clock, segment_bytes: 64, ..DiskOptions::at(self.folder.path()) };
+        let segment_bytes = self.segment_bytes;
+        let options = DiskOptions { clock, segment_bytes, ..DiskOptions::at(self.folder.path()) };
         self.engine = Some(DiskEngine::open(&options).unwrap());
     }
 
@@ -219,5 +222,25 @@ fn a_clock_that_was_ahead_at_last(store: &mut Store) {
         assert_eq!(store.first_retained(), Seq(first));
         store.clock.advance_ms(1);
         assert_eq!(store.first_retained(), Seq(first + 3));
+    }
+}
+
+fn only_an_age_limit_divides_segments(store: &mut Store) {
+    store.segment_bytes = 1 << 20;
+    store.restart();
+    let segments = |store: &Store| {
+        let files = fs::read_dir(store.folder.path().join("topics/arrival")).unwrap();
+        let is_segment = |path: &Path| path.extension().is_some_and(|found| found == "seg");
+        files.filter(|file| is_segment(&file.as_ref().unwrap().path())).count()
+    };
+    let rule = |max_age_ms| Retention { max_age_ms, ..Retention::default() };
+    for (max_age_ms, expected) in [(None, 1), (Some(100 * YEAR), 4), (None, 4)] {
+        for _ in 0..3 {
+            store.clock.advance_ms(25 * HOUR);
+            store.publish(NOW);
+            store.runtime.block_on(store.engine().retain(&topic(), &rule(max_age_ms))).unwrap();
+            store.restart();
+        }
+        assert_eq!(segments(store), expected, "{max_age_ms:?}");
     }
 }

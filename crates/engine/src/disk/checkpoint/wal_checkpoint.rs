@@ -90,7 +90,12 @@ impl Checkpointer {
         }
         let mut written = WrittenTopic::default();
         let seed = RecordSeed::of(topic);
+        let has_age_limit =
+            self.shared.view().topics.get(topic).is_some_and(|view| view.has_age_limit);
         let mut writer = SegmentWriter::new(layout, options, topic, seed, &mut row.segments);
+        if has_age_limit {
+            writer = writer.rolling_by_age();
+        }
         let mut rest = &extents[..];
         while let Some(read) = read_next(&mut rest)? {
             for extent in read.extents.iter().filter(|extent| extent.last() >= touched.first) {

@@ -31,6 +31,16 @@ pub(crate) fn first_retained(shared: &Shared, topic: &Topic, rule: &Retention) -
     found.first
 }
 
+/// Records whether `rule` limits the age of events, which decides how segments are divided. A topic
+/// that is not stored yet gets it when the rule is applied again.
+pub(crate) fn record_age_limit(shared: &Shared, topic: &Topic, rule: &Retention) {
+    let has_age_limit = rule.max_age_ms.is_some();
+    let differs = |view: &TopicView| view.has_age_limit != has_age_limit;
+    if shared.view().topics.get(topic).is_some_and(differs) {
+        shared.view_mut().topic_mut(topic).has_age_limit = has_age_limit;
+    }
+}
+
 struct Retained {
     first: Seq,
     /// Set if the age of the last events counts from this time.

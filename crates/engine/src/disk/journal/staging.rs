@@ -129,6 +129,7 @@ impl Staging {
             let (topic, offered) = (topic.clone(), rule.revision);
             return Err(CommitError::StaleRule { topic, offered, applied });
         }
+        retention::record_age_limit(shared, topic, rule);
         self.trim(index, retention::first_retained(shared, topic, rule), rule.revision);
         Ok(())
     }

@@ -22,6 +22,8 @@ pub(crate) struct TopicView {
     pub(crate) newest_ids: NewestIds,
     /// The revision of the newest retention rule that was applied.
     pub(crate) rule: u64,
+    /// Whether that rule limits the age of events. Not stored: rules are applied again after a start.
+    pub(crate) has_age_limit: bool,
     pub(crate) segments: Vec<Segment>,
     pub(crate) wal: VecDeque<WalExtent>,
     wal_bytes: u64,
@@ -44,6 +46,7 @@ impl TopicView {
             next: Seq::FIRST,
             newest_ids: NewestIds::default(),
             rule: 0,
+            has_age_limit: false,
             segments: Vec::new(),
             wal: VecDeque::new(),
             wal_bytes: 0,

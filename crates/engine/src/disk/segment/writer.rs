@@ -27,6 +27,8 @@ pub(crate) struct SegmentWriter<'a> {
     segments: &'a mut Vec<Segment>,
     open: Option<OpenSegment>,
     now: Timestamp,
+    /// The age at which the last segment is not appended to any more.
+    max_age_ms: Option<u64>,
     /// Files and folders to sync.
     pub(crate) dirty: Vec<PathBuf>,
 }
@@ -55,7 +57,16 @@ impl<'a> SegmentWriter<'a> {
         segments: &'a mut Vec<Segment>,
     ) -> Self {
         let now = options.clock.now();
-        Self { layout, options, topic, seed, segments, open: None, now, dirty: Vec::new() }
+        let (open, max_age_ms, dirty) = (None, None, Vec::new());
+        Self { layout, options, topic, seed, segments, open, now, max_age_ms, dirty }
+    }
+
+    /// Starts a new segment when the last one has reached the age of the options. Retention drops
+    /// whole segments, so it needs this if it limits the age of events. Otherwise a topic with little
+    /// traffic would only get many small files.
+    pub(crate) fn rolling_by_age(mut self) -> Self {
+        self.max_age_ms = Some(self.options.segment_age_ms);
+        self
     }
 
     /// Appends the records of `extent`, whose content is `bytes`. Skips events that the segments
@@ -100,7 +111,7 @@ impl<'a> SegmentWriter<'a> {
             let age = self.now.0.saturating_sub(segment.created_at.0);
             segment.content != SegmentContent::Records
                 || segment.end + bytes.len() as u64 > self.options.segment_bytes
-                || age > self.options.segment_age_ms
+                || self.max_age_ms.is_some_and(|max| age > max)
         });
         if full || self.open.is_none() && !self.last_is_intact()? {
             self.flush()?;
