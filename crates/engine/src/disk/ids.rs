@@ -1,6 +1,7 @@
 //! The index of event ids, which makes sure that an id is stored once per topic.
 //!
-//! Most ids are UUIDv7 that are newer than every id their topic had before. Such a monotonic id is
+//! Most ids are UUIDv7 that are newer than every id their topic had before, and not far ahead of the
+//! clock ([`ahead`]). Such a monotonic id is
 //! known to be new without a look-up, and binary search finds it later: in memory while it is only in
 //! the write-ahead log, then by the sparse index of its segment.
 //!
@@ -9,6 +10,7 @@
 //! several runs are merged into one ([`merge`]). The write-ahead log bounds the memory. A look-up
 //! reads one page per run, and runs grow eightfold from level to level.
 
+pub(crate) mod ahead;
 pub(crate) mod merge;
 pub(crate) mod recent;
 pub(crate) mod run;

@@ -129,7 +129,8 @@ impl Journal {
     }
 
     fn new_batch(&mut self) -> CommitBatch {
-        let staging = Staging::new(mem::take(&mut self.buffers));
+        let now = self.shared.options.clock.now();
+        let staging = Staging::new(mem::take(&mut self.buffers), now);
         CommitBatch::new(staging, self.check_condition().err())
     }
 

@@ -26,8 +26,8 @@ pub struct DiskOptions {
     /// topic, in extents of at least this many bytes on average. With smaller extents a reader
     /// would spend its time skipping what lies between them.
     pub min_adopted_extent_bytes: u64,
-    /// The age at which a new segment is started, so that retention also reaches the events of a
-    /// topic with little traffic.
+    /// The age at which a new segment is started if retention limits the age of the topic's events,
+    /// so that it also reaches those of a topic with little traffic.
     pub segment_age_ms: u64,
     /// How many segment and index files stay open for reading.
     pub open_files: usize,

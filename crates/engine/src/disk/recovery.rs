@@ -101,8 +101,9 @@ fn apply_catalog(catalog: &Catalog, view: &mut View) {
         let topic = view.topic_mut(name);
         topic.first = row.first;
         topic.next = row.next;
-        topic.newest_time_ordered = row.newest_time_ordered;
+        topic.newest_ids = row.newest_ids;
         topic.rule = row.rule;
+        topic.trimmed_arrival = row.trimmed_arrival;
         topic.set_segments(row.segments.clone());
     }
 }

@@ -17,7 +17,12 @@ pub(crate) struct Segment {
     /// The file offset at which the last record ends.
     pub(crate) end: u64,
     pub(crate) latest_ts: Timestamp,
-    /// The newest UUIDv7 in this segment and those before it.
+    /// When its newest event was stored, by a clock that may have been wrong.
+    pub(crate) arrived: Timestamp,
+    /// The newest monotonic id before this segment, trimmed events included; 0 if it is not known,
+    /// for the first segment of a catalog that did not record it.
+    pub(crate) newest_id_before: u128,
+    /// The newest monotonic id in this segment and those before it.
     pub(crate) newest_id: u128,
     pub(crate) index_entries: u32,
     pub(crate) created_at: Timestamp,
@@ -50,6 +55,12 @@ impl Segment {
             SegmentContent::Records => HEADER_BYTES as u64,
             SegmentContent::Frames { first_record, .. } => first_record,
         }
+    }
+
+    /// Records that it has an event with this arrival. One before the arrivals so far means that the
+    /// clock was set back: the event was stored between those and `now`, the time of the checkpoint.
+    pub(crate) fn add_arrival(&mut self, arrived: Timestamp, now: Timestamp) {
+        self.arrived = if arrived < self.arrived { self.arrived.max(now) } else { arrived };
     }
 
     pub(crate) fn file_kind(&self) -> FileKind {

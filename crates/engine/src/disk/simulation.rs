@@ -252,6 +252,10 @@ impl Simulation {
         let known = if kind == 0 { self.model.some_id(name, random) } else { None };
         let text = match kind {
             0..3 => format!("event {n}"),
+            3 if random % 4 == 0 => {
+                // Far ahead of the clock.
+                format!("019{:05x}-{:04x}-7000-8000-{n:012x}", random & 0xF, random >> 8 & 0xFFFF)
+            }
             // A UUIDv7 out of order.
             3 => format!("018bcfe5-{:04x}-7000-8000-{n:012x}", random & 0xFFFF),
             _ => format!("018bcfe6-{:04x}-7000-8000-{n:012x}", (n >> 4) & 0xFFFF),

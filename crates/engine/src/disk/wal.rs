@@ -26,8 +26,12 @@ pub(crate) struct WalExtent {
     pub(crate) first: Seq,
     pub(crate) count: u32,
     pub(crate) latest_ts: Timestamp,
-    /// The newest UUIDv7 of all events of the topic before these.
+    /// What the clock said when they were stored.
+    pub(crate) arrived: Timestamp,
+    /// The newest monotonic id of all events of the topic before these.
     pub(crate) newest_id_before: u128,
+    /// The same, these included.
+    pub(crate) newest_id: u128,
 }
 
 impl WalExtent {
@@ -51,6 +55,8 @@ pub(crate) struct FrameExtent {
     pub(crate) first: Seq,
     pub(crate) count: u32,
     pub(crate) latest_ts: Timestamp,
-    /// The newest UUIDv7 of the events before it, at least of those in its section.
+    /// The newest monotonic id of the events before it, at least of those in its section.
     pub(crate) newest_id_before: u128,
+    /// The same, its own events included.
+    pub(crate) newest_id: u128,
 }

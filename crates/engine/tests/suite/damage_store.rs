@@ -384,7 +384,7 @@ pub(crate) fn frames_of(wal: &[u8]) -> Vec<std::ops::Range<usize>> {
     };
     let mut frames = Vec::new();
     let mut start = 32;
-    while wal.get(start..start + 4) == Some(b"PBhd") {
+    while wal.get(start..start + 4) == Some(b"PBh2") {
         let end = start + 2 * number(start + 4) + number(start + 8);
         frames.push(start..end);
         start = end;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test and shows the line")]
 
 mod adopted_wal;
+mod arrival;
 mod crash;
 mod damage_check;
 mod damage_file_limit;
@@ -16,6 +17,7 @@ mod disk;
 mod expired_state;
 mod faulty;
 mod fixtures;
+mod future_ids;
 mod memory;
 mod shared_memory;
 
@@ -37,7 +39,9 @@ fn main() -> ExitCode {
         expired_state::trials(),
         crash::trials(),
         adopted_wal::trials(),
+        arrival::trials(),
         fixtures::trials(),
+        future_ids::trials(),
         damage_torn::trials(),
         damage_flipped::trials(),
         damage_files::trials(),

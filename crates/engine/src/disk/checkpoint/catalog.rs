@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use prombus_proto::{Seq, Topic};
+use prombus_proto::{Seq, Timestamp, Topic};
 
 use crate::disk::ids::TopicOrdinal;
+use crate::disk::ids::ahead::NewestIds;
 use crate::disk::ids::run::IdRunInfo;
 use crate::disk::segment::Segment;
 use crate::disk::state::run::StateRunInfo;
@@ -47,9 +48,11 @@ pub(crate) struct CatalogTopic {
     pub(crate) ordinal: TopicOrdinal,
     pub(crate) first: Seq,
     pub(crate) next: Seq,
-    pub(crate) newest_time_ordered: u128,
+    pub(crate) newest_ids: NewestIds,
     /// The revision of the newest retention rule that was applied.
     pub(crate) rule: u64,
+    /// The latest arrival of the trimmed events.
+    pub(crate) trimmed_arrival: Timestamp,
     pub(crate) segments: Vec<Segment>,
 }
 

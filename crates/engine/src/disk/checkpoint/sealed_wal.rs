@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use prombus_proto::{Seq, Topic};
+use prombus_proto::{Seq, Timestamp, Topic};
 
+use crate::disk::ids::ahead::NewestIds;
 use crate::disk::ids::recent::RecentIds;
 use crate::disk::read::topic_view::TopicView;
 use crate::disk::wal::file::WalFile;
@@ -29,8 +30,9 @@ pub(crate) struct SealedWal {
 pub(crate) struct TouchedTopic {
     pub(crate) first: Seq,
     pub(crate) next: Seq,
-    pub(crate) newest_time_ordered: u128,
+    pub(crate) newest_ids: NewestIds,
     pub(crate) rule: u64,
+    pub(crate) trimmed_arrival: Timestamp,
 }
 
 impl TouchedTopic {
@@ -38,8 +40,9 @@ impl TouchedTopic {
         Self {
             first: view.first,
             next: view.next,
-            newest_time_ordered: view.newest_time_ordered,
+            newest_ids: view.newest_ids,
             rule: view.rule,
+            trimmed_arrival: view.trimmed_arrival,
         }
     }
 }

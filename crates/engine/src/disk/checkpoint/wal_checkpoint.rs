@@ -4,12 +4,13 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use prombus_proto::{Seq, Topic};
+use prombus_proto::{Seq, Timestamp, Topic};
 
 use super::Checkpointer;
 use super::catalog::{Catalog, CatalogTopic};
 use super::sealed_wal::{SealedWal, TouchedTopic};
 use crate::Incident;
+use crate::disk::ids::ahead::NewestIds;
 use crate::disk::ids::recent::RecentIds;
 use crate::disk::ids::run::{self as id_run, IdRun};
 use crate::disk::record::RecordSeed;
@@ -76,10 +77,11 @@ impl Checkpointer {
         let (extents, row) = self.topic_in_wal(topic, sealed.file.number, catalog);
         row.first = touched.first;
         row.next = touched.next;
-        row.newest_time_ordered = touched.newest_time_ordered;
+        row.newest_ids = touched.newest_ids;
         row.rule = touched.rule;
+        row.trimmed_arrival = touched.trimmed_arrival;
         if adopted_wal::is_worth_adopting(sealed, &extents, &row.segments, options) {
-            let (newest_id, now) = (touched.newest_time_ordered, options.clock.now());
+            let (newest_id, now) = (touched.newest_ids.monotonic, options.clock.now());
             let adopted = adopted_wal::adopt(layout, topic, sealed, &extents, newest_id, now)?;
             if let Some((segment, dirty)) = adopted {
                 row.segments.push(segment);
@@ -88,7 +90,12 @@ impl Checkpointer {
         }
         let mut written = WrittenTopic::default();
         let seed = RecordSeed::of(topic);
+        let has_age_limit =
+            self.shared.view().topics.get(topic).is_some_and(|view| view.has_age_limit);
         let mut writer = SegmentWriter::new(layout, options, topic, seed, &mut row.segments);
+        if has_age_limit {
+            writer = writer.rolling_by_age();
+        }
         let mut rest = &extents[..];
         while let Some(read) = read_next(&mut rest)? {
             for extent in read.extents.iter().filter(|extent| extent.last() >= touched.first) {
@@ -125,8 +132,9 @@ impl Checkpointer {
             ordinal: view.expect("a touched topic is in the view").ordinal,
             first: Seq::FIRST,
             next: Seq::FIRST,
-            newest_time_ordered: 0,
+            newest_ids: NewestIds::default(),
             rule: 0,
+            trimmed_arrival: Timestamp(0),
             segments: Vec::new(),
         });
         (extents, row)

@@ -1,6 +1,17 @@
 //! Applies a retention rule: drops whole segments, and whole extents of the write-ahead log.
+//!
+//! The age of an event counts from its arrival, the time at which the engine stored it. Its `ts` is
+//! the publisher's, who may be wrong or may import old events.
+//!
+//! The clock may have been wrong as well, so an arrival counts only if it is in order: not in the
+//! future, and not before the arrival of an earlier event. An event whose arrival does not count was
+//! stored before the next one whose arrival does, and is dropped together with that one. If there is
+//! no such event, its age counts from when retention first found that out, or found it out again
+//! after a restart. So a clock that was wrong for a while delays retention for the events of that
+//! while, and a correct clock never drops an event too early, except if the clock was behind when the
+//! first events of a topic were stored.
 
-use prombus_proto::{Seq, Topic};
+use prombus_proto::{Seq, Timestamp, Topic};
 
 use crate::Retention;
 use crate::disk::read::topic_view::TopicView;
@@ -8,26 +19,95 @@ use crate::disk::shared::Shared;
 
 /// Returns the first event of `topic` to retain under `rule`.
 pub(crate) fn first_retained(shared: &Shared, topic: &Topic, rule: &Retention) -> Seq {
-    let view = shared.view();
-    view.topics.get(topic).map_or(Seq::FIRST, |view| first_retained_of(view, rule, shared))
+    let now = shared.options.clock.now();
+    let (found, next) = {
+        let view = shared.view();
+        let Some(view) = view.topics.get(topic) else { return Seq::FIRST };
+        (Sweep::new(view, now).first_retained(view, rule), view.next)
+    };
+    if let Some(since) = found.undated_since {
+        shared.view_mut().topic_mut(topic).undated_tail = Some((next, since));
+    }
+    found.first
 }
 
-/// Drops from the front as long as a whole segment or extent is too old, or everything after it
-/// still reaches the size limit.
-fn first_retained_of(view: &TopicView, rule: &Retention, shared: &Shared) -> Seq {
-    let oldest = rule.max_age_ms.map(|age| shared.options.clock.now().minus_ms(age));
-    let mut bytes_left = view.bounds().bytes;
-    let mut retained = view.first;
-    let segments = view.segments.iter().map(|s| (s.last, s.latest_ts, s.bytes()));
-    let extents = view.wal.iter().map(|e| (e.last(), e.latest_ts, u64::from(e.bytes)));
-    for (last, latest_ts, bytes) in segments.chain(extents) {
-        bytes_left -= bytes;
-        let too_old = oldest.is_some_and(|oldest| latest_ts < oldest);
-        let too_large = rule.max_bytes.is_some_and(|max| bytes_left >= max);
-        if !too_old && !too_large {
-            break;
-        }
-        retained = last.next();
+/// Records whether `rule` limits the age of events, which decides how segments are divided. A topic
+/// that is not stored yet gets it when the rule is applied again.
+pub(crate) fn record_age_limit(shared: &Shared, topic: &Topic, rule: &Retention) {
+    let has_age_limit = rule.max_age_ms.is_some();
+    let differs = |view: &TopicView| view.has_age_limit != has_age_limit;
+    if shared.view().topics.get(topic).is_some_and(differs) {
+        shared.view_mut().topic_mut(topic).has_age_limit = has_age_limit;
     }
-    retained
+}
+
+struct Retained {
+    first: Seq,
+    /// Set if the age of the last events counts from this time.
+    undated_since: Option<Timestamp>,
+}
+
+/// One pass over the segments and extents of a topic.
+struct Sweep {
+    now: Timestamp,
+    /// The newest arrival so far that counts.
+    newest: Timestamp,
+    /// The arrival of the next event whose arrival counts, as long as those in between do not.
+    next_in_order: Option<Timestamp>,
+    undated_since: Timestamp,
+}
+
+impl Sweep {
+    fn new(view: &TopicView, now: Timestamp) -> Self {
+        // Events that were stored since then may have arrivals that count.
+        let known = view.undated_tail.filter(|(next, since)| *next == view.next && *since <= now);
+        let undated_since = known.map_or(now, |(_, since)| since);
+        let newest = if view.trimmed_arrival <= now { view.trimmed_arrival } else { Timestamp(0) };
+        Self { now, newest, next_in_order: None, undated_since }
+    }
+
+    /// Drops from the front as long as a whole segment or extent is too old, or everything after it
+    /// still reaches the size limit.
+    fn first_retained(mut self, view: &TopicView, rule: &Retention) -> Retained {
+        let oldest = rule.max_age_ms.map(|age| self.now.minus_ms(age));
+        let mut bytes_left = view.bounds().bytes;
+        let mut retained = Retained { first: view.first, undated_since: None };
+        let segments = view.segments.iter().map(|s| (s.last, s.arrived, s.bytes()));
+        let extents = view.wal.iter().map(|e| (e.last(), e.arrived, u64::from(e.bytes)));
+        let mut rest = segments.chain(extents);
+        while let Some((last, arrived, bytes)) = rest.next() {
+            bytes_left -= bytes;
+            let too_old = oldest.is_some_and(|oldest| {
+                let later = rest.clone().map(|(_, arrived, _)| arrived);
+                let stored = self.stored_at(arrived, later);
+                retained.undated_since = stored.is_none().then_some(self.undated_since);
+                stored.unwrap_or(self.undated_since) < oldest
+            });
+            let too_large = rule.max_bytes.is_some_and(|max| bytes_left >= max);
+            if !too_old && !too_large {
+                break;
+            }
+            retained.first = last.next();
+        }
+        retained
+    }
+
+    /// Returns the latest time at which something with this arrival can have been stored, or `None`
+    /// if neither its arrival nor those of `later` tell.
+    fn stored_at(
+        &mut self,
+        arrived: Timestamp,
+        mut later: impl Iterator<Item = Timestamp>,
+    ) -> Option<Timestamp> {
+        let in_order = self.newest..=self.now;
+        if in_order.contains(&arrived) {
+            self.newest = arrived;
+            self.next_in_order = None;
+            return Some(arrived);
+        }
+        if self.next_in_order.is_none() {
+            self.next_in_order = later.find(|later| in_order.contains(later));
+        }
+        self.next_in_order
+    }
 }

@@ -8,13 +8,14 @@ mod topic;
 
 use std::collections::HashMap;
 
-use prombus_proto::{EncodedEvent, Seq, Topic};
+use prombus_proto::{EncodedEvent, Seq, Timestamp, Topic};
 
 use self::duplicates::DuplicateOf;
 use self::frame::RecordBuffers;
 use self::topic::StagedTopic;
 use super::retention;
 use crate::disk::ids::TopicOrdinal;
+use crate::disk::ids::ahead::IdLimit;
 use crate::disk::read;
 use crate::disk::record::SuffixChecksum;
 use crate::disk::shared::{IdTables, Shared};
@@ -28,6 +29,8 @@ use crate::{
 /// The staged changes of one frame.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
+    /// The time at which everything in the frame counts as stored.
+    arrived: Timestamp,
     topics: Vec<StagedTopic>,
     /// Indexes into `topics`.
     by_name: HashMap<Topic, usize>,
@@ -43,8 +46,8 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    pub(crate) fn new(buffers: RecordBuffers) -> Self {
-        Self { buffers, ..Self::default() }
+    pub(crate) fn new(buffers: RecordBuffers, arrived: Timestamp) -> Self {
+        Self { arrived, buffers, ..Self::default() }
     }
 
     /// Returns `true` if there is nothing to write.
@@ -126,6 +129,7 @@ impl Staging {
             let (topic, offered) = (topic.clone(), rule.revision);
             return Err(CommitError::StaleRule { topic, offered, applied });
         }
+        retention::record_age_limit(shared, topic, rule);
         self.trim(index, retention::first_retained(shared, topic, rule), rule.revision);
         Ok(())
     }
@@ -207,15 +211,17 @@ impl Staging {
             self.latest = *index;
             return *index;
         }
+        let id_limit = IdLimit::of_frame(Some(self.arrived));
         let staged = {
             let view = shared.view();
             match view.topics.get(topic) {
-                Some(view) => StagedTopic::new(topic, view, self.buffers.take()),
+                Some(view) => StagedTopic::new(topic, view, id_limit, self.buffers.take()),
                 None => {
                     let staged_before = u32::try_from(self.new_topics.len()).expect("few topics");
                     let ordinal = TopicOrdinal(view.next_ordinal().0 + staged_before);
                     self.new_topics.push((topic.clone(), ordinal));
-                    StagedTopic::new(topic, &view.new_topic(topic, ordinal), self.buffers.take())
+                    let view = view.new_topic(topic, ordinal);
+                    StagedTopic::new(topic, &view, id_limit, self.buffers.take())
                 }
             }
         };

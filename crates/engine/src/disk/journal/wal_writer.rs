@@ -52,6 +52,8 @@ struct OpenWal {
     /// The offset up to which the space after `end` is zeroed.
     zeroed_to: u64,
     unsynced: bool,
+    /// Whether a refused frame was cut off since the last sync.
+    unsynced_cut: bool,
     touched: BTreeSet<Topic>,
 }
 
@@ -114,6 +116,7 @@ impl WalWriter {
             let truncated = wal.file.truncate(offset);
             wal.zeroed_to = offset;
             wal.unsynced = true;
+            wal.unsynced_cut = true;
             return Err(match truncated {
                 Ok(()) => self.fail(&error),
                 Err(_) => self.poison(&error),
@@ -175,6 +178,7 @@ impl WalWriter {
                     last_frame_bytes: 0,
                     zeroed_to: 0,
                     unsynced: false,
+                    unsynced_cut: false,
                     touched: BTreeSet::new(),
                 })
             }
@@ -184,6 +188,11 @@ impl WalWriter {
 
     /// Closes the WAL file and hands it to the checkpoint thread.
     fn seal(&mut self) -> Result<(), CommitError> {
+        // Once a later file exists, the end of this one counts as complete: a crash that undoes the
+        // cut would bring back the refused frame.
+        if let Some(wal) = self.open.as_ref().filter(|wal| wal.unsynced_cut) {
+            wal.file.sync().map_err(|error| self.poison(&error))?;
+        }
         let Some(wal) = self.open.take() else { return Ok(()) };
         if wal.unsynced {
             self.unsynced.retain(|earlier| earlier.strong_count() > 0);
@@ -238,6 +247,7 @@ impl WalWriter {
                 return Err(self.poison(&error));
             }
             wal.unsynced = false;
+            wal.unsynced_cut = false;
             pace.synced_in(started.elapsed());
             sync_time = Some(start.elapsed());
         }
@@ -250,7 +260,7 @@ impl WalWriter {
         let wal = self.open.as_mut().expect("a frame was just written");
         // Ids first: an event that a reader has seen must be found by its id.
         frame.add_ids(&mut self.shared.ids_mut().newest);
-        let StagedFrame { header, mut extents, state, newest_time_ordered, new_topics, .. } = frame;
+        let StagedFrame { header, mut extents, state, newest_ids, new_topics, .. } = frame;
         extents.iter_mut().for_each(|extent| extent.offset += offset);
         let trimmed = header.trims.iter().map(|trim| &trim.topic);
         let appended = header.sections.iter().map(|section| &section.topic);
@@ -264,7 +274,7 @@ impl WalWriter {
             for (topic, ordinal) in &new_topics {
                 view.add_topic(topic, *ordinal);
             }
-            view.apply(&wal.file, &header, &extents, &newest_time_ordered, state);
+            view.apply(&wal.file, &header, &extents, &newest_ids, state);
         }
         self.shared.wake(header.sections.iter().map(|section| {
             (&section.topic, section.first.plus(u64::from(section.count)).previous())

@@ -98,14 +98,18 @@ fn find_in_segment(
     id: u128,
 ) -> io::Result<Option<Seq>> {
     let reader = SegmentReader::open(shared, topic, seed, segment)?;
-    let start = reader.last_entry_before(|entry| entry.newest_id_before < id);
+    let (start, end) = reader.entries_around(|entry| entry.newest_id_before < id);
+    // A newer id in between does not end the search: it may have been far ahead of the clock.
+    let last = end.map_or(segment.last, |entry| entry.seq.previous());
     let mut walk = reader.walk(start, 2 * LEAD_BYTES)?;
     while let Some(item) = walk.next()? {
-        // A damaged event may have this id, but one that nobody can read may be stored again.
-        if let WalkItem::Event(event) = item
-            && let Some(found) = event.id.time_ordered().filter(|found| *found >= id)
-        {
-            return Ok((found == id).then_some(event.seq));
+        match item {
+            WalkItem::Event(event) if event.seq > last => break,
+            WalkItem::Event(event) if event.id.time_ordered() == Some(id) => {
+                return Ok(Some(event.seq));
+            }
+            // A damaged event may have this id, but one that nobody can read may be stored again.
+            WalkItem::Event(_) | WalkItem::Damaged { .. } => {}
         }
     }
     Ok(None)

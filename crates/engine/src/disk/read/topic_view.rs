@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use prombus_proto::{Seq, Timestamp, Topic};
 
 use crate::Bounds;
+use crate::disk::ids::ahead::NewestIds;
 use crate::disk::ids::{IdSeed, TopicOrdinal};
 use crate::disk::record::RecordSeed;
 use crate::disk::segment::Segment;
@@ -18,13 +19,19 @@ pub(crate) struct TopicView {
     pub(crate) id_seed: IdSeed,
     pub(crate) first: Seq,
     pub(crate) next: Seq,
-    /// The newest UUIDv7 it ever had: a newer one cannot be a duplicate.
-    pub(crate) newest_time_ordered: u128,
+    pub(crate) newest_ids: NewestIds,
     /// The revision of the newest retention rule that was applied.
     pub(crate) rule: u64,
+    /// Whether that rule limits the age of events. Not stored: rules are applied again after a start.
+    pub(crate) has_age_limit: bool,
     pub(crate) segments: Vec<Segment>,
     pub(crate) wal: VecDeque<WalExtent>,
     wal_bytes: u64,
+    /// The latest arrival of the trimmed segments and extents.
+    pub(crate) trimmed_arrival: Timestamp,
+    /// Set if no event up to this position has an arrival that bounds the age of the last ones: the
+    /// time at which retention found out.
+    pub(crate) undated_tail: Option<(Seq, Timestamp)>,
     /// The latest time in all segments up to each one; non-decreasing, for binary search.
     latest_ts_so_far: Vec<Timestamp>,
 }
@@ -37,11 +44,14 @@ impl TopicView {
             id_seed: IdSeed::of(store_seed, topic),
             first: Seq::FIRST,
             next: Seq::FIRST,
-            newest_time_ordered: 0,
+            newest_ids: NewestIds::default(),
             rule: 0,
+            has_age_limit: false,
             segments: Vec::new(),
             wal: VecDeque::new(),
             wal_bytes: 0,
+            trimmed_arrival: Timestamp(0),
+            undated_tail: None,
             latest_ts_so_far: Vec::new(),
         }
     }
@@ -66,6 +76,11 @@ impl TopicView {
     pub(crate) fn trim(&mut self, below: Seq) {
         self.first = self.first.max(below.min(self.next));
         let first = self.first;
+        let segments = self.segments.iter().map(|segment| (segment.last, segment.arrived));
+        let extents = self.wal.iter().map(|extent| (extent.last(), extent.arrived));
+        let trimmed = segments.chain(extents).take_while(|(last, _)| *last < first);
+        let arrivals = trimmed.map(|(_, arrived)| arrived);
+        self.trimmed_arrival = arrivals.max().unwrap_or_default().max(self.trimmed_arrival);
         self.drop_extents_while(|extent| extent.last() < first);
         if self.segments.first().is_some_and(|segment| segment.last < first) {
             self.set_segments(
@@ -101,10 +116,10 @@ impl TopicView {
     }
 
     /// Returns the only segment that can contain `id` as a monotonic id, one that was newer than
-    /// every id before it.
+    /// every id before it. There is none if an id before the segments is newer.
     pub(crate) fn segment_of_monotonic_id(&self, id: u128) -> Option<Segment> {
         let index = self.segments.partition_point(|segment| segment.newest_id < id);
-        self.segments.get(index).copied()
+        self.segments.get(index).copied().filter(|segment| segment.newest_id_before < id)
     }
 
     /// Returns the index of the WAL extent that `seq` is in, or of the next one.

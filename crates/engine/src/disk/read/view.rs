@@ -7,6 +7,7 @@ use prombus_proto::Topic;
 
 use super::topic_view::TopicView;
 use crate::disk::ids::TopicOrdinal;
+use crate::disk::ids::ahead::NewestIds;
 use crate::disk::state::change::StateChange;
 use crate::disk::state::memtable::Memtable;
 use crate::disk::wal::file::WalFile;
@@ -55,13 +56,13 @@ impl View {
         self.next_ordinal = self.next_ordinal.max(TopicOrdinal(ordinal.0 + 1));
     }
 
-    /// Applies a frame of `file`. `newest_time_ordered` has the newest UUIDv7 of each section's topic.
+    /// Applies a frame of `file`. `newest_ids` are those of each section's topic.
     pub(crate) fn apply(
         &mut self,
         file: &Arc<WalFile>,
         header: &FrameHeader,
         extents: &[FrameExtent],
-        newest_time_ordered: &[u128],
+        newest_ids: &[NewestIds],
         state: Vec<StateChange>,
     ) {
         let mut extents = extents.iter().peekable();
@@ -75,11 +76,14 @@ impl View {
                     first: extent.first,
                     count: extent.count,
                     latest_ts: extent.latest_ts,
-                    newest_id_before: extent.newest_id_before.max(view.newest_time_ordered),
+                    // Version 1 did not record it. The publisher's time is the best guess.
+                    arrived: header.arrived.unwrap_or(extent.latest_ts),
+                    newest_id_before: extent.newest_id_before.max(view.newest_ids.monotonic),
+                    newest_id: extent.newest_id.max(view.newest_ids.monotonic),
                 });
             }
             view.next = section.first.plus(u64::from(section.count));
-            view.newest_time_ordered = view.newest_time_ordered.max(newest_time_ordered[index]);
+            view.newest_ids = newest_ids[index];
         }
         for trim in &header.trims {
             let view = self.topic_mut(&trim.topic);

@@ -13,6 +13,7 @@ use super::{failed, wrong_number};
 use crate::disk::checkpoint::catalog::Catalog;
 use crate::disk::checkpoint::sealed_wal::{SealedWal, TouchedTopic};
 use crate::disk::ids::IdEntry;
+use crate::disk::ids::ahead::{IdLimit, NewestIds};
 use crate::disk::ids::recent::{MonotonicId, RecentIds};
 use crate::disk::read::topic_view::TopicView;
 use crate::disk::shared::Shared;
@@ -211,7 +212,8 @@ impl<'a> WalReplay<'a> {
         self.last_version = self.last_version.max(frame.header.last_version.0);
         self.report_damage(file, &frame, replayed);
         let mut view = self.shared.view_mut();
-        let mut newest_time_ordered = Vec::with_capacity(frame.header.sections.len());
+        let limit = IdLimit::of_frame(frame.header.arrived);
+        let mut newest_ids = Vec::with_capacity(frame.header.sections.len());
         for (section, ids) in frame.header.sections.iter().zip(&frame.ids) {
             let topic = view.topic_mut(&section.topic);
             if section.first > topic.next {
@@ -219,10 +221,10 @@ impl<'a> WalReplay<'a> {
                 self.report_lost_events(file, &section.topic, topic.next, last);
                 replayed.damaged = true;
             }
-            newest_time_ordered.push(add_ids(topic, ids, &mut replayed.ids));
+            newest_ids.push(add_ids(topic, ids, limit, &mut replayed.ids));
         }
         let state = frame.state.unwrap_or_default();
-        view.apply(file, &frame.header, &frame.extents, &newest_time_ordered, state);
+        view.apply(file, &frame.header, &frame.extents, &newest_ids, state);
         let trimmed = frame.header.trims.iter().map(|trim| &trim.topic);
         let appended = frame.header.sections.iter().map(|section| &section.topic);
         for topic in appended.chain(trimmed) {
@@ -259,20 +261,28 @@ impl<'a> WalReplay<'a> {
     }
 }
 
-/// Adds the ids of a section to `table` and returns the newest UUIDv7 of the topic.
-fn add_ids(topic: &TopicView, ids: &ScannedIds, table: &mut RecentIds) -> u128 {
+/// Adds the ids of a section to `table` and returns the newest ids of the topic.
+fn add_ids(
+    topic: &TopicView,
+    ids: &ScannedIds,
+    limit: IdLimit,
+    table: &mut RecentIds,
+) -> NewestIds {
     let (ordinal, seed) = (topic.ordinal, topic.id_seed);
     for (id, seq) in &ids.others {
         table.insert(IdEntry { hash: seed.hash(id), topic: ordinal, seq: *seq }, None);
     }
-    let mut newest = topic.newest_time_ordered;
-    if ids.is_monotonic && ids.time_ordered.first().is_none_or(|first| first.id() > newest) {
+    let mut newest = topic.newest_ids;
+    if ids.is_monotonic
+        && ids.time_ordered.first().is_none_or(|first| first.id() > newest.monotonic)
+        && ids.time_ordered.last().is_none_or(|last| limit.allows(last.id()))
+    {
         table.add_monotonic(ordinal, &ids.time_ordered);
-        return ids.time_ordered.last().map_or(newest, MonotonicId::id);
+        newest.monotonic = ids.time_ordered.last().map_or(newest.monotonic, MonotonicId::id);
+        return newest;
     }
     for found in &ids.time_ordered {
-        if found.id() > newest {
-            newest = found.id();
+        if newest.add(found.id(), limit) {
             table.add_monotonic(ordinal, std::slice::from_ref(found));
         } else {
             let id = EventId::from_uuid(Uuid::from_u128(found.id()));

@@ -89,16 +89,19 @@ pub(crate) fn adopt(
     // Releases the preallocated space.
     sealed.file.truncate(sealed.end)?;
     let record_bytes = record_bytes(extents);
-    let segment = Segment {
+    let mut segment = Segment {
         first: first.first,
         last: last.last(),
         end: last.end(),
         latest_ts,
+        arrived: Timestamp(0),
+        newest_id_before: first.newest_id_before,
         newest_id,
         index_entries: u32::try_from(extents.len()).expect("a WAL file has few extents"),
         created_at: now,
         content: SegmentContent::Frames { first_record: first.offset, record_bytes },
     };
+    extents.iter().for_each(|extent| segment.add_arrival(extent.arrived, now));
     Ok(Some((segment, vec![path, index_path, layout.topic(topic), layout.topics()])))
 }
 

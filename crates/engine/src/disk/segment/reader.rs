@@ -79,14 +79,22 @@ impl<'a> SegmentReader<'a> {
     /// Returns the last index entry for which `is_before` holds, or the start of the segment if
     /// there is none or the index is unusable.
     pub(crate) fn last_entry_before(&self, is_before: impl Fn(&IndexEntry) -> bool) -> IndexEntry {
-        let found = self.index.as_ref().map_or(Ok(None), |index| {
-            sparse_index::last_before(index, self.segment.index_entries, is_before)
+        self.entries_around(is_before).0
+    }
+
+    /// The same, and the first index entry for which `is_before` does not hold.
+    pub(crate) fn entries_around(
+        &self,
+        is_before: impl Fn(&IndexEntry) -> bool,
+    ) -> (IndexEntry, Option<IndexEntry>) {
+        let found = self.index.as_ref().map_or(Ok((None, None)), |index| {
+            sparse_index::bisect(index, self.segment.index_entries, is_before)
         });
         match found {
-            Ok(entry) => entry.unwrap_or_else(|| self.start()),
+            Ok((before, after)) => (before.unwrap_or_else(|| self.start()), after),
             Err(detail) => {
                 self.shared.report_rebuilt(&self.index_path, detail);
-                self.start()
+                (self.start(), None)
             }
         }
     }

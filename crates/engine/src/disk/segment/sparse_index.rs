@@ -75,8 +75,8 @@ pub(crate) fn entry(file: &File, index: u32) -> Result<IndexEntry, String> {
 }
 
 /// Bisects the first `entries` entries. Returns the last one for which `is_before` holds and the first
-/// one for which it does not.
-fn bisect(
+/// one for which it does not. The predicate has to be monotonic: once false, it stays false.
+pub(crate) fn bisect(
     file: &File,
     entries: u32,
     is_before: impl Fn(&IndexEntry) -> bool,
@@ -95,16 +95,6 @@ fn bisect(
         }
     }
     Ok((last_before, first_after))
-}
-
-/// Returns the last of the first `entries` entries for which `is_before` holds. The predicate has to
-/// be monotonic: once false, it stays false.
-pub(crate) fn last_before(
-    file: &File,
-    entries: u32,
-    is_before: impl Fn(&IndexEntry) -> bool,
-) -> Result<Option<IndexEntry>, String> {
-    Ok(bisect(file, entries, is_before)?.0)
 }
 
 /// Returns the first of the first `entries` entries after `offset`.
@@ -157,7 +147,8 @@ mod tests {
         let file = index_of(&entries);
         for seq in 0..1100u64 {
             let expected = entries.iter().rfind(|entry| entry.seq.0 <= seq).copied();
-            assert_eq!(last_before(&file, 100, |entry| entry.seq.0 <= seq), Ok(expected));
+            let after = entries.iter().find(|entry| entry.seq.0 > seq).copied();
+            assert_eq!(bisect(&file, 100, |entry| entry.seq.0 <= seq), Ok((expected, after)));
             let expected = entries.iter().find(|entry| entry.offset > seq * 500).copied();
             assert_eq!(first_after(&file, 100, seq * 500), Ok(expected));
             let this = entries.iter().rposition(|entry| entry.seq.0 <= seq).unwrap_or(0);

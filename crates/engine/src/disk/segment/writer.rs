@@ -9,7 +9,7 @@ use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
 use super::{Segment, SegmentContent};
 use crate::disk::options::DiskOptions;
 use crate::disk::record::walk::{RecordRange, RecordWalk, WalkItem};
-use crate::disk::record::{self, RecordFault, RecordSeed};
+use crate::disk::record::{self, Record, RecordFault, RecordSeed};
 use crate::disk::storage::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
 use crate::disk::storage::file_system::{Access, File};
 use crate::disk::storage::layout::Layout;
@@ -27,6 +27,8 @@ pub(crate) struct SegmentWriter<'a> {
     segments: &'a mut Vec<Segment>,
     open: Option<OpenSegment>,
     now: Timestamp,
+    /// The age at which the last segment is not appended to any more.
+    max_age_ms: Option<u64>,
     /// Files and folders to sync.
     pub(crate) dirty: Vec<PathBuf>,
 }
@@ -55,7 +57,16 @@ impl<'a> SegmentWriter<'a> {
         segments: &'a mut Vec<Segment>,
     ) -> Self {
         let now = options.clock.now();
-        Self { layout, options, topic, seed, segments, open: None, now, dirty: Vec::new() }
+        let (open, max_age_ms, dirty) = (None, None, Vec::new());
+        Self { layout, options, topic, seed, segments, open, now, max_age_ms, dirty }
+    }
+
+    /// Starts a new segment when the last one has reached the age of the options. Retention drops
+    /// whole segments, so it needs this if it limits the age of events. Otherwise a topic with little
+    /// traffic would only get many small files.
+    pub(crate) fn rolling_by_age(mut self) -> Self {
+        self.max_age_ms = Some(self.options.segment_age_ms);
+        self
     }
 
     /// Appends the records of `extent`, whose content is `bytes`. Skips events that the segments
@@ -81,8 +92,7 @@ impl<'a> SegmentWriter<'a> {
             };
             let length = found.total_bytes();
             if self.segments.last().is_none_or(|segment| segment.last < found.seq) {
-                let record = &bytes[at..at + length];
-                self.append_record(found.seq, found.ts, found.time_ordered_id(), record)?;
+                self.append_record(extent, &found, &bytes[at..at + length])?;
             }
             at += length;
             expected = expected.next();
@@ -92,26 +102,29 @@ impl<'a> SegmentWriter<'a> {
 
     fn append_record(
         &mut self,
-        seq: Seq,
-        ts: Timestamp,
-        time_ordered: Option<u128>,
+        extent: &WalExtent,
+        record: &Record<'_>,
         bytes: &[u8],
     ) -> io::Result<()> {
+        let seq = record.seq;
         let full = self.segments.last().is_none_or(|segment| {
             let age = self.now.0.saturating_sub(segment.created_at.0);
             segment.content != SegmentContent::Records
                 || segment.end + bytes.len() as u64 > self.options.segment_bytes
-                || age > self.options.segment_age_ms
+                || self.max_age_ms.is_some_and(|max| age > max)
         });
         if full || self.open.is_none() && !self.last_is_intact()? {
             self.flush()?;
             self.open = None;
             let newest_id = self.segments.last().map_or(0, |segment| segment.newest_id);
+            let newest_id = newest_id.max(extent.newest_id_before);
             self.segments.push(Segment {
                 first: seq,
                 last: seq.previous(),
                 end: HEADER_BYTES as u64,
                 latest_ts: Timestamp(0),
+                arrived: Timestamp(0),
+                newest_id_before: newest_id,
                 newest_id,
                 index_entries: 0,
                 created_at: self.now,
@@ -137,8 +150,11 @@ impl<'a> SegmentWriter<'a> {
         open.records.extend_from_slice(bytes);
         segment.end += bytes.len() as u64;
         segment.last = seq;
-        segment.latest_ts = segment.latest_ts.max(ts);
-        segment.newest_id = segment.newest_id.max(time_ordered.unwrap_or(0));
+        segment.latest_ts = segment.latest_ts.max(record.ts);
+        segment.add_arrival(extent.arrived, self.now);
+        // A newer one was too far ahead of the clock to be monotonic.
+        let monotonic = record.time_ordered_id().filter(|id| *id <= extent.newest_id);
+        segment.newest_id = segment.newest_id.max(monotonic.unwrap_or(0));
         if open.records.len() >= WRITE_BYTES {
             self.flush()?;
         }

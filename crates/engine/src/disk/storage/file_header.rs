@@ -24,12 +24,12 @@ pub(crate) struct FileKind {
     version: u16,
 }
 
-pub(crate) const WAL: FileKind = FileKind { tag: *b"wal ", version: 1 };
+pub(crate) const WAL: FileKind = FileKind { tag: *b"wal ", version: 2 };
 pub(crate) const SEGMENT: FileKind = FileKind { tag: *b"seg ", version: 1 };
 pub(crate) const SPARSE_INDEX: FileKind = FileKind { tag: *b"idx ", version: 1 };
 pub(crate) const ID_RUN: FileKind = FileKind { tag: *b"ids ", version: 1 };
 pub(crate) const STATE_RUN: FileKind = FileKind { tag: *b"kv  ", version: 1 };
-pub(crate) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 3 };
+pub(crate) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 4 };
 
 #[cfg(test)]
 impl FileKind {
@@ -129,6 +129,6 @@ mod tests {
     fn distinguishes_another_kind_from_a_newer_version() {
         assert!(matches!(decode(SEGMENT, &encode(WAL, 1)), Err(HeaderFault::Damaged(_))));
         let newer = encode(WAL.newer(), 1);
-        assert_eq!(decode(WAL, &newer), Err(HeaderFault::Newer { found: 2, supported: 1 }));
+        assert_eq!(decode(WAL, &newer), Err(HeaderFault::Newer { found: 3, supported: 2 }));
     }
 }

@@ -11,11 +11,15 @@
 //!
 //! ```text
 //! header: magic u32 | header bytes u32 | body bytes u32 | state bytes u32 | state checksum u32
-//!         | number u64 | last version u64 | sections u32 | trims u32
+//!         | number u64 | last version u64 | arrived u64 | sections u32 | trims u32
 //!         | (first seq u64 | count u32 | bytes u32 | checksum u32 | latest ts u64 | name)…
 //!         | (below u64 | rule u64 | name)… | checksum u32
 //! name:   length u8 | text
 //! ```
+//!
+//! The magic tells the version of the header. In version 1 of the WAL it was another one, and the
+//! header did not have `arrived`. Such frames are still found in old WAL files and in segments that
+//! were adopted from them. A frame is decoded without the header of its file, which may be damaged.
 
 use bytes::{Buf, BufMut};
 use prombus_proto::{Seq, Timestamp, Topic};
@@ -23,8 +27,11 @@ use prombus_proto::{Seq, Timestamp, Topic};
 use crate::Version;
 use crate::disk::storage::checksum::checksum;
 
-const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"PBhd");
-const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"PBft");
+const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"PBh2");
+const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"PBf2");
+const HEADER_MAGIC_V1: u32 = u32::from_le_bytes(*b"PBhd");
+const FOOTER_MAGIC_V1: u32 = u32::from_le_bytes(*b"PBft");
+/// Without `arrived`, which version 1 does not have.
 const FIXED_HEADER_BYTES: usize = 5 * 4 + 2 * 8 + 2 * 4;
 const CHECKSUM_BYTES: usize = 4;
 
@@ -35,6 +42,8 @@ pub(crate) struct FrameHeader {
     pub(crate) number: u64,
     /// The version of the newest commit in the frame.
     pub(crate) last_version: Version,
+    /// What the clock said when the frame was built. `None` in version 1.
+    pub(crate) arrived: Option<Timestamp>,
     pub(crate) sections: Vec<TopicSection>,
     pub(crate) trims: Vec<Trim>,
     pub(crate) state_bytes: u32,
@@ -79,7 +88,8 @@ impl FrameHeader {
         let section_bytes = |section: &TopicSection| 28 + 1 + section.topic.as_str().len();
         let sections: usize = self.sections.iter().map(section_bytes).sum();
         let trims: usize = self.trims.iter().map(|trim| 16 + 1 + trim.topic.as_str().len()).sum();
-        FIXED_HEADER_BYTES + sections + trims + CHECKSUM_BYTES
+        let arrived = if self.arrived.is_some() { 8 } else { 0 };
+        FIXED_HEADER_BYTES + arrived + sections + trims + CHECKSUM_BYTES
     }
 
     fn body_bytes(&self) -> u64 {
@@ -95,9 +105,11 @@ impl FrameHeader {
 
     pub(crate) fn append_to(&self, end: FrameEnd, out: &mut Vec<u8>) {
         let start = out.len();
-        out.put_u32_le(match end {
-            FrameEnd::Header => HEADER_MAGIC,
-            FrameEnd::Footer => FOOTER_MAGIC,
+        out.put_u32_le(match (end, self.arrived) {
+            (FrameEnd::Header, Some(_)) => HEADER_MAGIC,
+            (FrameEnd::Footer, Some(_)) => FOOTER_MAGIC,
+            (FrameEnd::Header, None) => HEADER_MAGIC_V1,
+            (FrameEnd::Footer, None) => FOOTER_MAGIC_V1,
         });
         out.put_u32_le(length(self.header_bytes()));
         out.put_u32_le(u32::try_from(self.body_bytes()).expect("a frame is below 4 GiB"));
@@ -105,6 +117,7 @@ impl FrameHeader {
         out.put_u32_le(self.state_checksum);
         out.put_u64_le(self.number);
         out.put_u64_le(self.last_version.0);
+        self.arrived.iter().for_each(|arrived| out.put_u64_le(arrived.0));
         out.put_u32_le(length(self.sections.len()));
         out.put_u32_le(length(self.trims.len()));
         for section in &self.sections {
@@ -128,11 +141,7 @@ impl FrameHeader {
     /// not intact.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(FrameEnd, FrameHeader)> {
         let mut fields = bytes;
-        let end = match fields.try_get_u32_le().ok()? {
-            HEADER_MAGIC => FrameEnd::Header,
-            FOOTER_MAGIC => FrameEnd::Footer,
-            _ => return None,
-        };
+        let (end, has_arrived) = frame_end(fields.try_get_u32_le().ok()?)?;
         let header_bytes = fields.try_get_u32_le().ok()? as usize;
         let covered = bytes.get(..header_bytes.checked_sub(CHECKSUM_BYTES)?)?;
         let mut sum = bytes.get(covered.len()..header_bytes)?;
@@ -147,6 +156,10 @@ impl FrameHeader {
             state_checksum: fields.try_get_u32_le().ok()?,
             number: fields.try_get_u64_le().ok()?,
             last_version: Version(fields.try_get_u64_le().ok()?),
+            arrived: match has_arrived {
+                true => Some(Timestamp(fields.try_get_u64_le().ok()?)),
+                false => None,
+            },
             sections: Vec::new(),
             trims: Vec::new(),
         };
@@ -177,7 +190,18 @@ impl FrameHeader {
         let mut fields = bytes;
         let magic = fields.try_get_u32_le().ok()?;
         let claimed = fields.try_get_u32_le().ok()? as usize;
-        (magic == HEADER_MAGIC || magic == FOOTER_MAGIC).then_some(claimed)
+        frame_end(magic).map(|_| claimed)
+    }
+}
+
+/// Returns which end of a frame starts with `magic`, and whether it has an arrival time.
+fn frame_end(magic: u32) -> Option<(FrameEnd, bool)> {
+    match magic {
+        HEADER_MAGIC => Some((FrameEnd::Header, true)),
+        FOOTER_MAGIC => Some((FrameEnd::Footer, true)),
+        HEADER_MAGIC_V1 => Some((FrameEnd::Header, false)),
+        FOOTER_MAGIC_V1 => Some((FrameEnd::Footer, false)),
+        _ => None,
     }
 }
 
@@ -207,6 +231,7 @@ mod tests {
         FrameHeader {
             number: 7,
             last_version: Version(99),
+            arrived: Some(Timestamp(8)),
             sections: vec![
                 TopicSection {
                     topic: topic("a"),
@@ -232,13 +257,16 @@ mod tests {
     }
 
     #[test]
-    fn header_and_footer_round_trip() {
-        for end in [FrameEnd::Header, FrameEnd::Footer] {
-            let mut bytes = Vec::new();
-            header().append_to(end, &mut bytes);
-            assert_eq!(bytes.len(), header().header_bytes());
-            bytes.extend_from_slice(b"body");
-            assert_eq!(FrameHeader::decode(&bytes), Some((end, header())));
+    fn header_and_footer_round_trip_in_both_versions() {
+        for header in [header(), FrameHeader { arrived: None, ..header() }] {
+            for end in [FrameEnd::Header, FrameEnd::Footer] {
+                let mut bytes = Vec::new();
+                header.append_to(end, &mut bytes);
+                assert_eq!(bytes.len(), header.header_bytes());
+                assert_eq!(FrameHeader::claimed_header_bytes(&bytes), Some(bytes.len()));
+                bytes.extend_from_slice(b"body");
+                assert_eq!(FrameHeader::decode(&bytes), Some((end, header.clone())));
+            }
         }
         assert_eq!(header().frame_bytes(), 2 * header().header_bytes() as u64 + 407);
     }

@@ -5,6 +5,7 @@ use prombus_proto::{EventId, Seq, Timestamp, Topic};
 
 use super::frame::{FrameEnd, FrameHeader, TopicSection};
 use super::{EXTENT_BYTES, FrameExtent};
+use crate::disk::ids::ahead::IdLimit;
 use crate::disk::ids::recent::MonotonicId;
 use crate::disk::record::{self, Record, RecordFault, RecordSeed};
 use crate::disk::state::change::StateChange;
@@ -103,6 +104,7 @@ impl ScannedFrame {
         let mut at = 0;
         let mut expected = section.first;
         let mut newest_id = 0;
+        let limit = IdLimit::of_frame(self.header.arrived);
         let mut open: Option<FrameExtent> = None;
         while expected < end {
             match decode(&records[at..]) {
@@ -115,12 +117,15 @@ impl ScannedFrame {
                         count: 0,
                         latest_ts: Timestamp(0),
                         newest_id_before: newest_id,
+                        newest_id,
                     });
                     extent.add(&record);
+                    let id = record.time_ordered_id().filter(|id| limit.allows(*id));
+                    newest_id = newest_id.max(id.unwrap_or(0));
+                    extent.newest_id = newest_id;
                     if extent.bytes as usize >= EXTENT_BYTES {
                         self.extents.extend(open.take());
                     }
-                    newest_id = newest_id.max(record.time_ordered_id().unwrap_or(0));
                     ids.add(&record);
                     at += record.total_bytes();
                     expected = expected.next();

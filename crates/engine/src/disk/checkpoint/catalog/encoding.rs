@@ -7,6 +7,7 @@ use prombus_proto::{Seq, Timestamp, Topic};
 
 use super::{Catalog, CatalogTopic};
 use crate::disk::ids::TopicOrdinal;
+use crate::disk::ids::ahead::NewestIds;
 use crate::disk::ids::recent::IdCoverage;
 use crate::disk::ids::run::IdRunInfo;
 use crate::disk::segment::{Segment, SegmentContent};
@@ -140,8 +141,12 @@ fn put_topic(out: &mut Vec<u8>, name: &Topic, topic: &CatalogTopic) {
     out.put_u32_le(topic.ordinal.0);
     out.put_u64_le(topic.first.0);
     out.put_u64_le(topic.next.0);
-    out.put_u128_le(topic.newest_time_ordered);
+    out.put_u128_le(topic.newest_ids.monotonic);
     out.put_u64_le(topic.rule);
+    out.put_u64_le(topic.trimmed_arrival.0);
+    let (lowest, highest) = topic.newest_ids.ahead.unwrap_or_default();
+    out.put_u128_le(lowest);
+    out.put_u128_le(highest);
     out.put_u32_le(count(topic.segments.len()));
     for segment in &topic.segments {
         out.put_u64_le(segment.first.0);
@@ -157,6 +162,8 @@ fn put_topic(out: &mut Vec<u8>, name: &Topic, topic: &CatalogTopic) {
         };
         out.put_u64_le(first_record);
         out.put_u64_le(record_bytes);
+        out.put_u64_le(segment.arrived.0);
+        out.put_u128_le(segment.newest_id_before);
     }
 }
 
@@ -169,22 +176,38 @@ fn get_topic(fields: &mut &[u8], version: u16) -> Option<(Topic, CatalogTopic)> 
         ordinal: TopicOrdinal(fields.try_get_u32_le().ok()?),
         first: Seq(fields.try_get_u64_le().ok()?),
         next: Seq(fields.try_get_u64_le().ok()?),
-        newest_time_ordered: fields.try_get_u128_le().ok()?,
+        newest_ids: NewestIds { monotonic: fields.try_get_u128_le().ok()?, ahead: None },
         rule: fields.try_get_u64_le().ok()?,
+        trimmed_arrival: Timestamp(0),
         segments: Vec::new(),
     };
+    if version >= 4 {
+        topic.trimmed_arrival = Timestamp(fields.try_get_u64_le().ok()?);
+        let ahead = (fields.try_get_u128_le().ok()?, fields.try_get_u128_le().ok()?);
+        topic.newest_ids.ahead = (ahead.1 > 0).then_some(ahead);
+    }
     for _ in 0..fields.try_get_u32_le().ok()? {
-        topic.segments.push(Segment {
+        let mut segment = Segment {
             first: Seq(fields.try_get_u64_le().ok()?),
             last: Seq(fields.try_get_u64_le().ok()?),
             end: fields.try_get_u64_le().ok()?,
             latest_ts: Timestamp(fields.try_get_u64_le().ok()?),
+            arrived: Timestamp(0),
+            newest_id_before: topic.segments.last().map_or(0, |before| before.newest_id),
             newest_id: fields.try_get_u128_le().ok()?,
             index_entries: fields.try_get_u32_le().ok()?,
             created_at: Timestamp(fields.try_get_u64_le().ok()?),
             // Before version 3, no WAL file was adopted as a segment.
             content: if version >= 3 { get_content(fields)? } else { SegmentContent::Records },
-        });
+        };
+        if version >= 4 {
+            segment.arrived = Timestamp(fields.try_get_u64_le().ok()?);
+            segment.newest_id_before = fields.try_get_u128_le().ok()?;
+        } else {
+            // The time of its publisher, but not from before the segment existed.
+            segment.arrived = segment.latest_ts.max(segment.created_at);
+        }
+        topic.segments.push(segment);
     }
     Some((name, topic))
 }
@@ -209,6 +232,8 @@ pub(super) mod tests {
             last: Seq(9),
             end: 4000,
             latest_ts: Timestamp(77),
+            arrived: Timestamp(78),
+            newest_id_before: 4,
             newest_id: 5,
             index_entries: 1,
             created_at: Timestamp(70),
@@ -220,8 +245,12 @@ pub(super) mod tests {
             ordinal: TopicOrdinal(5),
             first: Seq(3),
             next: Seq(20),
-            newest_time_ordered: u128::MAX - 1,
+            newest_ids: NewestIds {
+                monotonic: u128::MAX - 9,
+                ahead: Some((u128::MAX - 1, u128::MAX)),
+            },
             rule: 6,
+            trimmed_arrival: Timestamp(66),
             segments: vec![segment, adopted],
         };
         Catalog {

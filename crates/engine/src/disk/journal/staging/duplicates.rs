@@ -7,6 +7,7 @@ use prombus_proto::{EncodedEvent, EventId, Seq, Topic};
 
 use super::Staging;
 use crate::CommitError;
+use crate::disk::ids::ahead::NewestIds;
 use crate::disk::ids::{IdSeed, TopicOrdinal};
 use crate::disk::read::seek_id::{self, IdLookup};
 use crate::disk::shared::{IdTables, Shared};
@@ -25,7 +26,7 @@ struct TopicIds {
     /// `None` for a new topic, which has no ids.
     known: Option<(TopicOrdinal, IdSeed)>,
     first: Seq,
-    newest_time_ordered: u128,
+    newest_ids: NewestIds,
 }
 
 impl Staging {
@@ -64,7 +65,7 @@ impl Staging {
             return TopicIds {
                 known: Some((staged.ordinal, staged.id_seed)),
                 first: staged.first,
-                newest_time_ordered: staged.newest_time_ordered,
+                newest_ids: staged.newest_ids,
             };
         }
         let view = shared.view();
@@ -72,7 +73,7 @@ impl Staging {
         TopicIds {
             known: view.map(|view| (view.ordinal, view.id_seed)),
             first: view.map_or(Seq::FIRST, |view| view.first),
-            newest_time_ordered: view.map_or(0, |view| view.newest_time_ordered),
+            newest_ids: view.map_or_else(NewestIds::default, |view| view.newest_ids),
         }
     }
 
@@ -88,7 +89,7 @@ impl Staging {
             return Ok(None);
         };
         let (topic, id) = (event.topic(), event.id());
-        if id.time_ordered().is_some_and(|id| id > topic_ids.newest_time_ordered) {
+        if id.time_ordered().is_some_and(|id| topic_ids.newest_ids.excludes(id)) {
             return Ok(None);
         }
         if let Some(seq) = self.staged_with_id(topic, id) {

@@ -5,6 +5,7 @@ use prombus_proto::Topic;
 use super::Staging;
 use super::topic::{StagedIds, StagedTopic};
 use crate::Version;
+use crate::disk::ids::ahead::NewestIds;
 use crate::disk::ids::recent::RecentIds;
 use crate::disk::ids::{IdSeed, TopicOrdinal};
 use crate::disk::state::change::StateChange;
@@ -18,8 +19,8 @@ pub(crate) struct StagedFrame {
     /// Their offsets count from the start of the frame.
     pub(crate) extents: Vec<FrameExtent>,
     pub(crate) state: Vec<StateChange>,
-    /// The newest UUIDv7 of the topic of each section.
-    pub(crate) newest_time_ordered: Vec<u128>,
+    /// The newest ids of the topic of each section.
+    pub(crate) newest_ids: Vec<NewestIds>,
     pub(crate) new_topics: Vec<(Topic, TopicOrdinal)>,
     /// The header, the records of each section, and the state changes with the footer.
     parts: Vec<Vec<u8>>,
@@ -59,6 +60,7 @@ impl Staging {
         let header = FrameHeader {
             number,
             last_version,
+            arrived: Some(self.arrived),
             sections: topics.iter().map(StagedTopic::section).collect(),
             trims: self.trims,
             state_bytes: u32::try_from(tail.len()).expect("a frame is below 4 GiB"),
@@ -69,7 +71,7 @@ impl Staging {
         let mut frame = StagedFrame {
             extents: Vec::with_capacity(topics.len()),
             state: self.state_in_order,
-            newest_time_ordered: Vec::with_capacity(topics.len()),
+            newest_ids: Vec::with_capacity(topics.len()),
             new_topics: self.new_topics,
             parts: Vec::with_capacity(topics.len() + 2),
             buffers: self.buffers,
@@ -87,7 +89,7 @@ impl Staging {
             frame.extents.extend(topic.extents.into_iter().map(in_frame));
             offset += topic.records.len() as u64;
             frame.parts.push(topic.records);
-            frame.newest_time_ordered.push(topic.newest_time_ordered);
+            frame.newest_ids.push(topic.newest_ids);
             frame.ids.push((topic.ordinal, topic.id_seed, topic.ids));
         }
         frame.parts.push(tail);

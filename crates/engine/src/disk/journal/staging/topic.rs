@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp, Topic};
 
+use crate::disk::ids::ahead::{IdLimit, NewestIds};
 use crate::disk::ids::recent::{MonotonicId, RecentIds, find_monotonic};
 use crate::disk::ids::{IdEntry, IdSeed, TopicOrdinal};
 use crate::disk::read::topic_view::TopicView;
@@ -24,7 +25,8 @@ pub(super) struct StagedTopic {
     /// The next position without the staged events.
     visible_next: Seq,
     pub(super) next: Seq,
-    pub(super) newest_time_ordered: u128,
+    pub(super) newest_ids: NewestIds,
+    id_limit: IdLimit,
     /// The revision of the newest retention rule, staged ones included.
     pub(super) rule: u64,
     pub(super) records: Vec<u8>,
@@ -39,7 +41,7 @@ pub(super) struct StagedTopic {
 /// The ids of the staged events of one topic.
 #[derive(Debug, Default)]
 pub(super) struct StagedIds {
-    /// UUIDv7 that were newer than every id of the topic before them.
+    /// UUIDv7 that were newer than every id of the topic before them and not far ahead of the clock.
     monotonic: Vec<MonotonicId>,
     others: HashMap<EventId, Seq>,
 }
@@ -60,7 +62,7 @@ impl StagedIds {
 }
 
 impl StagedTopic {
-    pub(super) fn new(name: &Topic, view: &TopicView, records: Vec<u8>) -> Self {
+    pub(super) fn new(name: &Topic, view: &TopicView, id_limit: IdLimit, records: Vec<u8>) -> Self {
         Self {
             name: name.clone(),
             ordinal: view.ordinal,
@@ -69,7 +71,8 @@ impl StagedTopic {
             first: view.first,
             visible_next: view.next,
             next: view.next,
-            newest_time_ordered: view.newest_time_ordered,
+            newest_ids: view.newest_ids,
+            id_limit,
             rule: view.rule,
             records,
             records_checksum: BlockChecksum::default(),
@@ -86,11 +89,22 @@ impl StagedTopic {
         record::append(&mut self.records, self.record_seed, seq, event, suffix_checksum);
         self.records_checksum.advance(&self.records);
         let bytes = u32::try_from(self.records.len() - start).expect("a record is below 4 GiB");
+        let newest_id_before = self.newest_ids.monotonic;
+        match event.id().time_ordered() {
+            Some(id) if self.newest_ids.add(id, self.id_limit) => {
+                self.ids.monotonic.push(MonotonicId::new(id, seq));
+            }
+            _ => {
+                self.ids.others.insert(event.id().clone(), seq);
+            }
+        }
+        let newest_id = self.newest_ids.monotonic;
         match self.extents.last_mut() {
             Some(extent) if (extent.bytes as usize) < EXTENT_BYTES => {
                 extent.bytes += bytes;
                 extent.count += 1;
                 extent.latest_ts = extent.latest_ts.max(event.ts());
+                extent.newest_id = newest_id;
             }
             _ => self.extents.push(FrameExtent {
                 section: 0,
@@ -99,17 +113,9 @@ impl StagedTopic {
                 first: seq,
                 count: 1,
                 latest_ts: event.ts(),
-                newest_id_before: self.newest_time_ordered,
+                newest_id_before,
+                newest_id,
             }),
-        }
-        match event.id().time_ordered() {
-            Some(id) if id > self.newest_time_ordered => {
-                self.newest_time_ordered = id;
-                self.ids.monotonic.push(MonotonicId::new(id, seq));
-            }
-            _ => {
-                self.ids.others.insert(event.id().clone(), seq);
-            }
         }
         self.count += 1;
         self.latest_ts = self.latest_ts.max(event.ts());
