@@ -1,10 +1,13 @@
-//! Ten thousand topics with one event each.
+//! Many topics with one event each: 10,000 in one commit, and as many as `PROMBUS_BENCH_TOPICS` says (default
+//! 20,000) while somebody else publishes.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use prombus_engine::{Batch, DiskEngine, DiskOptions, Durability, Engine};
+use prombus_proto::Seq;
 
 use crate::events;
 use crate::report::Report;
@@ -60,8 +63,107 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
         };
         engine.close().await.unwrap();
     });
+    runtime().block_on(others_keep_publishing(&folder.join("many"), report));
 }
 
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Publishes to one topic until it is stopped, and returns the latency of each commit.
+async fn publish_until(
+    engine: Arc<dyn Engine>,
+    topic: usize,
+    is_stopped: Arc<AtomicBool>,
+) -> Vec<Duration> {
+    let ids = events::ids();
+    let mut latencies = Vec::new();
+    while !is_stopped.load(Ordering::Relaxed) {
+        let event = events::event(&ids, &events::topic(topic));
+        let start = Instant::now();
+        engine.commit(Batch::of_events(vec![event], Durability::Fsync)).await.unwrap();
+        latencies.push(start.elapsed());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    latencies
+}
+
+/// Runs `work` beside a publisher. Returns the time of `work`, and the p99 and the longest latency of the
+/// publisher.
+async fn beside_a_publisher(
+    engine: &Arc<dyn Engine>,
+    topic: usize,
+    work: impl Future<Output = ()>,
+) -> (Duration, Duration, Duration) {
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let publisher = tokio::spawn(publish_until(Arc::clone(engine), topic, Arc::clone(&is_stopped)));
+    let start = Instant::now();
+    work.await;
+    let elapsed = start.elapsed();
+    is_stopped.store(true, Ordering::Relaxed);
+    let mut latencies = publisher.await.unwrap();
+    latencies.sort_unstable();
+    let p99 = latencies[latencies.len() * 99 / 100];
+    (elapsed, p99, *latencies.last().unwrap())
+}
+
+async fn others_keep_publishing(folder: &Path, report: &mut Report) {
+    let topics: usize = std::env::var("PROMBUS_BENCH_TOPICS")
+        .map_or(20_000, |text| text.parse().expect("a number of topics"));
+    // One file has most of the topics, so that one checkpoint moves them.
+    let wal_file_bytes = topics as u64 * 250;
+    let options = DiskOptions { wal_file_bytes, ..DiskOptions::at(folder) };
+    let open = || -> Arc<dyn Engine> { Arc::new(DiskEngine::open(&options).unwrap()) };
+    let engine = open();
+    let quiet = tokio::time::sleep(Duration::from_secs(2));
+    let (_, usual, _) = beside_a_publisher(&engine, topics, quiet).await;
+    let mut row = |what: &str, (elapsed, p99, longest): (Duration, Duration, Duration)| {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        report.row(
+            &format!("(g) {topics} topics: {what}"),
+            format!(
+                "{:.1} s; another's p99 {:.1} ms, longest {:.0} ms",
+                elapsed.as_secs_f64(),
+                ms(p99),
+                ms(longest)
+            ),
+            format!("usual p99 {:.2} ms", ms(usual)),
+            format!("{:.1}", p99.as_secs_f64() / usual.as_secs_f64()),
+            "at most 10",
+        );
+    };
+    let ids = events::ids();
+    let create = async {
+        for first in (0..topics).step_by(500) {
+            let events = (first..topics.min(first + 500))
+                .map(|number| events::event(&ids, &events::topic(number)))
+                .collect();
+            engine.commit(Batch::of_events(events, Durability::Buffered)).await.unwrap();
+        }
+        // Until everything is in segments.
+        while std::fs::read_dir(folder.join("wal")).unwrap().count() > 1 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    row("created and checkpointed", beside_a_publisher(&engine, topics, create).await);
+    let trim = async {
+        for number in 0..topics {
+            engine.trim(&events::topic(number), Seq(2)).await.unwrap();
+        }
+    };
+    row("each trimmed", beside_a_publisher(&engine, topics, trim).await);
+    let start = Instant::now();
+    engine.close().await.unwrap();
+    let closed = start.elapsed();
+    let start = Instant::now();
+    let engine = open();
+    let opened = start.elapsed();
+    engine.close().await.unwrap();
+    report.row(
+        &format!("(g) {topics} topics: closed; opened"),
+        format!("{:.2} s; {:.2} s", closed.as_secs_f64(), opened.as_secs_f64()),
+        String::new(),
+        String::new(),
+        "",
+    );
 }
