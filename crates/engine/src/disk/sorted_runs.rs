@@ -7,11 +7,36 @@ use std::iter::Peekable;
 use std::path::Path;
 
 use super::storage::checksum::checksum;
+use super::storage::faults::is_damage;
 use super::storage::file_header::{self, FileKind, HEADER_BYTES, HeaderFault};
 use super::storage::file_system::{Access, File, FileSystem};
 
 /// How many runs of one level are merged into one of the next.
 pub(crate) const RUNS_PER_LEVEL: usize = 8;
+
+/// Why a run could not be read.
+#[derive(Debug)]
+pub(crate) enum RunFault {
+    /// What was read is lost: a checksum mismatch, a bad medium, a truncated or missing file.
+    Damaged(String),
+    /// The operating system refused, which says nothing about the content: retrying may help.
+    Io(io::Error),
+}
+
+impl RunFault {
+    /// The fault of a failed read; `what` was being read.
+    pub(crate) fn of_read(what: &str, error: io::Error) -> Self {
+        if is_damage(&error) { Self::Damaged(format!("{what}: {error}")) } else { Self::Io(error) }
+    }
+
+    /// An I/O error, which for damage is of the kind `InvalidData`.
+    pub(crate) fn into_io(self) -> io::Error {
+        match self {
+            Self::Damaged(detail) => io::Error::new(io::ErrorKind::InvalidData, detail),
+            Self::Io(error) => error,
+        }
+    }
+}
 
 /// Creates the file of a new run, or empties what an unfinished checkpoint left in its place.
 pub(crate) fn create(fs: &FileSystem, path: &Path) -> io::Result<File> {

@@ -16,7 +16,7 @@ use prombus_proto::Seq;
 
 use super::recent::IdCoverage;
 use super::{IdEntry, IdHash, TopicOrdinal};
-use crate::disk::sorted_runs::{self, page_checksum};
+use crate::disk::sorted_runs::{self, RunFault, page_checksum};
 use crate::disk::storage::file_header::{self, HEADER_BYTES, HeaderFault, ID_RUN};
 use crate::disk::storage::file_system::{Access, File, FileSystem, SequentialWriter};
 
@@ -141,13 +141,13 @@ impl IdRun {
         Ok(())
     }
 
-    /// Adds the positions of `hash` in `topic` to `found`. The error says what is damaged.
+    /// Adds the positions of `hash` in `topic` to `found`.
     pub(crate) fn find(
         &self,
         hash: IdHash,
         topic: TopicOrdinal,
         found: &mut Vec<Seq>,
-    ) -> Result<(), String> {
+    ) -> Result<(), RunFault> {
         let mut number = home_page(hash, self.info.home_pages);
         loop {
             let page = self.page(number)?;
@@ -167,18 +167,18 @@ impl IdRun {
         }
     }
 
-    fn page(&self, number: u64) -> Result<IdPage, String> {
+    fn page(&self, number: u64) -> Result<IdPage, RunFault> {
         let Some(file) = &self.file else {
-            return Err(format!("page {number}: the file is missing"));
+            return Err(RunFault::Damaged("the file is missing".to_owned()));
         };
         let mut bytes = [0; PAGE_BYTES];
         file.read_exact_at(&mut bytes, HEADER_BYTES as u64 + number * PAGE_BYTES as u64)
-            .map_err(|error| format!("page {number}: {error}"))?;
+            .map_err(|error| RunFault::of_read(&format!("page {number}"), error))?;
         let mut fields = &bytes[..];
         let sum = fields.get_u32_le();
         let count = usize::from(fields.get_u16_le());
         if page_checksum(number, &bytes) != sum || count > ENTRIES_PER_PAGE {
-            return Err(format!("page {number}: checksum mismatch"));
+            return Err(RunFault::Damaged(format!("page {number}: checksum mismatch")));
         }
         let spills = fields.get_u8() != 0;
         fields.advance(1);
@@ -192,19 +192,20 @@ impl IdRun {
         Ok(IdPage { entries, spills })
     }
 
-    /// Iterates over all entries, in order.
+    /// Iterates over all entries, in order. Damage is an error of the kind `InvalidData`.
     pub(crate) fn iter(&self) -> impl Iterator<Item = io::Result<IdEntry>> + '_ {
         let bytes = self.file.as_ref().and_then(|file| file.len().ok()).unwrap_or(0);
         let pages = bytes.saturating_sub(HEADER_BYTES as u64) / PAGE_BYTES as u64;
         (0..pages.max(self.info.home_pages)).flat_map(|number| match self.page(number) {
             Ok(page) => page.entries.into_iter().map(Ok).collect::<Vec<_>>(),
-            Err(detail) => vec![Err(io::Error::new(io::ErrorKind::InvalidData, detail))],
+            Err(fault) => vec![Err(fault.into_io())],
         })
     }
 
     /// Reads all of it and returns `true` if any page is damaged.
     pub(crate) fn is_damaged(&self) -> bool {
-        self.iter().any(|entry| entry.is_err())
+        let is_damage = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
+        self.iter().any(|entry| entry.as_ref().is_err_and(is_damage))
     }
 
     /// An estimate of its number of entries.

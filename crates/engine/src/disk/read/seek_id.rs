@@ -6,12 +6,13 @@ use prombus_proto::{EventId, Seq, Topic};
 
 use super::events::read;
 use super::fault::{ReadFault, was_trimmed};
-use crate::disk::ids::{IdHash, IdIndex, TopicOrdinal};
+use crate::disk::ids::{FailedLookup, IdHash, IdIndex, TopicOrdinal};
 use crate::disk::record::RecordSeed;
 use crate::disk::record::walk::WalkItem;
 use crate::disk::segment::Segment;
 use crate::disk::segment::reader::{LEAD_BYTES, MAX_CHUNK_BYTES, SegmentReader};
 use crate::disk::shared::Shared;
+use crate::disk::sorted_runs::RunFault;
 use crate::{Damaged, ReadBudget, ReadError};
 
 /// Implements [`crate::Engine::seek_id`].
@@ -54,9 +55,12 @@ pub(crate) fn find_id(
     let IdLookup { hash, topic: ordinal, index, mut candidates } = lookup;
     match index.candidates(hash, ordinal, id) {
         Ok(found) => candidates.extend(found),
-        Err(damage) => {
-            shared.report_damaged_ids(&damage);
+        Err(FailedLookup { run, fault: RunFault::Damaged(detail) }) => {
+            shared.report_damaged_ids(&run.path, detail);
             return scan_for_id(shared, topic, id);
+        }
+        Err(FailedLookup { run, fault: RunFault::Io(error) }) => {
+            return Err(ReadFault::Io(error).into_read_error(&run.path));
         }
     }
     for seq in candidates {
