@@ -7,7 +7,8 @@
 //! All other ids are hashed. While their events are only in the write-ahead log they are in memory,
 //! in one table per WAL file ([`recent`]). A checkpoint writes a table as a sorted run ([`run`]), and
 //! several runs are merged into one ([`merge`]). The write-ahead log bounds the memory. A look-up
-//! reads one page per run, and runs grow eightfold from level to level.
+//! asks the filter of each run and reads a page of those that may have the id. Runs grow eightfold
+//! from level to level.
 
 pub(crate) mod merge;
 pub(crate) mod recent;

@@ -1,6 +1,8 @@
 //! What the sorted runs of ids and of state have in common. A run is written once, by a checkpoint or
 //! by a merge, and never changed.
 
+pub(crate) mod filter;
+
 use std::cmp::Ordering;
 use std::io;
 use std::iter::Peekable;
@@ -29,6 +31,14 @@ impl RunFault {
         if is_damage(&error) { Self::Damaged(format!("{what}: {error}")) } else { Self::Io(error) }
     }
 
+    /// What is damaged, or the I/O error, in words.
+    pub(crate) fn detail(&self) -> String {
+        match self {
+            Self::Damaged(detail) => detail.clone(),
+            Self::Io(error) => error.to_string(),
+        }
+    }
+
     /// An I/O error, which for damage is of the kind `InvalidData`.
     pub(crate) fn into_io(self) -> io::Error {
         match self {
@@ -43,12 +53,13 @@ pub(crate) fn create(fs: &FileSystem, path: &Path) -> io::Result<File> {
     fs.open(path, Access::CreateEmpty)
 }
 
-/// Returns the number in the header of a run.
-pub(crate) fn number_of(file: &File, kind: FileKind) -> Result<u64, HeaderFault> {
+/// Returns the number and the format version in the header of a run.
+pub(crate) fn read_header(file: &File, kind: FileKind) -> Result<(u64, u16), HeaderFault> {
     let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0)
         .map_err(|_| HeaderFault::Damaged("the header is truncated"))?;
-    file_header::decode(kind, &header)
+    let number = file_header::decode(kind, &header)?;
+    Ok((number, file_header::version(&header)))
 }
 
 /// The checksum of a page, whose first four bytes are reserved for it. Covers the page's position as

@@ -21,7 +21,7 @@ pub(crate) fn seek_id(
     topic: &Topic,
     id: &EventId,
 ) -> Result<Option<Seq>, ReadError> {
-    let (lookup, first) = {
+    let (index, hash, ordinal, candidates, first) = {
         let tables = shared.ids();
         let view = shared.view();
         let Some(view) = view.topics.get(topic) else { return Ok(None) };
@@ -29,17 +29,17 @@ pub(crate) fn seek_id(
         let hash = view.id_seed.hash(id);
         tables.newest.find(hash, view.ordinal, id.time_ordered(), &mut candidates);
         candidates.retain(|seq| *seq < view.next);
-        let index = tables.index.clone();
-        (IdLookup { hash, topic: view.ordinal, index, candidates }, view.first)
+        (tables.index.clone(), hash, view.ordinal, candidates, view.first)
     };
+    let lookup = IdLookup { hash, topic: ordinal, index: &index, candidates };
     find_id(shared, topic, id, first, lookup)
 }
 
-/// What is needed to look up an id without holding the lock of the id tables.
-pub(crate) struct IdLookup {
+/// What is needed to look up an id.
+pub(crate) struct IdLookup<'a> {
     pub(crate) hash: IdHash,
     pub(crate) topic: TopicOrdinal,
-    pub(crate) index: IdIndex,
+    pub(crate) index: &'a IdIndex,
     /// The positions it may have in the newest WAL file.
     pub(crate) candidates: Vec<Seq>,
 }
@@ -50,7 +50,7 @@ pub(crate) fn find_id(
     topic: &Topic,
     id: &EventId,
     first: Seq,
-    lookup: IdLookup,
+    lookup: IdLookup<'_>,
 ) -> Result<Option<Seq>, ReadError> {
     let IdLookup { hash, topic: ordinal, index, mut candidates } = lookup;
     match index.candidates(hash, ordinal, id) {

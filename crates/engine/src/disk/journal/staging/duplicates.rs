@@ -97,8 +97,7 @@ impl Staging {
         let hash = seed.hash(id);
         let mut candidates = Vec::new();
         ids.newest.find(hash, ordinal, id.time_ordered(), &mut candidates);
-        let index = ids.index.clone();
-        let lookup = IdLookup { hash, topic: ordinal, index, candidates };
+        let lookup = IdLookup { hash, topic: ordinal, index: &ids.index, candidates };
         Ok(seek_id::find_id(shared, topic, id, topic_ids.first, lookup)?)
     }
 
