@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use prombus_engine::{Durability, Engine};
-use prombus_proto::{Clock, Group, IdSource, Topic};
+use prombus_proto::{Clock, Group, IdSource, NewEvent, Topic};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -15,10 +15,10 @@ use crate::groups::{
 };
 use crate::limits::RateLimit;
 use crate::metrics::{self, Metrics};
-use crate::publish::{Committer, Submission};
+use crate::publish::{Committer, Submission, check_ts};
 use crate::sharing::GroupLeases;
 use crate::time::now;
-use crate::topics::{Settings, TopicInUse, Topics, keep_settings_current, retention};
+use crate::topics::{RetentionTask, Settings, TopicInUse, Topics, keep_settings_current};
 
 /// The bus over one engine.
 pub struct Bus {
@@ -54,9 +54,13 @@ impl Bus {
         let topics = Arc::new(Topics::new(Arc::clone(&settings), revision, Arc::clone(&metrics)));
         let (committer, committing) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
-        let retaining =
-            retention::run(Arc::clone(&engine), Arc::clone(&topics), Arc::clone(&clock));
-        let mut tasks = vec![committing, tokio::spawn(retaining)];
+        let retaining = RetentionTask {
+            engine: Arc::clone(&engine),
+            topics: Arc::clone(&topics),
+            clock: Arc::clone(&clock),
+            metrics: Arc::clone(&metrics),
+        };
+        let mut tasks = vec![committing, tokio::spawn(retaining.run())];
         let groups = Arc::new(Groups::default());
         let group_leases = engine
             .capabilities()
@@ -210,6 +214,15 @@ impl Bus {
 
     pub(crate) const fn engine(&self) -> &Arc<dyn Engine> {
         &self.ctx.engine
+    }
+
+    /// Returns an error if `event` would be refused because its time is too far in the future.
+    ///
+    /// # Errors
+    ///
+    /// `BadFrame` if `ts` is more than a day ahead of the clock.
+    pub fn check_ts(&self, event: &NewEvent) -> Result<(), Refusal> {
+        check_ts(event, self.clock().now())
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {

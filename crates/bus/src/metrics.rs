@@ -61,6 +61,7 @@ pub struct Metrics {
     acked: IntCounterVec,
     nacked: IntCounterVec,
     dead_lettered: IntCounterVec,
+    lost_to_retention: IntCounterVec,
     in_flight: IntGaugeVec,
     limited_connections: IntCounter,
     limited_topics: IntCounter,
@@ -106,6 +107,10 @@ impl Metrics {
             ),
             nacked: by_group("prombus_events_nacked_total", "Deliveries answered with NACK."),
             dead_lettered: by_group("prombus_events_dead_lettered_total", "Dead letters stored."),
+            lost_to_retention: by_group(
+                "prombus_events_lost_to_retention_total",
+                "Events that retention removed before the group had finished them.",
+            ),
             in_flight: gauges(
                 &registry,
                 "prombus_inflight",
@@ -182,6 +187,8 @@ impl Metrics {
     pub(crate) fn group(&self, topic: &Topic, group: &Group) -> GroupSeries {
         let pair = (topic.clone(), group.clone());
         let labels = self.pair_labels(&pair);
+        // Creates the series, so that the first loss shows as an increase.
+        drop(self.lost_to_retention.with_label_values(&labels));
         GroupSeries {
             delivered: self.delivered.with_label_values(&labels),
             acked: self.acked.with_label_values(&labels),
@@ -191,6 +198,13 @@ impl Metrics {
             publish_to_deliver: self.publish_to_deliver.clone(),
             deliver_to_ack: self.deliver_to_ack.clone(),
         }
+    }
+
+    /// Counts events that retention removed before the group had finished them.
+    pub(crate) fn lost_to_retention(&self, topic: &Topic, group: &Group, events: u64) {
+        let pair = (topic.clone(), group.clone());
+        let labels = self.pair_labels(&pair);
+        self.lost_to_retention.with_label_values(&labels).inc_by(events);
     }
 
     fn pair_labels<'a>(&self, pair: &'a (Topic, Group)) -> [&'a str; 2] {

@@ -5,6 +5,7 @@ mod batch;
 mod committer;
 mod publish_times;
 
+pub(crate) use admission::check_ts;
 pub use batch::PublishBatch;
 pub use committer::PendingCommit;
 pub(crate) use committer::{CommitReceipt, CommitResult, Committer, Submission};

@@ -6,7 +6,7 @@ mod follow;
 mod read;
 mod registry;
 mod remote_appends;
-pub(crate) mod retention;
+mod retention;
 mod settings;
 mod start;
 
@@ -15,5 +15,6 @@ pub use feed::FeedEvent;
 pub use follow::Follower;
 pub use read::{DamagedRange, ReadPage};
 pub(crate) use registry::{TopicInUse, Topics};
+pub(crate) use retention::RetentionTask;
 pub use settings::{Settings, SubscriptionDefaults, TopicRules, TopicSettings};
 pub use start::StartAt;

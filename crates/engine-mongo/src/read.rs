@@ -164,7 +164,7 @@ impl Store {
         let least = to_bson(ts.0);
         if document.forgotten_latest_ts.is_none_or(|trimmed| trimmed < least) {
             let range = (document.first, document.next);
-            return self.first_at_least(session, topic, range, "latestTs", least).await;
+            return self.first_at_least(session, topic, range, "$latestTs", least).await;
         }
         // A trimmed event was as late as `ts`, so the totals say nothing. The retained events are
         // about as late as the last trimmed one, so one of the first of them matches.

@@ -1,9 +1,11 @@
 //! Trims topics: first the topic document moves its first position, then the events are deleted.
 //!
+//! - `age`: when events were stored.
 //! - `ttl`: when the events of a topic with a time to live expire.
 //! - `expired_events`: events that the servers removed at that time.
 //! - `ttl_warnings`: warns once about a TTL shorter than the retention.
 
+mod age;
 mod expired_events;
 pub(crate) mod ttl;
 pub(crate) mod ttl_warnings;
@@ -19,6 +21,7 @@ use crate::error::{commit_error, is_duplicate_key};
 use crate::layout::event_document::Totals;
 use crate::layout::numbers::{from_bson, number_in, to_bson};
 use crate::layout::topic_document::TopicDocument;
+use crate::retention::age::stored_at;
 use crate::retention::expired_events::set_first;
 use crate::store::Store;
 
@@ -137,7 +140,10 @@ impl Store {
         let mut below = document.first;
         if let Some(age) = rule.max_age_ms {
             let oldest = self.clock.now().minus_ms(age);
-            below = below.max(self.first_at_time(session, topic, document, oldest).await?);
+            let range = (document.first, document.next);
+            let (stored_at, oldest) = (stored_at(self.clock.now()), to_bson(oldest.0));
+            let first = self.first_at_least(session, topic, range, stored_at, oldest).await?;
+            below = below.max(first);
         }
         if let Some(max_bytes) = rule.max_bytes {
             // The first event whose total reaches this many bytes is the last to be trimmed: what
@@ -145,7 +151,7 @@ impl Store {
             let excess = document.bytes.saturating_sub(to_bson(max_bytes));
             if excess > document.forgotten_bytes {
                 let range = (document.first, document.next);
-                let last = self.first_at_least(session, topic, range, "bytes", excess).await?;
+                let last = self.first_at_least(session, topic, range, "$bytes", excess).await?;
                 below = below.max((last + 1).min(document.next));
             }
         }

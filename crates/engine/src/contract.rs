@@ -107,6 +107,10 @@ pub trait Engine: Send + Sync + 'static {
     /// engine drops whole segments), but never less. Otherwise the effect is that of
     /// [`trim`](Engine::trim).
     ///
+    /// The age of an event counts from when it was stored. An event may count as stored as late as any
+    /// event before it, since the clock may step back and only the front can be dropped. Its `ts` neither
+    /// shortens nor prolongs its life, nor that of others.
+    ///
     /// Rules have revisions, and the engine remembers the newest one applied per topic, so that a
     /// slow sweep cannot drop what a newer rule retains.
     ///

@@ -31,7 +31,6 @@ mod state;
 mod storage;
 mod wal;
 
-use std::fs::{self, File, TryLockError};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
@@ -50,6 +49,7 @@ use self::record::SuffixChecksum;
 use self::recovery::Recovered;
 use self::shared::Shared;
 use self::storage::layout::Layout;
+use self::storage::lock::StoreLock;
 use crate::{
     Batch, Bounds, Capabilities, CommitError, Committed, Condition, Durability, Engine, Health,
     OpenError, Page, ReadBudget, ReadError, Retention, StateEntry, StateKey, Unavailable,
@@ -69,7 +69,7 @@ pub struct DiskEngine {
 struct Workers {
     journal: JoinHandle<()>,
     checkpointer: JoinHandle<()>,
-    lock: File,
+    lock: StoreLock,
 }
 
 impl DiskEngine {
@@ -83,16 +83,7 @@ impl DiskEngine {
     pub fn open(options: &DiskOptions) -> Result<Self, OpenError> {
         let layout = Layout::new(options.folder.clone());
         let io = |source| OpenError::Io { path: options.folder.clone(), source };
-        fs::create_dir_all(&options.folder).map_err(io)?;
-        let lock = File::options().write(true).create(true).truncate(false).open(layout.lock());
-        let lock = lock.map_err(io)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(OpenError::Locked { path: options.folder.clone() });
-            }
-            Err(TryLockError::Error(source)) => return Err(io(source)),
-        }
+        let lock = StoreLock::acquire(&layout)?;
         let Recovered { shared, catalog, sealed, start } = recovery::recover(options, layout)?;
         let shared = Arc::new(shared);
         let (tasks, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog);
@@ -158,8 +149,7 @@ impl DiskEngine {
         // The panic hook has already reported a panic.
         let _ = journal.join();
         let _ = checkpointer.join();
-        // Explicitly, because a child that was just forked may still have the file open.
-        let _ = lock.unlock();
+        lock.release();
     }
 
     fn take_running(&self) -> Option<Workers> {

@@ -4,7 +4,10 @@
 /// limits, nothing is dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Events whose timestamp is older than this many milliseconds may be dropped.
+    /// Events that were stored more than this many milliseconds ago may be dropped.
+    ///
+    /// The time that counts is the engine's clock at their commit. Their `ts` does not: publishers choose
+    /// it, and an event from 1970 is kept as long as any other.
     pub max_age_ms: Option<u64>,
     /// While the topic is larger than this, its oldest events may be dropped.
     pub max_bytes: Option<u64>,

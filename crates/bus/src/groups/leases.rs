@@ -76,6 +76,16 @@ pub(crate) struct FailedLease {
     pub(crate) next: AfterFailure,
 }
 
+/// An event that the stored cursor counts as done, unlike the lease table until then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Adopted {
+    pub(crate) seq: Seq,
+    /// Unknown if this process never delivered the event.
+    pub(crate) id: Option<EventId>,
+    /// The member whose lease ended.
+    pub(crate) member: Option<MemberId>,
+}
+
 impl Leases {
     pub(crate) fn resume(cursor: &Cursor) -> Self {
         let window: VecDeque<_> = cursor
@@ -228,6 +238,36 @@ impl Leases {
             slot.state = SlotState::Done;
         }
         self.raise_floor();
+    }
+
+    /// Finishes the events that the stored `cursor` counts as done. The lease table misses them if the
+    /// commit that stored the cursor was reported as failed.
+    pub(crate) fn adopt_done(&mut self, cursor: &Cursor) -> Vec<Adopted> {
+        let above: Vec<_> = cursor.above().collect();
+        let is_done_in_store = |seq: Seq| {
+            let index = seq.0.checked_sub(cursor.floor.0 + 1);
+            index.is_none_or(|index| {
+                let index = usize::try_from(index).unwrap_or(usize::MAX);
+                above.get(index) == Some(&Progress::Done)
+            })
+        };
+        let missed: Vec<_> = self
+            .seqs_where(|state| state != SlotState::Done)
+            .filter(|seq| is_done_in_store(*seq))
+            .collect();
+        missed.into_iter().filter_map(|seq| self.adopt(seq)).collect()
+    }
+
+    fn adopt(&mut self, seq: Seq) -> Option<Adopted> {
+        let slot = self.slot(seq)?;
+        let id = slot.identity.as_ref().map(|(id, _)| id.clone());
+        let member = match slot.state {
+            SlotState::Leased(lease) => Some(lease.member),
+            _ => None,
+        };
+        self.forget_id(seq);
+        self.finish(seq);
+        Some(Adopted { seq, id, member })
     }
 
     /// Restores the lease of `seq`, whose acknowledgement could not be stored. Returns its member.

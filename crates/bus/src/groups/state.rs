@@ -10,6 +10,7 @@
 //! | commands of members: join, leave, ACK, NACK, MODACK, pause | `commands` |
 //! | deadlines, and which member gets which event | `delivering` |
 //! | storing the cursor with everything that goes with it | `committing`, `pending` |
+//! | what is stored after a commit was reported as failed | `resolving` |
 //! | claiming, losing and releasing the group among gateways | `ownership` |
 //! | what the owner of a partition works on | `partition`, `fetched` |
 
@@ -21,6 +22,7 @@ mod fetched;
 mod ownership;
 mod partition;
 mod pending;
+mod resolving;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +36,7 @@ use tokio::sync::Notify;
 
 pub(super) use self::effect::{Claim, ClaimOutcome, Effect, Loaded, MarkLookup, ReadOutcome};
 use self::partition::{OwnedPartition, Partition};
-pub(super) use self::pending::{Ack, DeadLetterPending};
+pub(super) use self::pending::{Ack, DeadLetterPending, StoredAck};
 use super::command::Description;
 use super::members::Members;
 use crate::metrics::GroupSeries;

@@ -205,10 +205,11 @@ impl GroupTask {
                 let outcome = self.store.read(from).await;
                 self.state.events_read(from, outcome, now());
             }
-            Effect::ReadCursor(waiters) => {
+            Effect::ReadCursor(failed) => {
                 let stored = self.store.cursor().await;
-                self.state.cursor_read(waiters, stored, now());
+                self.state.cursor_read(failed, stored, now());
             }
+            Effect::AnswerStoredAck(stored) => self.store.answer_stored_ack(stored).await,
             Effect::EncodeDeadLetters(mut letters) => {
                 let encoded = self.store.encode_dead_letters(&mut letters).await;
                 let conditions = self.conditions();

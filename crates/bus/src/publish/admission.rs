@@ -1,7 +1,10 @@
-//! Admission of events by the rate limits of their connection and their topics.
+//! Admission of events: by their time, and by the rate limits of their connection and their topics.
 
 use std::sync::Arc;
 use std::time::Instant;
+
+use prombus_proto::limits::MAX_TS_AHEAD_MS;
+use prombus_proto::{ErrorCode, NewEvent, Timestamp};
 
 use crate::bus::{Bus, Connection};
 use crate::error::Refusal;
@@ -11,6 +14,21 @@ use crate::topics::TopicInUse;
 
 /// A topic, and the number of its events that ask for admission.
 pub(super) type TopicCount = (Arc<TopicInUse>, u64);
+
+/// Refuses an event whose time is too far in the future: a mistake in its unit, usually, which would
+/// mislead every reader that starts at a time.
+pub(crate) fn check_ts(event: &NewEvent, now: Timestamp) -> Result<(), Refusal> {
+    match event.ts {
+        Some(ts) if ts.0.saturating_sub(now.0) > MAX_TS_AHEAD_MS => {
+            let message = format!(
+                "ts {ts} is more than a day ahead of the server's clock ({now}); it is in \
+                 milliseconds since 1970"
+            );
+            Err(Refusal::new(ErrorCode::BadFrame, message))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Takes one token of the connection and one of the topic for each event, or none at all: a client
 /// that is refused and waits as long as it is told must find the tokens it asked for.

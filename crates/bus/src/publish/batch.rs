@@ -8,7 +8,7 @@ use prombus_engine::Durability;
 use prombus_proto::limits::MAX_EVENT_BYTES;
 use prombus_proto::{EncodedEvent, ErrorCode, EventId, NewEvent, Timestamp, Topic};
 
-use super::admission::{TopicCount, admit, admit_paced, give_back};
+use super::admission::{TopicCount, admit, admit_paced, check_ts, give_back};
 use super::committer::{PendingCommit, Submission};
 use super::publish_times::PublishTimes;
 use crate::bus::{Bus, Connection};
@@ -53,6 +53,11 @@ impl PublishBatch {
     }
 
     #[cfg(test)]
+    pub(crate) fn of_events(events: Vec<EncodedEvent>) -> Self {
+        Self { events, ..Self::new() }
+    }
+
+    #[cfg(test)]
     pub(crate) fn with_durability(durability: Durability) -> Self {
         Self { durability, ..Self::new() }
     }
@@ -61,8 +66,8 @@ impl PublishBatch {
     ///
     /// # Errors
     ///
-    /// If the bus is shutting down, a rate limit is exceeded, or an event is too large. No tokens are
-    /// taken then.
+    /// If the bus is shutting down, a rate limit is exceeded, or an event is too large or too far in the
+    /// future. No tokens are taken then.
     pub fn push(
         &mut self,
         bus: &Bus,
@@ -115,8 +120,8 @@ impl PublishBatch {
     ///
     /// # Errors
     ///
-    /// If the bus is shutting down, a limit never refills, or an event is too large. Tokens that were
-    /// taken are not returned.
+    /// If the bus is shutting down, a limit never refills, or an event is too large or too far in the
+    /// future. Tokens that were taken are not returned.
     pub async fn push_paced(
         &mut self,
         bus: &Bus,
@@ -201,6 +206,10 @@ impl PublishBatch {
     ) -> Result<(), Refusal> {
         let (before, mut bytes, mut durability) = (self.events.len(), self.bytes, self.durability);
         for (topic, event) in events {
+            if let Err(refusal) = check_ts(&event, time.ts) {
+                self.events.truncate(before);
+                return Err(refusal);
+            }
             let new_id = || bus.ids().next_id_at(time.ts);
             let event = event.complete(self.topic_name(topic), new_id, time.ts).into_encoded();
             let event_bytes = event.max_json_bytes();

@@ -13,6 +13,7 @@ use crate::error::Refusal;
 use crate::publish::Submission;
 use crate::stored::{StatePages, topic_settings};
 use crate::time::now;
+use crate::topics::retention::retain;
 use crate::topics::{TopicSettings, Topics};
 
 impl Bus {
@@ -38,11 +39,19 @@ impl Bus {
         let stored = self.committer().submit(submission).await?;
         stored.await.unwrap_or_else(|_| Err(Unavailable::Closed.into()))?;
         let revision = self.clock().now().0;
-        let rule = self.topics_in_use().set_own(topic, own, revision, now());
+        let mut rule = self.topics_in_use().set_own(topic, own, revision, now());
         // Not left to the next retention pass: one may be running with the previous rule.
-        match self.engine().retain(topic, &rule).await {
-            Ok(_) | Err(CommitError::StaleRule { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+        loop {
+            match retain(self.engine().as_ref(), self.metrics(), topic, &rule).await {
+                Ok(_) => return Ok(()),
+                // The clock of this or another gateway is or was ahead. Settings that another gateway
+                // stored in the meantime are newer than these.
+                Err(CommitError::StaleRule { applied, .. }) => {
+                    let own = stored_settings(self.engine().as_ref(), topic).await?.unwrap_or(own);
+                    rule = self.topics_in_use().set_own(topic, own, applied + 1, now());
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
@@ -71,6 +80,30 @@ pub(crate) async fn keep_settings_current(engine: Arc<dyn Engine>, topics: Arc<T
             );
         }
     }
+}
+
+/// Loads the stored settings of `topic`.
+pub(crate) async fn reload_settings(
+    engine: &dyn Engine,
+    topics: &Topics,
+    topic: &Topic,
+) -> Result<(), Refusal> {
+    let _lock = topics.lock_settings().await;
+    if let Some(own) = stored_settings(engine, topic).await? {
+        topics.load_own(topic, own, now());
+    }
+    Ok(())
+}
+
+async fn stored_settings(
+    engine: &dyn Engine,
+    topic: &Topic,
+) -> Result<Option<TopicSettings>, Refusal> {
+    let Ok(key) = topic_settings::key(topic) else { return Ok(None) };
+    let Some(entry) = engine.get(&key).await? else { return Ok(None) };
+    let read = topic_settings::read(&entry)
+        .map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))?;
+    Ok(read.map(|(_, own)| own))
 }
 
 /// Loads the stored settings of all topics.

@@ -172,6 +172,12 @@ impl Topics {
         self.settings.topics.contains_key(topic) || self.known.read().own.contains_key(topic)
     }
 
+    /// Returns the retention rule of `topic`.
+    pub(crate) fn retention(&self, topic: &Topic) -> Retention {
+        let known = self.known.read();
+        known.retention(&self.rules_in(&known, topic))
+    }
+
     /// Returns the retention rules of all topics that have one.
     pub(crate) fn retentions(&self) -> Vec<(Topic, Retention)> {
         let known = self.known.read();

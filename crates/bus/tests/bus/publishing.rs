@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::iter;
 use std::sync::Arc;
 
-use prombus_bus::{StartAt, TopicSettings};
+use prombus_bus::{PublishBatch, StartAt, TopicSettings};
 use prombus_engine::{Durability, Engine};
-use prombus_proto::limits::MAX_EVENT_BYTES;
+use prombus_proto::limits::{MAX_EVENT_BYTES, MAX_TS_AHEAD_MS};
 use prombus_proto::{ErrorCode, Event, EventId, NewEvent, Seq, Timestamp};
 
 use crate::harness::{
@@ -42,6 +42,35 @@ async fn the_bus_adds_missing_ids_and_times() {
     assert!(first.id.as_uuid().is_some_and(|uuid| uuid.get_version_num() == 7));
     let (_, second) = Event::decode(&stored[1].json).unwrap();
     assert_eq!((second.ts, second.id), (Timestamp(5), EventId::new("mine").unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_more_than_a_day_ahead_is_refused_by_every_way_to_publish() {
+    let harness = Harness::new();
+    let (bus, connection) = (&harness.bus, harness.bus.connect());
+    let at = |ts| NewEvent { ts: Some(Timestamp(ts)), ..event("1") };
+    let latest = NOW.0 + MAX_TS_AHEAD_MS;
+    for ts in [latest + 1, u64::MAX] {
+        let events = vec![event("0"), at(ts)];
+        let mixed = events.iter().map(|event| (orders(), event.clone())).collect();
+        let mut batch = PublishBatch::new();
+        let refusals = [
+            batch.push(bus, &connection, &orders(), events.clone().into_iter()).unwrap_err(),
+            batch.push_mixed(bus, &connection, mixed).unwrap_err(),
+            batch.push_paced(bus, &connection, &orders(), events).await.unwrap_err(),
+            bus.check_ts(&at(ts)).unwrap_err(),
+        ];
+        for refusal in refusals {
+            assert_eq!(refusal.code, ErrorCode::BadFrame);
+            assert!(
+                refusal.message.starts_with(&format!("ts {ts} is more than a day")),
+                "{refusal}"
+            );
+        }
+        assert!(batch.is_empty());
+    }
+    bus.check_ts(&at(latest)).unwrap();
+    harness.try_publish(&connection, &orders(), vec![at(latest), at(0)]).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

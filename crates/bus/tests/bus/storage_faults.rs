@@ -100,6 +100,71 @@ async fn events_published_with_an_ack_fail_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_ack_that_was_stored_is_confirmed_although_its_answer_was_lost() {
+    let (harness, faults) = faulty();
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(10)).await;
+    let delivered = consumer.arrived().await;
+    faults.fail_commits_after(1);
+    assert!(consumer.ack(ids(&delivered[..1])).await.stale.is_empty());
+    faults.fail_commits_after(1);
+    let events = vec![event("1"), event("2")];
+    let invoices = harness.batch(&consumer.connection, &named("invoices"), events).unwrap();
+    let acked = consumer.subscription.ack(ids(&delivered[1..]), None, Some(invoices));
+    let published = acked.await.unwrap().unwrap().published;
+    assert_eq!(published.iter().map(|at| at.seq).collect::<Vec<_>>(), [Seq(1), Seq(2)]);
+    assert_eq!(stored(harness.engine.as_ref(), &named("invoices")).await.len(), 2);
+    assert!(consumer.next_within(Duration::from_secs(300)).await.is_none());
+    assert_eq!(harness.cursor().await.floor, Seq(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_whose_ack_was_stored_is_done_whatever_was_answered() {
+    let (harness, faults) = faulty();
+    harness.publish(&orders(), 2).await;
+    let options = SubscribeOptions { max_attempts: Some(1), ..from(StartAt::Earliest) };
+    let consumer = harness.consumer(options).await;
+    let delivered = consumer.arrived().await;
+    let invoice = || {
+        let events = vec![event("1")];
+        harness.batch(&consumer.connection, &named("invoices"), events).unwrap()
+    };
+    // The commit is stored, its answer is lost, and the storage stays away for longer than the lease.
+    faults.fail_commits_after(1);
+    faults.fail_reads(usize::MAX);
+    let acked = consumer.subscription.ack(ids(&delivered[..1]), None, Some(invoice()));
+    assert_eq!(acked.await.unwrap().unwrap_err().code, ErrorCode::StorageUnavailable);
+    let retried = consumer.subscription.ack(ids(&delivered[..1]), None, Some(invoice()));
+    assert_eq!(retried.await.unwrap().unwrap_err().code, ErrorCode::StorageUnavailable);
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    let retried = consumer.subscription.ack(ids(&delivered[..1]), None, Some(invoice()));
+    faults.heal();
+    assert_eq!(retried.await.unwrap().unwrap_err().code, ErrorCode::LeaseLost);
+    assert_eq!(stored(harness.engine.as_ref(), &named("invoices")).await.len(), 1);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    // Only the event that nobody acknowledged is a dead letter.
+    assert_eq!(harness.dead_letters().await.len(), 1);
+    assert_eq!(harness.cursor().await.floor, Seq(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_whose_ack_was_stored_is_not_dead_lettered_at_its_deadline() {
+    let (harness, faults) = faulty();
+    harness.publish(&orders(), 1).await;
+    let options = SubscribeOptions { max_attempts: Some(1), ..from(StartAt::Earliest) };
+    let consumer = harness.consumer(options).await;
+    let delivered = consumer.arrived().await;
+    faults.fail_commits_after(1);
+    faults.fail_reads(usize::MAX);
+    consumer.subscription.ack(ids(&delivered), None, None).await.unwrap().unwrap_err();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    faults.heal();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(harness.dead_letters().await.is_empty());
+    assert_eq!(harness.cursor().await.floor, Seq(1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_letter_is_stored_later_and_once() {
     for (lost_before, lost_after) in [(3, 0), (0, 1), (0, 3), (1, 1)] {
         let (harness, faults) = faulty();

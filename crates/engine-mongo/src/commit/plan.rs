@@ -58,7 +58,7 @@ impl CommitPlan {
             guarded: Vec::new(),
             state,
         };
-        plan.add_events(batch, snapshot);
+        plan.add_events(batch, snapshot, to_bson(now.0));
         let appended: HashSet<&str> =
             plan.appended.iter().map(|(topic, _)| topic.as_str()).collect();
         let expected = batch.expected_last.iter().map(|(topic, _)| topic);
@@ -69,7 +69,7 @@ impl CommitPlan {
         Ok(plan)
     }
 
-    fn add_events(&mut self, batch: &Batch, snapshot: &Snapshot) {
+    fn add_events(&mut self, batch: &Batch, snapshot: &Snapshot, now: i64) {
         let mut in_batch: HashMap<(&Topic, &EventId), Seq> = HashMap::new();
         let mut appended: BTreeMap<&Topic, TopicDocument> = BTreeMap::new();
         for event in &batch.events {
@@ -93,7 +93,8 @@ impl CommitPlan {
             });
             let seq = Seq(from_bson(document.next));
             let totals = Totals { bytes: document.bytes, latest_ts: document.latest_ts };
-            let (encoded, parts, totals) = encode(event, seq, totals, document.ttl_ms);
+            let lifetime = document.store_event(now);
+            let (encoded, parts, totals) = encode(event, seq, totals, lifetime);
             document.next = to_bson(seq.next().0);
             document.bytes = totals.bytes;
             document.latest_ts = totals.latest_ts;

@@ -106,13 +106,14 @@ impl SnapshotReader<'_> {
                 .collection::<RawDocumentBuf>(EVENTS)
                 .find_one(tail)
                 .sort(doc! { "topic": 1, "seq": -1 })
-                .projection(doc! { "_id": 0, "seq": 1, "bytes": 1, "latestTs": 1 })
+                .projection(doc! { "_id": 0, "seq": 1, "bytes": 1, "latestTs": 1, "storedAt": 1 })
                 .session(&mut *self.session)
                 .await?;
             if let Some(last) = last {
                 topic.next = number_in(&last, "seq").unwrap_or(topic.next - 1) + 1;
                 topic.bytes = number_in(&last, "bytes").unwrap_or(topic.bytes).max(topic.bytes);
                 topic.latest_ts = number_in(&last, "latestTs").unwrap_or(0).max(topic.latest_ts);
+                topic.stored_at = number_in(&last, "storedAt").max(topic.stored_at);
             }
         }
         Ok(())

@@ -156,11 +156,16 @@ impl Writer<'_> {
 }
 
 fn append_update(document: &TopicDocument) -> Document {
-    doc! { "$set": {
+    let mut fields = doc! {
         "next": document.next,
         "bytes": document.bytes,
         "latestTs": document.latest_ts,
-    } }
+        "storedAt": document.stored_at,
+    };
+    if let Some(floor) = document.expiry_floor {
+        fields.insert("expiryFloor", floor);
+    }
+    doc! { "$set": fields }
 }
 
 fn put_statement(id: &str, document: Document) -> Document {

@@ -2,9 +2,10 @@
 //!
 //! Searches use `topic`, `seq`, `id`, `ts` and `key`. `json` is the event as it was committed,
 //! which is what every reader gets; a large event has `parts` instead, the number of its documents
-//! in `event_parts`. `bytes` and `latestTs` are totals over the topic up to this event; they rise
-//! with `seq`, so positions are found by bisection. `expireAt` is set if the topic has a time to
-//! live.
+//! in `event_parts`. `bytes`, `latestTs` and `storedAt` are totals over the topic up to this event;
+//! they rise with `seq`, so positions are found by bisection. `storedAt` is when the event was
+//! stored, or when an event before it was, if that is later; documents of older programs lack it.
+//! `expireAt` is set if the topic has a time to live.
 
 use bytes::{Bytes, BytesMut};
 use mongodb::bson::DateTime;
@@ -14,7 +15,6 @@ use prombus_engine::StoredEvent;
 use prombus_proto::{EncodedEvent, EventId, Key, Seq, Timestamp};
 
 use crate::layout::numbers::{from_bson, number_in, to_bson};
-use crate::retention::ttl::expire_at;
 
 /// A document is limited to 16 MiB, and an event may be as large. JSON longer than this is split
 /// into parts of this size.
@@ -27,12 +27,19 @@ pub(crate) struct Totals {
     pub(crate) latest_ts: i64,
 }
 
+/// When an event is stored, and when it expires.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifetime {
+    pub(crate) stored_at: i64,
+    pub(crate) expire_at: Option<DateTime>,
+}
+
 /// Returns the event's document, its parts if it is large, and the totals after it.
 pub(crate) fn encode(
     event: &EncodedEvent,
     seq: Seq,
     before: Totals,
-    ttl_ms: Option<i64>,
+    Lifetime { stored_at, expire_at }: Lifetime,
 ) -> (RawDocumentBuf, Vec<RawDocumentBuf>, Totals) {
     let mut json = Vec::with_capacity(event.max_json_bytes());
     event.write_json(seq, &mut json);
@@ -52,7 +59,7 @@ pub(crate) fn encode(
     }
     document.append(cstr!("bytes"), totals.bytes);
     document.append(cstr!("latestTs"), totals.latest_ts);
-    let expire_at = expire_at(totals.latest_ts, ttl_ms);
+    document.append(cstr!("storedAt"), stored_at);
     if let Some(expire_at) = expire_at {
         document.append(cstr!("expireAt"), expire_at);
     }

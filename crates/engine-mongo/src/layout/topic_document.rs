@@ -5,7 +5,9 @@ use prombus_engine::Bounds;
 use prombus_proto::{Seq, Topic};
 use serde::{Deserialize, Serialize};
 
+use crate::layout::event_document::Lifetime;
 use crate::layout::numbers::from_bson;
+use crate::retention::ttl::expire_at;
 
 /// A topic. The document exists once the topic had an event or a retention rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +32,13 @@ pub(crate) struct TopicDocument {
     /// The latest timestamp of the events before `first`; `None` if none was ever trimmed.
     #[serde(default, rename = "forgottenLatestTs")]
     pub(crate) forgotten_latest_ts: Option<i64>,
+    /// When the last event was stored; `None` if an older program stored all events.
+    #[serde(default, rename = "storedAt", skip_serializing_if = "Option::is_none")]
+    pub(crate) stored_at: Option<i64>,
+    /// The `latestTs` of the events that an older program stored, if it was in the future. Their
+    /// `expireAt` counts from it, and that of later events must not be earlier.
+    #[serde(default, rename = "expiryFloor", skip_serializing_if = "Option::is_none")]
+    pub(crate) expiry_floor: Option<i64>,
     /// The revision of the newest retention rule that was applied.
     #[serde(default)]
     pub(crate) rule: Option<i64>,
@@ -69,10 +78,23 @@ impl TopicDocument {
             forgotten_bytes: 0,
             latest_ts: 0,
             forgotten_latest_ts: None,
+            stored_at: None,
+            expiry_floor: None,
             rule: None,
             ttl_ms: None,
             ttl_change: None,
         }
+    }
+
+    /// Records that an event is stored `now`, and returns when it counts as stored and expires.
+    pub(crate) fn store_event(&mut self, now: i64) -> Lifetime {
+        if self.stored_at.is_none() && self.latest_ts > now {
+            self.expiry_floor = Some(self.latest_ts);
+        }
+        let stored_at = self.stored_at.map_or(now, |last| last.max(now));
+        self.stored_at = Some(stored_at);
+        let expire_at = expire_at(stored_at.max(self.expiry_floor.unwrap_or(0)), self.ttl_ms);
+        Lifetime { stored_at, expire_at }
     }
 
     /// Returns `true` if the servers remove events of this topic.
@@ -99,9 +121,16 @@ impl TopicDocument {
     /// A filter that matches this topic as long as every field a commit builds on is unchanged.
     /// Comparing `next` alone is not enough: after an election other events may have led to it.
     pub(crate) fn unchanged_filter(&self) -> Document {
-        let Self { name, next, bytes, latest_ts, ttl_ms, .. } = self;
-        // `null` matches a missing `ttlMs`.
-        doc! { "_id": name, "next": next, "bytes": bytes, "latestTs": latest_ts, "ttlMs": ttl_ms }
+        let Self { name, next, bytes, latest_ts, stored_at, ttl_ms, .. } = self;
+        // `null` matches a missing field.
+        doc! {
+            "_id": name,
+            "next": next,
+            "bytes": bytes,
+            "latestTs": latest_ts,
+            "storedAt": stored_at,
+            "ttlMs": ttl_ms,
+        }
     }
 
     /// A filter for the topics that ever had an event.

@@ -20,7 +20,7 @@ use crate::commit::commit_transaction;
 use crate::layout::collections::{EVENTS, PARTS, TOPICS, write_concern};
 use crate::layout::numbers::{from_bson, number_in};
 use crate::layout::topic_document::{TopicDocument, TtlChange};
-use crate::retention::ttl::{expire_at, set_expire_at};
+use crate::retention::ttl::{expire_at, expiry_start, set_expire_at};
 use crate::store::Store;
 
 /// Small enough that no write blocks publishers for long.
@@ -198,6 +198,11 @@ impl TtlChanger<'_> {
         }
     }
 
+    async fn document_floor(&self) -> Result<Option<i64>, Error> {
+        let mut session = self.store.read_session().await?;
+        Ok(self.store.topic(&mut session, self.topic).await?.expiry_floor)
+    }
+
     async fn save_position(&self, before: i64, now: i64) -> Result<(), MongoError> {
         let unchanged = doc! { "ttlChange.place": before };
         self.update_topic(unchanged, doc! { "$set": { "ttlChange.place": now } }).await
@@ -214,9 +219,11 @@ impl TtlChanger<'_> {
             return Ok(());
         }
         let range = doc! { "topic": self.topic.as_str(), "seq": { "$gte": start, "$lt": end } };
-        self.set_expiry_of_parts(session, &range, ttl).await?;
+        // Set before any event that depends on it is stored, and never changed.
+        let floor = self.document_floor().await?;
+        self.set_expiry_of_parts(session, &range, ttl, floor).await?;
         let events = self.collection(EVENTS, session.is_some());
-        let update = events.update_many(range, set_expire_at(ttl));
+        let update = events.update_many(range, set_expire_at(ttl, floor));
         match session {
             Some(session) => update.session(session).await?,
             None => update.await?,
@@ -230,6 +237,7 @@ impl TtlChanger<'_> {
         session: &mut Option<ClientSession>,
         range: &Document,
         ttl: Option<i64>,
+        floor: Option<i64>,
     ) -> Result<(), Error> {
         let parts = self.collection(PARTS, false);
         let mut found = parts.find(range.clone()).projection(doc! { "_id": 0, "seq": 1 }).await?;
@@ -242,11 +250,11 @@ impl TtlChanger<'_> {
             return Ok(());
         }
         let filter = doc! { "topic": self.topic.as_str(), "seq": { "$in": seqs } };
-        let projection = doc! { "_id": 0, "seq": 1, "latestTs": 1 };
+        let projection = doc! { "_id": 0, "seq": 1, "start": expiry_start(floor) };
         let mut found = self.collection(EVENTS, false).find(filter).projection(projection).await?;
         while found.advance().await? {
             let event = found.current();
-            let expires = number_in(event, "latestTs").and_then(|latest| expire_at(latest, ttl));
+            let expires = number_in(event, "start").and_then(|start| expire_at(start, ttl));
             let of_event = doc! { "topic": self.topic.as_str(), "seq": number_in(event, "seq") };
             let update = match expires {
                 Some(expires) => doc! { "$set": { "expireAt": expires } },

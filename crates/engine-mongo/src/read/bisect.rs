@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use mongodb::ClientSession;
-use mongodb::bson::doc;
+use mongodb::bson::{Bson, doc};
 use mongodb::error::Error;
 use prombus_proto::Topic;
 
@@ -14,21 +14,22 @@ use crate::store::Store;
 const PROBES: i64 = 32;
 
 impl Store {
-    /// Returns the first event of `topic` in the range from `first` to before `next` whose `field`,
-    /// which rises with `seq`, is at least `least`; `next` if there is none. Events that were
+    /// Returns the first event of `topic` in the range from `first` to before `next` whose `field`, an
+    /// expression that rises with `seq`, is at least `least`; `next` if there is none. Events that were
     /// trimmed in the meantime count as smaller.
     pub(crate) async fn first_at_least(
         &self,
         session: &mut ClientSession,
         topic: &Topic,
         (first, next): (i64, i64),
-        field: &str,
+        field: impl Into<Bson>,
         least: i64,
     ) -> Result<i64, Error> {
+        let field = field.into();
         let (mut low, mut high) = (first, next);
         while low < high {
             let probes = probes_between(low, high);
-            let values = self.values_at(session, topic, &probes, field).await?;
+            let values = self.values_at(session, topic, &probes, &field).await?;
             for probe in probes {
                 if values.get(&probe).is_some_and(|value| *value >= least) {
                     high = probe;
@@ -45,16 +46,16 @@ impl Store {
         session: &mut ClientSession,
         topic: &Topic,
         seqs: &[i64],
-        field: &str,
+        field: &Bson,
     ) -> Result<HashMap<i64, i64>, Error> {
         let filter = doc! { "topic": topic.as_str(), "seq": { "$in": seqs } };
-        let projection = doc! { "_id": 0, "seq": 1, field: 1 };
+        let projection = doc! { "_id": 0, "seq": 1, "value": field };
         let events = self.collections.events();
         let mut found = events.find(filter).projection(projection).session(&mut *session).await?;
         let mut values = HashMap::new();
         while found.advance(session).await? {
             let event = found.current();
-            if let (Some(seq), Some(value)) = (number_in(event, "seq"), number_in(event, field)) {
+            if let (Some(seq), Some(value)) = (number_in(event, "seq"), number_in(event, "value")) {
                 values.insert(seq, value);
             }
         }

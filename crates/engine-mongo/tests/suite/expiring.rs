@@ -5,9 +5,9 @@ use mongodb::bson::{DateTime, doc};
 use mongodb::options::{ReadConcern, WriteConcern};
 use prombus_engine::{Bounds, Damaged, Engine, ReadBudget, ReadError, Retention};
 use prombus_engine_mongo::MongoEngine;
-use prombus_proto::{Event, Payload, Seq, Timestamp};
+use prombus_proto::{Clock, Event, Payload, Seq, SystemClock, Timestamp};
 
-use crate::database::{Database, append, event, of_events, topic, trial, until};
+use crate::database::{Database, NOW, append, event, of_events, topic, trial, until};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -20,6 +20,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("expiring::a_large_event_expires_with_its_parts", large),
         trial("expiring::an_event_whose_parts_expired_first_counts_as_trimmed", parts_first),
         trial("expiring::retention_and_trims_work_beside_a_ttl", rules_beside),
+        trial("expiring::an_event_expires_after_it_was_stored_whatever_its_ts", stored_not_ts),
+        trial("expiring::events_of_older_programs_are_as_old_as_their_object_id", older_age),
+        trial("expiring::no_event_expires_before_one_of_an_older_program", older_expiry),
     ]
 }
 
@@ -34,8 +37,12 @@ pub(crate) fn at(topic_name: &str, id: &str, ts: Timestamp) -> Event {
     Event { ts, ..event(topic_name, id) }
 }
 
-async fn commit(engine: &MongoEngine, events: &[Event]) {
-    engine.commit(of_events(events)).await.unwrap();
+/// Stores each event at the time of its `ts`.
+async fn commit(database: &Database, engine: &MongoEngine, events: &[Event]) {
+    for event in events {
+        database.clock.set(event.ts);
+        engine.commit(of_events(std::slice::from_ref(event))).await.unwrap();
+    }
 }
 
 /// Sets the TTL as `prombus migrate` does for a topic without events.
@@ -90,7 +97,7 @@ async fn says_when() {
         at("a", "4", Timestamp(4_000_000_000_000)),
         at("other", "1", Timestamp(4_000_000_000_000)),
     ];
-    commit(&engine, &events).await;
+    commit(&database, &engine, &events).await;
     let end = |id: &'static str, name: &'static str| {
         let events = database.collection("events");
         async move {
@@ -110,8 +117,8 @@ async fn front_removed() {
     let engine = database.engine().await;
     let other = database.engine().await;
     let_expire(&database, "a", DAY_MS as i64).await;
-    commit(&engine, &[at("a", "1", LONG_AGO), at("a", "2", LONG_AGO.plus_ms(1))]).await;
-    commit(&engine, &[at("a", "3", FAR_AHEAD), at("a", "4", FAR_AHEAD)]).await;
+    commit(&database, &engine, &[at("a", "1", LONG_AGO), at("a", "2", LONG_AGO.plus_ms(1))]).await;
+    commit(&database, &engine, &[at("a", "3", FAR_AHEAD), at("a", "4", FAR_AHEAD)]).await;
     until(|| async { left(&database).await == 2 }).await;
     // A group reads the next event it has not received, and then where the topic starts.
     assert_eq!(seqs(&engine, "a", 2).await, [3, 4]);
@@ -131,13 +138,13 @@ async fn all_removed() {
     let database = Database::new().await;
     let engine = database.engine().await;
     let_expire(&database, "a", DAY_MS as i64).await;
-    commit(&engine, &[at("a", "1", LONG_AGO), at("a", "2", LONG_AGO)]).await;
+    commit(&database, &engine, &[at("a", "1", LONG_AGO), at("a", "2", LONG_AGO)]).await;
     until(|| async { left(&database).await == 0 }).await;
     let now = bounds(&engine, "a").await;
     assert_eq!((now.first, now.next, now.bytes), (Seq(3), Seq(3), 0));
     assert!(seqs(&engine, "a", 0).await.is_empty());
     assert_eq!(engine.topics().await.unwrap(), [topic("a")]);
-    commit(&engine, &[at("a", "3", FAR_AHEAD)]).await;
+    commit(&database, &engine, &[at("a", "3", FAR_AHEAD)]).await;
     assert_eq!(seqs(&engine, "a", 1).await, [3]);
     assert_eq!(bounds(&engine, "a").await.bytes, bytes_there(&engine, "a").await);
 }
@@ -155,7 +162,7 @@ async fn half_removed() {
     let engine = database.engine().await;
     let_expire(&database, "a", DAY_MS as i64).await;
     let events: Vec<Event> = (1..=6).map(|n| at("a", &n.to_string(), FAR_AHEAD)).collect();
-    commit(&engine, &events).await;
+    commit(&database, &engine, &events).await;
     // Without the index only the test removes events.
     database.collection("events").drop_index("expireAt_1").await.unwrap();
     expire(&database, &[1, 2, 3, 4]).await;
@@ -173,7 +180,7 @@ async fn damage() {
     let engine = database.engine().await;
     let_expire(&database, "a", DAY_MS as i64).await;
     let events: Vec<Event> = (1..=5).map(|n| at("a", &n.to_string(), FAR_AHEAD)).collect();
-    commit(&engine, &events).await;
+    commit(&database, &engine, &events).await;
     remove(&database, &[1, 3, 4]).await;
     assert_eq!(seqs(&engine, "a", 1).await, [2], "the front may expire");
     match engine.read(&topic("a"), Seq(3), EVERYTHING).await {
@@ -204,7 +211,12 @@ async fn large() {
     let database = Database::new().await;
     let engine = database.engine().await;
     let_expire(&database, "a", DAY_MS as i64).await;
-    commit(&engine, &[large_event("a", "1", LONG_AGO), large_event("a", "2", FAR_AHEAD)]).await;
+    commit(
+        &database,
+        &engine,
+        &[large_event("a", "1", LONG_AGO), large_event("a", "2", FAR_AHEAD)],
+    )
+    .await;
     let parts = || left_in(&database, "event_parts");
     until(|| async { left(&database).await == 1 && parts().await == 2 }).await;
     assert_eq!(seqs(&engine, "a", 1).await, [2]);
@@ -215,7 +227,7 @@ async fn parts_first() {
     let database = Database::new().await;
     let engine = database.engine().await;
     let_expire(&database, "a", DAY_MS as i64).await;
-    commit(&engine, &[large_event("a", "1", FAR_AHEAD), at("a", "2", FAR_AHEAD)]).await;
+    commit(&database, &engine, &[large_event("a", "1", FAR_AHEAD), at("a", "2", FAR_AHEAD)]).await;
     database.collection("events").drop_index("expireAt_1").await.unwrap();
     let parts = database.collection("event_parts");
     parts.delete_many(doc! {}).write_concern(WriteConcern::majority()).await.unwrap();
@@ -231,7 +243,7 @@ async fn rules_beside() {
     let engine = database.engine().await;
     let_expire(&database, "a", DAY_MS as i64).await;
     let events: Vec<Event> = (1..=9).map(|n| at("a", &n.to_string(), FAR_AHEAD)).collect();
-    commit(&engine, &events).await;
+    commit(&database, &engine, &events).await;
     let each = bounds(&engine, "a").await.bytes / 9;
     remove(&database, &[1, 2]).await;
     let keep_four = Retention { max_age_ms: Some(DAY_MS), max_bytes: Some(each * 4), revision: 1 };
@@ -242,4 +254,71 @@ async fn rules_beside() {
     let now = engine.trim(&topic("a"), Seq(8)).await.unwrap();
     assert_eq!((now.first, now.bytes), (Seq(8), each * 2));
     assert_eq!(seqs(&engine, "a", 1).await, [8, 9]);
+}
+
+async fn expiries(database: &Database, name: &str) -> Vec<i64> {
+    let events = database.collection("events");
+    let mut found = events.find(doc! { "topic": name }).sort(doc! { "seq": 1 }).await.unwrap();
+    let mut expiries = Vec::new();
+    while found.advance().await.unwrap() {
+        let date = found.deserialize_current().unwrap().get_datetime("expireAt").copied();
+        expiries.push(date.unwrap().timestamp_millis());
+    }
+    expiries
+}
+
+async fn stored_not_ts() {
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    let_expire(&database, "a", 1000).await;
+    let events = [at("a", "1", Timestamp(0)), at("a", "2", FAR_AHEAD), at("a", "3", LONG_AGO)];
+    engine.commit(of_events(&events)).await.unwrap();
+    database.clock.advance_ms(5);
+    append(&engine, "a", &["4"]).await;
+    let stored = i64::try_from(NOW.0).unwrap() + 1000;
+    assert_eq!(expiries(&database, "a").await, [stored, stored, stored, stored + 5]);
+}
+
+/// Makes all events look as if a program had stored them that does not record when.
+async fn forget_when_stored(database: &Database) {
+    for name in ["events", "topics"] {
+        let forget = doc! { "$unset": { "storedAt": "", "expiryFloor": "" } };
+        database.collection(name).update_many(doc! {}, forget).await.unwrap();
+    }
+}
+
+async fn older_age() {
+    const HOUR_MS: u64 = 3_600_000;
+    let database = Database::new().await;
+    let engine = database.engine().await;
+    let events = [at("a", "1", Timestamp(0)), at("a", "2", FAR_AHEAD), at("a", "3", LONG_AGO)];
+    engine.commit(of_events(&events)).await.unwrap();
+    forget_when_stored(&database).await;
+    let engine = database.engine().await;
+    // The servers made the object ids, by their own clock.
+    let really_now = SystemClock.now();
+    let keep_an_hour = Retention { max_age_ms: Some(HOUR_MS), ..Retention::default() };
+    database.clock.set(really_now.plus_ms(HOUR_MS / 2));
+    engine.retain(&topic("a"), &keep_an_hour).await.unwrap();
+    assert_eq!(seqs(&engine, "a", 1).await, [1, 2, 3]);
+    database.clock.set(really_now.plus_ms(2 * HOUR_MS));
+    append(&engine, "a", &["4"]).await;
+    engine.retain(&topic("a"), &keep_an_hour).await.unwrap();
+    assert_eq!(seqs(&engine, "a", 1).await, [4]);
+}
+
+async fn older_expiry() {
+    let database = Database::new().await;
+    let_expire(&database, "a", 1000).await;
+    let engine = database.engine().await;
+    commit(&database, &engine, &[at("a", "1", FAR_AHEAD)]).await;
+    forget_when_stored(&database).await;
+    let engine = database.engine().await;
+    database.clock.set(NOW);
+    append(&engine, "a", &["2"]).await;
+    let far_ahead = i64::try_from(FAR_AHEAD.0).unwrap() + 1000;
+    assert_eq!(expiries(&database, "a").await, [far_ahead; 2]);
+    database.clock.set(FAR_AHEAD.plus_ms(1));
+    append(&engine, "a", &["3"]).await;
+    assert_eq!(expiries(&database, "a").await[2], far_ahead + 1);
 }

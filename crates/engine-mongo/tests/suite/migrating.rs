@@ -91,7 +91,8 @@ async fn add(engine: &MongoEngine, name: &str, count: u64) {
     }
 }
 
-/// Returns when events expire, in milliseconds after `latestTs`, ordered by `seq`.
+/// Returns when events expire, in milliseconds after they were stored, ordered by `seq`. For those of an
+/// older program that is unknown, and `latestTs` counts.
 async fn ends(database: &Database, name: &str) -> Vec<Option<i64>> {
     let events = database.collection("events");
     let mut found =
@@ -99,9 +100,9 @@ async fn ends(database: &Database, name: &str) -> Vec<Option<i64>> {
     let mut ends = Vec::new();
     while found.advance().await.unwrap() {
         let event = found.deserialize_current().unwrap();
-        let latest = event.get_i64("latestTs").unwrap();
+        let start = event.get_i64("storedAt").or_else(|_| event.get_i64("latestTs")).unwrap();
         let end = event.get_datetime("expireAt").ok();
-        ends.push(end.map(|end| end.timestamp_millis() - latest));
+        ends.push(end.map(|end| end.timestamp_millis() - start));
     }
     ends
 }

@@ -10,6 +10,7 @@
 //! - `state`, `scanning`, `expiry`: the keyed state
 //! - `reading`, `seeking`: pages, and positions by time and id
 //! - `trimming`, `retention`: dropping events
+//! - `retention_by_arrival`: the age of an event counts from when it was stored
 //! - `watching`: wake-ups
 //! - `concurrency`: concurrent calls behave as if they ran one after another
 //! - `gateways`: several engines on one store
@@ -33,6 +34,7 @@ mod ordering;
 mod reading;
 mod restarts;
 mod retention;
+mod retention_by_arrival;
 mod scanning;
 mod seeking;
 mod sizes;
@@ -82,6 +84,7 @@ pub fn trials<S: Subject + 'static>(
         seeking::cases(),
         trimming::cases(),
         retention::cases(),
+        retention_by_arrival::cases(),
         watching::cases(),
         concurrency::cases(),
         sizes::cases(),

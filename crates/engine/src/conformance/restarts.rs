@@ -190,8 +190,9 @@ async fn a_trimmed_id_can_be_stored_again(mut store: TestStore) {
 }
 
 async fn the_effect_of_retention_survives(mut store: TestStore) {
-    let now = store.clock.now().0;
-    let events = store.fill_at("a", &[now - 5000, now - 5000, now]).await;
+    let mut events = store.fill("a", 2).await;
+    store.clock.advance_ms(5000);
+    events.extend(store.fill("a", 1).await);
     let rule = Retention { max_age_ms: Some(1000), ..Retention::default() };
     let left = store.engine().retain(&topic("a"), &rule).await.unwrap();
     store.restart().await;

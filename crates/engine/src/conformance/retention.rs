@@ -37,11 +37,16 @@ impl TestStore {
         left.unwrap()
     }
 
-    /// Appends one event per age, in milliseconds before now.
+    /// Stores one event per age, in milliseconds before now.
     async fn fill_aged(&self, topic_name: &str, ages_ms: &[u64]) -> Vec<Event> {
-        let now = self.clock.now().0;
-        let times: Vec<u64> = ages_ms.iter().map(|age| now - age).collect();
-        self.fill_at(topic_name, &times).await
+        let now = self.clock.now();
+        let mut all = Vec::new();
+        for age in ages_ms {
+            self.clock.set(now.minus_ms(*age));
+            all.extend(self.fill(topic_name, 1).await);
+        }
+        self.clock.set(now);
+        all
     }
 
     /// Checks that the topic consists of the last events of `all`, starting at `at_most` or earlier.

@@ -9,6 +9,7 @@ mod merging;
 pub(crate) mod pending;
 mod rebuild_ids;
 pub(crate) mod sealed_wal;
+mod sweep;
 mod wal_checkpoint;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -24,8 +25,10 @@ use tokio::sync::oneshot;
 
 use self::catalog::Catalog;
 use self::sealed_wal::SealedWal;
+use self::sweep::Sweep;
 use super::shared::Shared;
 use super::storage::faults::is_temporary;
+use super::storage::reserve;
 use crate::Condition;
 
 /// A task for the checkpoint thread.
@@ -56,6 +59,9 @@ pub(crate) enum Progress {
 
 /// The scheduling priority of the thread: commits come first.
 const NICENESS: i32 = 10;
+/// The space set aside for trims, as a part of a WAL file: enough for many of them.
+const RESERVES_PER_WAL: u64 = 64;
+const MIN_RESERVE_BYTES: u64 = 4 << 10;
 /// How long to wait before storage that refused is tried again.
 const RETRY: Duration = Duration::from_millis(250);
 /// How often to look for expired state if nothing is written.
@@ -71,6 +77,7 @@ pub(crate) struct Checkpointer {
     stop: Option<StopRequest>,
     /// Whether storage refused at the last attempt.
     is_waiting: bool,
+    sweep: Sweep,
 }
 
 impl Checkpointer {
@@ -80,7 +87,17 @@ impl Checkpointer {
     ) -> (mpsc::Sender<CheckpointTask>, Self) {
         let (sender, tasks) = mpsc::channel();
         let (sealed, trimmed) = (VecDeque::new(), BTreeSet::new());
-        (sender, Self { shared, catalog, tasks, sealed, trimmed, stop: None, is_waiting: false })
+        let checkpointer = Self {
+            shared,
+            catalog,
+            tasks,
+            sealed,
+            trimmed,
+            stop: None,
+            is_waiting: false,
+            sweep: Sweep::Everything,
+        };
+        (sender, checkpointer)
     }
 
     /// Runs until it is stopped or every sender is dropped.
@@ -172,9 +189,15 @@ impl Checkpointer {
             return Err(error);
         }
         match &self.stop {
-            Some(stop) => self.persist_last_version(stop.last_version),
-            None => Ok(()),
+            Some(stop) => self.persist_last_version(stop.last_version)?,
+            None => {
+                self.sweep();
+                let bytes = self.shared.options.wal_file_bytes / RESERVES_PER_WAL;
+                let bytes = bytes.max(MIN_RESERVE_BYTES);
+                reserve::set_aside(&self.shared.layout, bytes);
+            }
         }
+        Ok(())
     }
 
     fn persist_last_version(&mut self, last_version: u64) -> io::Result<()> {

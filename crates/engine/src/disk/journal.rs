@@ -25,9 +25,10 @@ use self::gather_pace::GatherPace;
 use self::request::{CloseReply, Outcome, send};
 use self::staging::Staging;
 use self::staging::frame::RecordBuffers;
-use self::wal_writer::{Persisted, WalWriter};
+use self::wal_writer::{BackPressure, Persisted, WalWriter};
 use super::checkpoint::CheckpointTask;
 use super::shared::Shared;
+use super::storage::reserve;
 use crate::{CommitError, Condition, Unavailable, Version, WriteStats};
 
 /// The journal thread.
@@ -174,37 +175,71 @@ impl Journal {
     }
 
     fn serve(&mut self, batch: CommitBatch) {
-        let CommitBatch { waiting, staging, wants_sync, .. } = batch;
-        if waiting.is_empty() {
+        if let Err((waiting, error)) = self.store_and_answer(batch, BackPressure::Wait) {
+            let mut requests: Vec<_> = waiting.into_iter().map(|(request, _)| request).collect();
+            if matches!(error, CommitError::Full(_)) {
+                let trims = requests.extract_if(.., |request| request.is_trim()).collect();
+                self.serve_trims(trims);
+            }
+            requests.into_iter().for_each(|request| request.refuse(error.clone()));
+        }
+    }
+
+    /// Serves trims on a full disk, in the space that was set aside for them: they free some.
+    fn serve_trims(&mut self, trims: Vec<Request>) {
+        if trims.is_empty() {
             return;
         }
-        match self.store(staging, wants_sync) {
-            Ok(persisted) => {
-                self.pace.answered(waiting.len(), wants_sync);
-                let events = waiting.iter().map(|(_, outcome)| outcome.events()).sum();
-                let mut write = Some(WriteStats { events, sync_time: persisted.sync_time });
-                for (request, outcome) in waiting {
-                    request.answer(&self.shared, outcome, persisted.durability, &mut write);
-                }
-                if wants_sync {
-                    self.writer.zero_ahead();
-                }
-            }
-            Err(error) => {
-                waiting.into_iter().for_each(|(request, _)| request.refuse(error.clone()));
-            }
+        reserve::release(&self.shared.layout);
+        let mut batch = self.new_batch();
+        for request in trims {
+            self.admit(request, &mut batch, &mut Vec::new());
         }
+        if let Err((waiting, error)) = self.store_and_answer(batch, BackPressure::Ignore) {
+            waiting.into_iter().for_each(|(request, _)| request.refuse(error.clone()));
+        }
+    }
+
+    /// Stores the batch and answers its requests. If it is not stored, returns them unanswered.
+    fn store_and_answer(
+        &mut self,
+        batch: CommitBatch,
+        back_pressure: BackPressure,
+    ) -> Result<(), (Vec<(Request, Outcome)>, CommitError)> {
+        let CommitBatch { waiting, staging, wants_sync, .. } = batch;
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let persisted = match self.store(staging, wants_sync, back_pressure) {
+            Ok(persisted) => persisted,
+            Err(error) => return Err((waiting, error)),
+        };
+        self.pace.answered(waiting.len(), wants_sync);
+        let events = waiting.iter().map(|(_, outcome)| outcome.events()).sum();
+        let mut write = Some(WriteStats { events, sync_time: persisted.sync_time });
+        for (request, outcome) in waiting {
+            request.answer(&self.shared, outcome, persisted.durability, &mut write);
+        }
+        if wants_sync {
+            self.writer.zero_ahead();
+        }
+        Ok(())
     }
 
     /// Writes, syncs and publishes the staged frame. After an error nothing of it is stored, or the
     /// engine is poisoned.
-    fn store(&mut self, staging: Staging, sync: bool) -> Result<Persisted, CommitError> {
+    fn store(
+        &mut self,
+        staging: Staging,
+        sync: bool,
+        back_pressure: BackPressure,
+    ) -> Result<Persisted, CommitError> {
         if staging.is_empty() {
             return self.writer.sync_if(sync, &mut self.pace);
         }
         let mut frame =
             staging.into_frame(self.writer.next_frame, Version(self.writer.last_version));
-        let offset = self.writer.write(&frame)?;
+        let offset = self.writer.write(&frame, back_pressure)?;
         let persisted = self.writer.sync_if(sync, &mut self.pace)?;
         self.buffers = frame.take_buffers();
         self.writer.publish(frame, offset);

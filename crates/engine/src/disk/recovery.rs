@@ -1,5 +1,6 @@
 //! Opens a store: loads the catalog, then replays the WAL files that it does not cover.
 
+mod salvage_state;
 mod wal_replay;
 
 use std::io;
@@ -38,13 +39,16 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered, OpenError> {
     let found = Catalog::load(&layout)?;
     layout.create_folders().map_err(failed(layout.root()))?;
-    let (catalog, incidents) = match found {
+    let (mut catalog, mut incidents) = match found {
         Some(found) => found,
         None => (create_catalog(&layout)?, Vec::new()),
     };
     // A killed process may have renamed the catalog without a sync. It has to be durable before the
     // files that it no longer needs are removed.
     layout.fs().sync_folder(layout.root()).map_err(failed(layout.root()))?;
+    if options.start_damaged {
+        incidents.extend(salvage_state::salvage_state(&layout, &mut catalog)?);
+    }
     let mut view = View::new(catalog.store_seed);
     apply_catalog(&catalog, &mut view);
     let shared = Shared::new(layout, options.clone(), view);

@@ -7,6 +7,7 @@
 
 mod id_faults;
 mod model;
+mod scenarios;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,6 +63,7 @@ struct Simulation {
     loss: Loss,
     store: Option<OpenStore>,
     model: Model,
+    start_damaged: bool,
 }
 
 /// An open store without its threads.
@@ -79,7 +81,7 @@ impl Simulation {
         let disk = SimulatedDisk::new(dice.below(u64::MAX));
         let clock = ManualClock::at(NOW);
         let loss = if dice.one_in(3) { Loss::AllOrNothing } else { Loss::AnyPart };
-        Self { dice, disk, clock, loss, store: None, model: Model::default() }
+        Self { dice, disk, clock, loss, store: None, model: Model::default(), start_damaged: false }
     }
 
     fn run(&mut self) {
@@ -115,6 +117,7 @@ impl Simulation {
             wal_files_waiting: usize::MAX,
             segment_bytes: 12 << 10,
             min_adopted_extent_bytes: 512,
+            start_damaged: self.start_damaged,
             ..crate::DiskOptions::at("/store")
         }
     }

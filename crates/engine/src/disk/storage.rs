@@ -6,4 +6,6 @@ pub(crate) mod file_cache;
 pub(crate) mod file_header;
 pub(crate) mod file_system;
 pub(crate) mod layout;
+pub(crate) mod lock;
 pub(crate) mod quarantine;
+pub(crate) mod reserve;

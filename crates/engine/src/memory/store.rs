@@ -59,9 +59,9 @@ impl Store {
             let topic = first.topic().clone();
             let log = self.logs.entry(topic.clone()).or_default();
             let before = positions.len();
-            positions.push(log.append(&first));
+            positions.push(log.append(&first, now));
             while let Some(next) = events.next_if(|next| *next.topic() == topic) {
-                positions.push(log.append(&next));
+                positions.push(log.append(&next, now));
             }
             if let Some(last) = positions[before..].iter().max_by_key(|position| position.seq) {
                 self.notify_watchers(&topic, *last);

@@ -5,13 +5,15 @@ use prombus_proto::{Event, Headers, ManualClock, Payload};
 
 use super::*;
 
+/// Stores one event at each of `times`, in this order, and then lets it be 1000.
 async fn engine_with_times(times: &[u64]) -> (MemoryEngine, Topic) {
-    let clock = ManualClock::at(Timestamp(1000));
+    let clock = ManualClock::default();
+    let engine = MemoryEngine::new(Arc::new(clock.clone()));
     let topic = Topic::new("a").unwrap();
-    let events = times.iter().enumerate().map(|(n, ts)| {
+    for (n, time) in times.iter().enumerate() {
         let event = Event {
             id: EventId::new(&format!("e{n}")).unwrap(),
-            ts: Timestamp(*ts),
+            ts: Timestamp(500),
             topic: topic.clone(),
             key: None,
             headers: Headers::default(),
@@ -20,11 +22,10 @@ async fn engine_with_times(times: &[u64]) -> (MemoryEngine, Topic) {
             tags: vec![],
             sid: None,
         };
-        event.encode()
-    });
-    let batch = Batch::of_events(events.collect(), Durability::Fsync);
-    let engine = MemoryEngine::new(Arc::new(clock));
-    engine.commit(batch).await.unwrap();
+        clock.set(Timestamp(*time));
+        engine.commit(Batch::of_events(vec![event.encode()], Durability::Fsync)).await.unwrap();
+    }
+    clock.set(Timestamp(1000));
     (engine, topic)
 }
 
@@ -33,6 +34,9 @@ async fn retention_by_age_stops_at_the_first_retained_event() {
     let (engine, topic) = engine_with_times(&[899, 899, 900, 100, 950]).await;
     let rule = Retention { max_age_ms: Some(100), ..Retention::default() };
     assert_eq!(engine.retain(&topic, &rule).await.unwrap().first, Seq(3));
+    // After the clock stepped back, an event counts as stored as late as the one before it.
+    let rule = Retention { max_age_ms: Some(99), ..Retention::default() };
+    assert_eq!(engine.retain(&topic, &rule).await.unwrap().first, Seq(5));
 }
 
 #[tokio::test]

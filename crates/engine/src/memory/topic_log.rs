@@ -1,5 +1,7 @@
 //! The events of one topic.
 
+use std::collections::VecDeque;
+
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp};
 
 use super::chunks::Chunks;
@@ -12,14 +14,22 @@ pub(super) struct TopicLog {
     events: Chunks<StoredEvent>,
     arena: JsonArena,
     ids: IdIndex,
+    /// When events were stored: each entry applies from its position to before that of the next. Both rise.
+    stored_at: VecDeque<(Seq, Timestamp)>,
     first: Seq,
     json_bytes: usize,
 }
 
 impl Default for TopicLog {
     fn default() -> Self {
-        let (events, arena) = (Chunks::default(), JsonArena::default());
-        Self { events, arena, ids: IdIndex::default(), first: Seq::FIRST, json_bytes: 0 }
+        Self {
+            events: Chunks::default(),
+            arena: JsonArena::default(),
+            ids: IdIndex::default(),
+            stored_at: VecDeque::new(),
+            first: Seq::FIRST,
+            json_bytes: 0,
+        }
     }
 }
 
@@ -38,10 +48,13 @@ impl TopicLog {
         self.events.from(usize::try_from(skipped).unwrap_or(usize::MAX))
     }
 
-    pub(super) fn append(&mut self, event: &EncodedEvent) -> Position {
+    pub(super) fn append(&mut self, event: &EncodedEvent, now: Timestamp) -> Position {
         let seq = self.next();
         if let Some(seq) = self.ids.add(event.id(), seq) {
             return Position { seq, duplicate: true };
+        }
+        if self.stored_at.back().is_none_or(|(_, last)| *last < now) {
+            self.stored_at.push_back((seq, now));
         }
         let json = self.arena.append(event.json_bytes(seq), |out| event.write_json(seq, out));
         self.json_bytes += json.len();
@@ -78,11 +91,18 @@ impl TopicLog {
     }
 
     pub(super) fn retain(&mut self, rule: &Retention, now: Timestamp) {
-        let oldest_retained = rule.max_age_ms.map(|age| now.minus_ms(age));
-        self.drop_while(|event, bytes| {
-            oldest_retained.is_some_and(|oldest| event.ts < oldest)
-                || rule.max_bytes.is_some_and(|max| bytes as u64 > max)
-        });
+        if let Some(age) = rule.max_age_ms {
+            self.trim(self.first_stored_since(now.minus_ms(age)));
+        }
+        if let Some(max) = rule.max_bytes {
+            self.drop_while(|_, bytes| bytes as u64 > max);
+        }
+    }
+
+    /// Returns the first event that was stored at `time` or later.
+    fn first_stored_since(&self, time: Timestamp) -> Seq {
+        let index = self.stored_at.partition_point(|(_, stored_at)| *stored_at < time);
+        self.stored_at.get(index).map_or(self.next(), |(seq, _)| *seq)
     }
 
     /// Drops events from the front until `drops` returns `false`, so that no gap appears.
@@ -94,6 +114,9 @@ impl TopicLog {
             self.ids.remove_oldest(&oldest.id);
             self.first = self.first.next();
             self.events.pop_front();
+        }
+        while self.stored_at.get(1).is_some_and(|(seq, _)| *seq <= self.first) {
+            self.stored_at.pop_front();
         }
     }
 }

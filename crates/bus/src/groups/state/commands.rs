@@ -211,7 +211,7 @@ impl GroupState {
     }
 }
 
-fn lease_lost(id: &EventId) -> Refusal {
+pub(super) fn lease_lost(id: &EventId) -> Refusal {
     let message = format!("{id} is not leased to this subscription");
     Refusal::new(ErrorCode::LeaseLost, message)
 }

@@ -6,8 +6,7 @@ use prombus_engine::{CommitError, StateOp};
 use prombus_proto::{EncodedEvent, Seq};
 
 use super::effect::Effect;
-use super::partition::Ownership;
-use super::pending::{CommitDraft, CommitInFlight, DeadLetterPending};
+use super::pending::{CommitDraft, CommitInFlight, DeadLetterPending, FailedCommit};
 use super::{Conditions, GroupState};
 use crate::error::Refusal;
 use crate::publish::{CommitReceipt, CommitResult, PublishTimes, Submission};
@@ -22,13 +21,13 @@ impl GroupState {
         if self.partition.retry_at.is_some() {
             return None;
         }
-        let is_unclear = matches!(self.partition.ownership, Ownership::Unclear { .. });
+        let is_unclear = self.partition.ownership.is_unclear();
         let owned = self.owned_mut()?;
         if owned.commit.is_some() || owned.pending.is_empty() {
             return None;
         }
         if is_unclear {
-            return Some(Effect::ReadCursor(Vec::new()));
+            return Some(Effect::ReadCursor(None));
         }
         if owned.pending.dead_letters.is_empty() {
             return self.commit_with(Vec::new(), Vec::new(), conditions);
@@ -86,6 +85,11 @@ impl GroupState {
         let generation = owned.leases.begin_generation();
         let mut publish_times = PublishTimes::of(conditions.now, encoded.len());
         publish_times.append(publish.publish_times);
+        let published = publish
+            .events
+            .iter()
+            .map(|event| (event.topic().clone(), event.id().clone()))
+            .collect();
         let mut events = encoded;
         events.append(&mut publish.events);
         let mut state = marks.into_state();
@@ -95,7 +99,7 @@ impl GroupState {
             expires_at: None,
             expect,
         });
-        owned.commit = Some(CommitInFlight { generation, acks, waiters, dead_letters });
+        owned.commit = Some(CommitInFlight { generation, acks, waiters, published, dead_letters });
         Some(Effect::Commit(Submission { events, publish_times, state, durability }))
     }
 
@@ -126,16 +130,23 @@ impl GroupState {
     }
 
     fn commit_failed(&mut self, commit: CommitInFlight, error: CommitError, now: Instant) {
-        self.undo(commit.acks, commit.dead_letters);
-        self.partition.ownership.commit_unclear();
-        let is_unclear = matches!(self.partition.ownership, Ownership::Unclear { .. });
-        if is_unclear && matches!(error, CommitError::Conflict(_)) {
-            self.effects.push_back(Effect::ReadCursor(commit.waiters));
+        let CommitInFlight { acks, waiters, published, dead_letters, .. } = commit;
+        self.undo(&acks, dead_letters);
+        let is_conflict = matches!(error, CommitError::Conflict(_));
+        if !is_conflict {
+            self.storage_failed("store the cursor", &error, now);
+        }
+        // On a shared store a conflict means that the stored cursor is not the expected one: a commit that
+        // was reported as failed is stored, or another gateway owns the group.
+        let has_epoch = self.partition.ownership.epoch().is_some();
+        if matches!(error, CommitError::Unavailable(_)) || is_conflict && has_epoch {
+            self.partition.ownership.commit_unclear();
+            let failed = FailedCommit { acks, waiters, published, error };
+            self.effects.push_back(Effect::ReadCursor(Some(Box::new(failed))));
             return;
         }
-        self.storage_failed("store the cursor", &error, now);
         let refusal = Refusal::from(error);
-        commit.waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
+        waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
     }
 
     /// Gives up on the pending commit, which could not be submitted, until the storage is tried again.
@@ -143,20 +154,20 @@ impl GroupState {
         self.storage_failed(what, refusal, now);
         let Some(owned) = self.owned_mut() else { return };
         let pending = std::mem::take(&mut owned.pending);
-        self.undo(pending.acks, pending.dead_letters);
+        self.undo(&pending.acks, pending.dead_letters);
         pending.waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
     }
 
     /// Restores the leases whose end could not be stored.
-    fn undo(&mut self, acks: Vec<(Seq, Duration)>, dead_letters: Vec<DeadLetterPending>) {
+    pub(super) fn undo(&mut self, acks: &[(Seq, Duration)], dead_letters: Vec<DeadLetterPending>) {
         let Some(owned) = self.partition.ownership.owned_mut() else { return };
         for (seq, _) in acks {
-            let Some(id) = owned.leases.undo_ack(seq) else { continue };
+            let Some(id) = owned.leases.undo_ack(*seq) else { continue };
             match self.members.get_mut(id) {
                 Some(member) => member.in_flight += 1,
                 // The member has left meanwhile: nobody can acknowledge it any more.
                 None => {
-                    let failed = owned.leases.fail(seq, u32::MAX, None);
+                    let failed = owned.leases.fail(*seq, u32::MAX, None);
                     owned.record_failure(failed, "");
                 }
             }

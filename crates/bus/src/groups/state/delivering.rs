@@ -59,6 +59,10 @@ impl GroupState {
         if self.partition.retry_at.is_some() {
             return None;
         }
+        if self.partition.ownership.is_unclear() {
+            // Some of the events to redeliver may be done.
+            return Some(Effect::ReadCursor(None));
+        }
         let owned = self.partition.ownership.owned_mut()?;
         match conditions.gate {
             DeliveryGate::Open => {}

@@ -3,7 +3,7 @@
 use prombus_engine::{Damaged, ReadError, Version};
 use prombus_proto::Seq;
 
-use super::pending::{Ack, DeadLetterPending, Waiter};
+use super::pending::{Ack, DeadLetterPending, FailedCommit, StoredAck};
 use crate::error::Refusal;
 use crate::groups::command::Reply;
 use crate::groups::members::Member;
@@ -29,9 +29,12 @@ pub(in crate::groups) enum Effect {
     MarkWithoutLease(Ack),
     /// Reads events from `from` on; then `GroupState::events_read`.
     Read { from: Seq },
-    /// Reads the stored cursor to see whether the group is still owned; then `GroupState::cursor_read`
-    /// with the waiters of the commit that made this necessary.
-    ReadCursor(Vec<Waiter>),
+    /// Reads the stored cursor to see what is stored and whether the group is still owned; then
+    /// `GroupState::cursor_read` with the failed commit that made this necessary, unless its waiters are
+    /// answered.
+    ReadCursor(Option<Box<FailedCommit>>),
+    /// Looks up the events that a stored acknowledgement published, and answers it.
+    AnswerStoredAck(StoredAck),
     /// Reads the originals of dead letters and encodes them; then `GroupState::dead_letters_encoded`.
     EncodeDeadLetters(Vec<DeadLetterPending>),
     /// Submits a commit; `GroupState::committed` when it is answered.

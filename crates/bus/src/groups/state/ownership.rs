@@ -3,11 +3,10 @@
 use std::time::Instant;
 
 use prombus_engine::Version;
-use prombus_proto::ErrorCode;
 
 use super::effect::{Claim, ClaimOutcome, Effect, Joining, Loaded};
 use super::partition::{OwnedPartition, Ownership};
-use super::pending::Waiter;
+use super::pending::{FailedCommit, Waiter};
 use super::{GroupName, GroupState};
 use crate::error::Refusal;
 use crate::groups::command::Nacked;
@@ -80,8 +79,8 @@ impl GroupState {
     pub(in crate::groups) fn may_hold_lease(&self) -> bool {
         use Ownership::{Claiming, Owner, Sole, Standby, Unclear, Unowned};
         match self.partition.ownership {
-            Claiming | Owner { .. } | Unclear { .. } => true,
-            Unowned | Standby | Sole(_) => false,
+            Claiming | Owner { .. } | Unclear { epoch: Some(_), .. } => true,
+            Unowned | Standby | Sole(_) | Unclear { epoch: None, .. } => false,
         }
     }
 
@@ -102,28 +101,31 @@ impl GroupState {
         }
     }
 
-    /// Continues after [`Effect::ReadCursor`]. `waiters` are those of a commit that was refused because the
-    /// stored cursor was not the expected one.
+    /// Continues after [`Effect::ReadCursor`].
     pub(in crate::groups) fn cursor_read(
         &mut self,
-        waiters: Vec<Waiter>,
+        failed: Option<Box<FailedCommit>>,
         stored: Result<Option<(Cursor, Version)>, Refusal>,
         now: Instant,
     ) {
+        let epoch = self.partition.ownership.epoch();
         match stored {
             // Only this gateway stores cursors of its epoch: an answer was lost, or an election rolled back
             // a commit that was not durable yet.
-            Ok(Some((cursor, version))) if cursor.epoch == self.partition.ownership.epoch() => {
+            Ok(Some((cursor, version))) if epoch.is_none() || cursor.epoch == epoch => {
                 self.partition.ownership.cursor_stored(version);
-                self.submit_again(waiters, now);
+                self.resolve(failed, &cursor, now);
             }
             Ok(_) => {
                 self.lose();
-                self.answer_without_lease(waiters);
+                self.answer_without_lease(failed.map_or_else(Vec::new, |failed| failed.waiters));
             }
             Err(refusal) => {
-                waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
-                self.fail_pending("read who owns the group", &refusal, now);
+                if let Some(FailedCommit { waiters, error, .. }) = failed.map(|failed| *failed) {
+                    let refusal = Refusal::from(error);
+                    waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
+                }
+                self.fail_pending("read the stored cursor", &refusal, now);
             }
         }
     }
@@ -137,24 +139,6 @@ impl GroupState {
         let before = std::mem::replace(&mut self.partition.ownership, Ownership::Standby);
         if let Ownership::Owner { owned, .. } | Ownership::Unclear { owned, .. } = before {
             self.answer_without_lease(owned.pending.waiters);
-        }
-    }
-
-    /// Lets commands of a refused commit go into the next one.
-    fn submit_again(&mut self, waiters: Vec<Waiter>, now: Instant) {
-        for waiter in waiters {
-            match waiter {
-                Waiter::Ack { ack, published: 0, .. } => self.ack(ack, None, now),
-                Waiter::Ack { .. } => {
-                    let message = "the cursor had to be read again; nothing was stored, try again";
-                    waiter.refused(Refusal::new(ErrorCode::StorageUnavailable, message));
-                }
-                Waiter::Nack { .. } => {
-                    if let Some(owned) = self.owned_mut() {
-                        owned.pending.waiters.push(waiter);
-                    }
-                }
-            }
         }
     }
 

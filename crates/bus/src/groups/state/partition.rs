@@ -34,9 +34,9 @@ pub(super) enum Ownership {
     Sole(Box<OwnedPartition>),
     /// This gateway holds the lease with this epoch, and stored the cursor of this version.
     Owner { epoch: u64, cursor: Version, owned: Box<OwnedPartition> },
-    /// Like `Owner`, but the last commit had no clear answer: the stored cursor has to be read before the
-    /// next commit.
-    Unclear { epoch: u64, owned: Box<OwnedPartition> },
+    /// Like `Owner`, or like `Sole` without an epoch, but the last commit had no clear answer: the stored
+    /// cursor has to be read before the next delivery and the next commit.
+    Unclear { epoch: Option<u64>, owned: Box<OwnedPartition> },
 }
 
 /// What the owner of a partition works on.
@@ -79,7 +79,8 @@ impl Ownership {
     /// The epoch of the lease, where the group has one.
     pub(super) const fn epoch(&self) -> Option<u64> {
         match self {
-            Self::Owner { epoch, .. } | Self::Unclear { epoch, .. } => Some(*epoch),
+            Self::Owner { epoch, .. } => Some(*epoch),
+            Self::Unclear { epoch, .. } => *epoch,
             Self::Unowned | Self::Standby | Self::Claiming | Self::Sole(_) => None,
         }
     }
@@ -92,12 +93,17 @@ impl Ownership {
         }
     }
 
+    pub(super) const fn is_unclear(&self) -> bool {
+        matches!(self, Self::Unclear { .. })
+    }
+
     /// Records that this gateway stored the cursor `version`.
     pub(super) fn cursor_stored(&mut self, version: Version) {
         *self = match std::mem::take(self) {
-            Self::Owner { epoch, owned, .. } | Self::Unclear { epoch, owned } => {
+            Self::Owner { epoch, owned, .. } | Self::Unclear { epoch: Some(epoch), owned } => {
                 Self::Owner { epoch, cursor: version, owned }
             }
+            Self::Unclear { epoch: None, owned } => Self::Sole(owned),
             other => other,
         };
     }
@@ -105,7 +111,8 @@ impl Ownership {
     /// Records that the outcome of the last commit is unknown.
     pub(super) fn commit_unclear(&mut self) {
         *self = match std::mem::take(self) {
-            Self::Owner { epoch, owned, .. } => Self::Unclear { epoch, owned },
+            Self::Owner { epoch, owned, .. } => Self::Unclear { epoch: Some(epoch), owned },
+            Self::Sole(owned) => Self::Unclear { epoch: None, owned },
             other => other,
         };
     }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use prombus_engine::{Durability, Position};
-use prombus_proto::{EventId, Seq, Timestamp};
+use prombus_engine::{CommitError, Durability, Position};
+use prombus_proto::{EventId, Seq, Timestamp, Topic};
 
 use crate::error::Refusal;
 use crate::groups::command::{Acked, Nacked, Reply};
@@ -70,7 +70,28 @@ pub(super) struct CommitInFlight {
     pub(super) generation: CursorGeneration,
     pub(super) acks: Vec<(Seq, Duration)>,
     pub(super) waiters: Vec<Waiter>,
+    /// The events that the waiters publish, in order.
+    pub(super) published: Vec<(Topic, EventId)>,
     pub(super) dead_letters: Vec<DeadLetterPending>,
+}
+
+/// A commit that was reported as failed. It is stored nevertheless if its answer was lost.
+#[derive(Debug)]
+pub(in crate::groups) struct FailedCommit {
+    pub(super) acks: Vec<(Seq, Duration)>,
+    pub(super) waiters: Vec<Waiter>,
+    /// The events that the waiters publish, in order.
+    pub(super) published: Vec<(Topic, EventId)>,
+    pub(super) error: CommitError,
+}
+
+/// An acknowledgement that is stored, together with the events it published, although its commit was
+/// reported as failed.
+#[derive(Debug)]
+pub(in crate::groups) struct StoredAck {
+    pub(in crate::groups) ack: Ack,
+    pub(in crate::groups) stale: Vec<usize>,
+    pub(in crate::groups) published: Vec<(Topic, EventId)>,
 }
 
 /// Bytes that may wait to be published or marked with acknowledgements; well below the size of a commit.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prombus_engine::{
-    CommitError, Durability, Expect, ReadBudget, ReadError, StateEntry, StateKey, StateOp,
-    Unavailable, Version,
+    CommitError, Durability, Expect, Position, ReadBudget, ReadError, StateEntry, StateKey,
+    StateOp, Unavailable, Version,
 };
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_EVENT_BYTES};
-use prombus_proto::{EncodedEvent, ErrorCode, Seq, Topic};
+use prombus_proto::{EncodedEvent, ErrorCode, EventId, Seq, Topic};
 
 use super::GroupContext;
 use super::marking::{marks_of_existing, marks_of_unmarked};
@@ -18,6 +18,7 @@ use crate::groups::command::Acked;
 use crate::groups::dead_letter::DeadLetter;
 use crate::groups::state::{
     Ack, Claim, ClaimOutcome, DeadLetterPending, GroupName, Loaded, MarkLookup, ReadOutcome,
+    StoredAck,
 };
 use crate::publish::{CommitResult, Committer, Submission};
 use crate::sharing::GroupLeases;
@@ -231,6 +232,30 @@ impl GroupStore {
         let stale = (0..ack.ids.len()).collect();
         let marked = self.mark_existing(&ack).await;
         ack.answer(marked.map(|()| Acked { stale, published: vec![] }));
+    }
+
+    /// Answers an acknowledgement that is stored although its commit was reported as failed.
+    pub(super) async fn answer_stored_ack(&self, stored: StoredAck) {
+        let StoredAck { ack, stale, published } = stored;
+        let found = self.find_published(&published).await;
+        ack.answer(found.map(|published| Acked { stale, published }));
+    }
+
+    /// Returns the positions of events that a stored acknowledgement published.
+    async fn find_published(
+        &self,
+        published: &[(Topic, EventId)],
+    ) -> Result<Vec<Position>, Refusal> {
+        let mut positions = Vec::with_capacity(published.len());
+        for (topic, id) in published {
+            let Some(seq) = self.ctx.engine.seek_id(topic, id).await? else {
+                // Another commit acknowledged the events, or retention has removed what this one published.
+                let message = "the events were acknowledged by an earlier request";
+                return Err(Refusal::new(ErrorCode::LeaseLost, message));
+            };
+            positions.push(Position { seq, duplicate: false });
+        }
+        Ok(positions)
     }
 
     async fn mark_existing(&self, ack: &Ack) -> Result<(), Refusal> {

@@ -65,6 +65,11 @@ impl Request {
         }
     }
 
+    /// Returns `true` if it can free space.
+    pub(super) fn is_trim(&self) -> bool {
+        matches!(self, Request::Trim { .. } | Request::Retain { .. })
+    }
+
     pub(super) fn bytes(&self) -> usize {
         match self {
             Request::Commit { bytes, .. } => *bytes,

@@ -1,6 +1,7 @@
 //! Appends frames to the write-ahead log, syncs it, and seals full files for the checkpoint thread.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
@@ -54,6 +55,14 @@ struct OpenWal {
     touched: BTreeSet<Topic>,
 }
 
+/// What to do while too many sealed files wait for their checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BackPressure {
+    Wait,
+    /// The batch frees the space that the checkpoints wait for.
+    Ignore,
+}
+
 /// The durability of a stored batch, and how long its sync took.
 #[derive(Clone, Copy)]
 pub(super) struct Persisted {
@@ -79,7 +88,11 @@ impl WalWriter {
     }
 
     /// Appends a frame to the log and returns its offset.
-    pub(super) fn write(&mut self, frame: &StagedFrame) -> Result<u64, CommitError> {
+    pub(super) fn write(
+        &mut self,
+        frame: &StagedFrame,
+        back_pressure: BackPressure,
+    ) -> Result<u64, CommitError> {
         let bytes = frame.header.frame_bytes();
         let limit = self.shared.options.wal_file_bytes;
         let is_full = |wal: &OpenWal| wal.end + bytes > limit || self.has_many_keys(wal);
@@ -87,8 +100,11 @@ impl WalWriter {
             self.seal()?;
         }
         if self.open.is_none() {
-            let bytes_needed = limit.max(WalFile::first_frame_offset() + bytes);
-            self.open = Some(self.create_wal(bytes_needed)?);
+            let needed = WalFile::first_frame_offset() + bytes;
+            if back_pressure == BackPressure::Wait {
+                self.wait_for_checkpoints()?;
+            }
+            self.open = Some(self.create_wal(needed..=limit.max(needed))?);
         }
         let wal = self.open.as_mut().expect("opened above");
         let offset = wal.end;
@@ -136,15 +152,19 @@ impl WalWriter {
         }
     }
 
-    fn create_wal(&mut self, bytes: u64) -> Result<OpenWal, CommitError> {
+    /// Waits while too many sealed files wait for their checkpoint.
+    fn wait_for_checkpoints(&self) -> Result<(), CommitError> {
         let shared = &self.shared;
-        shared.pending_checkpoints.wait_below(shared.options.wal_files_waiting, || match shared
-            .condition()
-        {
+        let give_up = || match shared.condition() {
             Condition::Full(reason) => Some(CommitError::Full(reason)),
             Condition::Poisoned(reason) => Some(Unavailable::Poisoned(reason).into()),
             Condition::Healthy | Condition::Closed => None,
-        })?;
+        };
+        shared.pending_checkpoints.wait_below(shared.options.wal_files_waiting, give_up)
+    }
+
+    fn create_wal(&mut self, bytes: RangeInclusive<u64>) -> Result<OpenWal, CommitError> {
+        let shared = &self.shared;
         let faults = Arc::clone(&shared.options.faults);
         match WalFile::create(&shared.layout, self.next_wal, bytes, faults) {
             Ok(file) => {

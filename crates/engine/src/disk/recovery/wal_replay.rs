@@ -66,6 +66,11 @@ impl<'a> WalReplay<'a> {
         self.check_header(&file, end, is_newest)?;
         let from = self.replay_intact_frames(&file, end, &mut replayed).map_err(failed(&path))?;
         self.replay_rest(&file, from..end, is_newest, &mut replayed)?;
+        if file.unreadable_bytes() > 0 {
+            replayed.damaged = true;
+            let (path, bytes) = (path.clone(), file.unreadable_bytes());
+            self.shared.report(Incident::DamagedLog { file: path, offset: 0, bytes });
+        }
         // The last process may have left unsynced frames, which readers see from now on.
         file.sync().map_err(failed(&path))?;
         // A torn tail was truncated.

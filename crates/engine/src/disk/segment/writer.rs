@@ -232,6 +232,7 @@ impl<'a> SegmentWriter<'a> {
             let first = segment.index_entries - entries;
             if first == 0 {
                 index.write_all_at(&file_header::encode(SPARSE_INDEX, segment.first.0), 0)?;
+                self.dirty.push(self.layout.topic(self.topic));
             }
             index.write_all_at(&open.index, sparse_index::entry_offset(first))?;
             open.index.clear();

@@ -230,6 +230,11 @@ pub(crate) fn may_contain(
     Ok(bits.all(|bit| block[bit / 8] & (1 << (bit % 8)) != 0))
 }
 
+/// Returns `true` if every block of the filter is intact.
+pub(crate) fn is_readable(file: &File, offset: u64, blocks: u64) -> bool {
+    Filter::at(offset, blocks).check(file).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;

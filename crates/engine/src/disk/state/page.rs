@@ -129,10 +129,22 @@ impl StatePage {
             file.read_exact_at(&mut buffer, offset).map_err(|error| fault(&error))?;
         }
         buffer.truncate(length);
-        let bytes = Bytes::from(buffer);
+        Self::decode(&Bytes::from(buffer), offset).map_err(|detail| fault(&detail))
+    }
+
+    /// Decodes the page that `bytes` start with, read at `offset`.
+    pub(super) fn decode(bytes: &Bytes, offset: u64) -> Result<Self, &'static str> {
+        let length = bytes.get(4..8).ok_or("truncated")?.get_u32_le() as usize;
+        if !(PAGE_HEAD_BYTES..=MAX_PAGE_BYTES).contains(&length) {
+            return Err("impossible length");
+        }
+        if length > bytes.len() {
+            return Err("truncated");
+        }
+        let bytes = bytes.slice(..length);
         let sum = (&bytes[..4]).get_u32_le();
         if page_checksum(offset, &bytes) != sum {
-            return Err(fault(&"checksum mismatch"));
+            return Err("checksum mismatch");
         }
         Ok(Self {
             kind: if bytes[8] == 0 { StatePageKind::Leaf } else { StatePageKind::Inner },

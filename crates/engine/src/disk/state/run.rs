@@ -8,6 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use prombus_proto::Timestamp;
 
 use super::change::StateChange;
@@ -164,6 +165,41 @@ impl StateRun {
     /// Reads all of it and returns `true` if nothing is damaged.
     pub(crate) fn is_readable(&self) -> bool {
         self.iter_from(b"", None).is_ok_and(|mut changes| changes.all(|change| change.is_ok()))
+    }
+
+    /// Returns `true` if every block of its filter can be read.
+    pub(crate) fn is_filter_readable(&self) -> bool {
+        filter::is_readable(&self.file, self.info.filter, self.info.filter_blocks)
+    }
+
+    /// Reads every intact leaf, also behind damaged pages. Returns the changes in key order and the
+    /// number of damaged ranges between them.
+    pub(crate) fn readable_changes(&self) -> io::Result<(Vec<StateChange>, usize)> {
+        let bytes = self.info.filter.saturating_sub(HEADER_BYTES as u64);
+        let mut content = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+        self.file.read_undamaged_at(&mut content, HEADER_BYTES as u64)?;
+        let content = Bytes::from(content);
+        let (mut changes, mut damaged_ranges) = (Vec::new(), 0);
+        let (mut at, mut is_damaged) = (0, false);
+        while at < content.len() {
+            // A page's checksum covers its offset, so whatever passes is a page.
+            match StatePage::decode(&content.slice(at..), (HEADER_BYTES + at) as u64) {
+                Ok(mut page) => {
+                    at = usize::try_from(page.end).map_err(io::Error::other)? - HEADER_BYTES;
+                    is_damaged = false;
+                    while let Some(change) =
+                        (page.kind == StatePageKind::Leaf).then(|| page.take_change()).flatten()
+                    {
+                        changes.push(change);
+                    }
+                }
+                Err(_) => {
+                    at += 1;
+                    damaged_ranges += usize::from(!std::mem::replace(&mut is_damaged, true));
+                }
+            }
+        }
+        Ok((changes, damaged_ranges))
     }
 
     pub(crate) fn is_damaged(&self) -> bool {

@@ -12,6 +12,8 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 #[cfg(test)]
+use std::path::PathBuf;
+#[cfg(test)]
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -141,6 +143,15 @@ impl FileSystem {
         }
     }
 
+    /// Opens a folder in order to sync it later, when there may be no descriptor left.
+    pub(crate) fn open_folder(&self, folder: &Path) -> io::Result<OpenFolder> {
+        match self {
+            Self::Os => fs::File::open(folder).map(OpenFolder::Os),
+            #[cfg(test)]
+            Self::Simulated(disk) => Ok(OpenFolder::Simulated(Arc::clone(disk), folder.to_owned())),
+        }
+    }
+
     /// Makes created, renamed and removed entries of a folder durable.
     pub(crate) fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         match self {
@@ -165,6 +176,25 @@ impl FileSystem {
             Self::Os => Ok(rustix::fs::syncfs(fs::File::open(root)?)?),
             #[cfg(test)]
             Self::Simulated(disk) => disk.sync_everything(),
+        }
+    }
+}
+
+/// An open folder.
+#[derive(Debug)]
+pub(crate) enum OpenFolder {
+    Os(fs::File),
+    #[cfg(test)]
+    Simulated(Arc<SimulatedDisk>, PathBuf),
+}
+
+impl OpenFolder {
+    /// Makes created, renamed and removed entries durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::Os(folder) => folder.sync_all(),
+            #[cfg(test)]
+            Self::Simulated(disk, folder) => disk.sync_open_folder(folder),
         }
     }
 }

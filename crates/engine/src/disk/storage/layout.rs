@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! LOCK                        locked by the process that uses the folder
+//! reserve                     space set aside for trims
 //! catalog, catalog.mirror     topics and their segments as of the last checkpoint, in two copies
 //! wal/N.wal                   the write-ahead log; the highest number is the newest file
 //! topics/NAME/SEQ.seg, .idx   a topic's segments, each with its sparse index
@@ -53,6 +54,10 @@ impl Layout {
 
     pub(crate) fn lock(&self) -> PathBuf {
         self.root.join("LOCK")
+    }
+
+    pub(crate) fn reserve(&self) -> PathBuf {
+        self.root.join("reserve")
     }
 
     pub(crate) fn catalog(&self) -> PathBuf {

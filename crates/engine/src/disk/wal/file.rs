@@ -1,15 +1,16 @@
 //! One file of the write-ahead log.
 
 use std::io::{self, IoSlice};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use crate::disk::storage::faults::StorageFaults;
+use crate::disk::storage::faults::{StorageFaults, is_damage};
 use crate::disk::storage::file_header::{self, HEADER_BYTES, WAL};
-use crate::disk::storage::file_system::{Access, File, FileSystem};
+use crate::disk::storage::file_system::{Access, File, OpenFolder};
 use crate::disk::storage::layout::Layout;
 
 /// One file of the write-ahead log. Readers keep it open while it is checkpointed.
@@ -17,27 +18,29 @@ use crate::disk::storage::layout::Layout;
 pub(crate) struct WalFile {
     pub(crate) number: u64,
     pub(crate) path: PathBuf,
-    fs: FileSystem,
     file: File,
+    folder: OpenFolder,
     faults: Arc<StorageFaults>,
     /// Whether its folder was synced after it was created.
     folder_synced: AtomicBool,
     /// Whether a checkpoint has made all of it durable elsewhere.
     checkpointed: AtomicBool,
+    unreadable_bytes: AtomicU64,
 }
 
 /// `IOV_MAX`: the most slices that one `pwritev` accepts.
 const MAX_SLICES: usize = 1024;
 
 impl WalFile {
-    /// Creates the file `number` and preallocates `bytes`. The first sync makes its name durable.
+    /// Creates the file `number` and preallocates the end of `bytes`, or as much as there is room for
+    /// if that is at least its start. The first sync makes its name durable.
     ///
     /// With preallocated space a sync does not have to write the file length, and a full disk shows
     /// up here instead of in the middle of a batch.
     pub(crate) fn create(
         layout: &Layout,
         number: u64,
-        bytes: u64,
+        bytes: RangeInclusive<u64>,
         faults: Arc<StorageFaults>,
     ) -> io::Result<Self> {
         let created = Self::try_create(layout, number, bytes, faults);
@@ -52,14 +55,13 @@ impl WalFile {
     fn try_create(
         layout: &Layout,
         number: u64,
-        bytes: u64,
+        bytes: RangeInclusive<u64>,
         faults: Arc<StorageFaults>,
     ) -> io::Result<Self> {
         let path = layout.wal_file(number);
         let file = layout.fs().open(&path, Access::CreateEmpty)?;
-        // Without preallocation everything works, only slower.
-        file.preallocate(bytes)?;
-        let wal = Self::new(layout, number, file, faults);
+        preallocate(&file, bytes)?;
+        let wal = Self::new(layout, number, file, faults)?;
         wal.write_at(0, &[&file_header::encode(WAL, number)])?;
         Ok(wal)
     }
@@ -71,13 +73,29 @@ impl WalFile {
     ) -> io::Result<Self> {
         let path = layout.wal_file(number);
         let file = layout.fs().open(&path, Access::Write)?;
-        Ok(Self::new(layout, number, file, faults))
+        Self::new(layout, number, file, faults)
     }
 
-    fn new(layout: &Layout, number: u64, file: File, faults: Arc<StorageFaults>) -> Self {
-        let (fs, path) = (layout.fs().clone(), layout.wal_file(number));
+    fn new(
+        layout: &Layout,
+        number: u64,
+        file: File,
+        faults: Arc<StorageFaults>,
+    ) -> io::Result<Self> {
+        let folder = layout.fs().open_folder(&layout.wal())?;
+        let path = layout.wal_file(number);
         let (folder_synced, checkpointed) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { number, path, fs, file, faults, folder_synced, checkpointed }
+        let unreadable_bytes = AtomicU64::new(0);
+        Ok(Self {
+            number,
+            path,
+            file,
+            folder,
+            faults,
+            folder_synced,
+            checkpointed,
+            unreadable_bytes,
+        })
     }
 
     pub(crate) const fn first_frame_offset() -> u64 {
@@ -133,7 +151,7 @@ impl WalFile {
         self.faults.before_sync()?;
         self.file.sync_data()?;
         if !self.folder_synced.load(Ordering::Relaxed) {
-            self.fs.sync_folder(self.path.parent().unwrap_or(&self.path))?;
+            self.folder.sync()?;
             self.folder_synced.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -148,13 +166,16 @@ impl WalFile {
         self.checkpointed.load(Ordering::SeqCst)
     }
 
-    /// Reads exactly `bytes` bytes at `offset`.
+    /// Reads `bytes` bytes at `offset`. Whatever cannot be read is zeros, which no record passes for.
     pub(crate) fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
-        let read = self.file.read_available(offset, bytes)?;
-        if read.len() < bytes {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        match self.file.read_available(offset, bytes) {
+            Ok(read) if read.len() == bytes => return Ok(read),
+            Err(error) if !is_damage(&error) => return Err(error),
+            Ok(_) | Err(_) => {}
         }
-        Ok(read)
+        let mut buffer = vec![0; bytes];
+        self.file.read_undamaged_at(&mut buffer, offset)?;
+        Ok(Bytes::from(buffer))
     }
 
     /// Returns the offset up to which the file was ever written. Preallocated space after it is not
@@ -170,8 +191,31 @@ impl WalFile {
         self.read_exact(from, buffer)
     }
 
-    /// Fills `buffer` with the bytes at `offset`.
+    /// Fills `buffer` with the bytes at `offset`, and with zeros where they cannot be read.
     pub(crate) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        let missing = self.file.read_undamaged_at(buffer, offset)?;
+        self.unreadable_bytes.fetch_add(missing as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How many bytes could not be read so far. What was read twice counts twice.
+    pub(crate) fn unreadable_bytes(&self) -> u64 {
+        self.unreadable_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// Preallocates the end of `bytes`, or less down to its start if the disk is nearly full. A filesystem
+/// without preallocation works as well, only slower.
+fn preallocate(file: &File, bytes: RangeInclusive<u64>) -> io::Result<()> {
+    let (least, mut wanted) = bytes.into_inner();
+    loop {
+        match file.preallocate(wanted) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull && wanted > least => {
+                // Gives back what was allocated.
+                file.set_len(0)?;
+                wanted = least.max(wanted / 4);
+            }
+            done => return done.map(drop),
+        }
     }
 }

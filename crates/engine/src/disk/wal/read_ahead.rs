@@ -111,7 +111,7 @@ mod tests {
         layout.create_folders().unwrap();
         let start = WalFile::first_frame_offset();
         let end = start + content.len() as u64;
-        let file = WalFile::create(&layout, 1, end, Arc::default()).unwrap();
+        let file = WalFile::create(&layout, 1, end..=end, Arc::default()).unwrap();
         file.write_at(start, &[content]).unwrap();
         (file, start..end)
     }

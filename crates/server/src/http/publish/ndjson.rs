@@ -4,7 +4,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
-use prombus_bus::{Connection, Position, PublishBatch};
+use prombus_bus::{Bus, Connection, Position, PublishBatch};
 use prombus_proto::frame::parse_event_line;
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_BATCH_EVENTS};
 use prombus_proto::{ErrorCode, FrameLimits, NewEvent, Seq, Topic};
@@ -40,7 +40,7 @@ pub(super) async fn publish(
     // Reads nothing until there is memory for all of it.
     let _room = http.ndjson_bytes.acquire_many(body.max_bytes()).await;
     let limits = FrameLimits { max_payload_bytes: http.gateway.settings.max_frame_bytes };
-    let events = read_events(body, &limits).await?;
+    let events = read_events(body, http.bus(), &limits).await?;
     if events.is_empty() {
         return Ok(response::json(&PublishedBatch::new(&[])));
     }
@@ -60,9 +60,10 @@ pub(super) async fn publish(
 
 async fn read_events(
     mut body: RequestBody,
+    bus: &Bus,
     limits: &FrameLimits,
 ) -> Result<Vec<NewEvent>, HttpError> {
-    let mut parser = LineParser { limits, events: Vec::new(), lines: 0 };
+    let mut parser = LineParser { bus, limits, events: Vec::new(), lines: 0 };
     let mut partial = BytesMut::new();
     while let Some(mut chunk) = body.next().await? {
         while let Some(end) = memchr(b'\n', &chunk) {
@@ -82,6 +83,7 @@ async fn read_events(
 }
 
 struct LineParser<'a> {
+    bus: &'a Bus,
     limits: &'a FrameLimits,
     events: Vec<NewEvent>,
     /// Lines seen, including blank ones.
@@ -100,6 +102,7 @@ impl LineParser<'_> {
             return Err(at_line(HttpError::new(ErrorCode::PayloadTooLarge, message)));
         }
         let event = parse_event_line(line, self.limits).map_err(|error| at_line(error.into()))?;
+        self.bus.check_ts(&event).map_err(|refusal| at_line(refusal.into()))?;
         self.events.push(event);
         Ok(())
     }

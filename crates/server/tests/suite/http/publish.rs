@@ -34,6 +34,38 @@ async fn stores_payload_parameters_and_headers() {
     );
 }
 
+/// The same on every way to publish, WebSocket frames included.
+#[tokio::test]
+async fn a_time_more_than_a_day_ahead_is_refused() {
+    const AHEAD: u64 = 99_999_999_999_999;
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    client.subscribe("t", "g", json!({})).await;
+    client.ok(json!({"op": "PUBLISH", "topic": "t", "payload": 1, "opts": {"id": "a"}})).await;
+    client.event().await;
+    let late = json!({"topic": "t", "payload": 2, "opts": {"ts": AHEAD}});
+    let frames = [
+        json!({"op": "PUBLISH", "topic": "t", "payload": 2, "opts": {"ts": AHEAD}}),
+        json!({"op": "PUBLISH", "topic": "t", "events": [{"payload": 1}, late]}),
+        json!({"op": "ACK", "topic": "t", "group": "g", "id": "a", "publish": [late]}),
+    ];
+    for frame in frames {
+        let answer: serde_json::Value = serde_json::from_str(&client.ask(frame).await).unwrap();
+        assert_eq!(answer["code"], "bad_frame", "{answer}");
+        let message = answer["msg"].as_str().unwrap();
+        assert!(message.contains("ts 99999999999999 is more than a day ahead"), "{message}");
+    }
+    let mut http = HttpClient::connect(&running).await;
+    let single = http.ask("POST", &format!("/publish/t?ts={AHEAD}"), &[], "1").await;
+    let message = single.refused(400, "bad_frame");
+    assert!(message.starts_with("ts 99999999999999 is more than a day ahead"), "{message}");
+    let lines = format!("{{\"payload\":1}}\n{{\"payload\":1,\"ts\":{AHEAD}}}\n");
+    let many = http.ndjson("/publish/t", lines).await;
+    let message = many.refused(400, "bad_frame");
+    assert!(message.starts_with("line 2: ts 99999999999999 is more than a day"), "{message}");
+    assert_eq!(http.get("/topics/t").await.ok()["events"], 1);
+}
+
 #[tokio::test]
 async fn detects_duplicates_and_accepts_any_json() {
     let running = started(&[]).await;

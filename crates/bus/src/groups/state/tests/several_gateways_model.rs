@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::super::DeliveryGate;
-use super::simulation::{Consumer, Faults, Gateway, SentAck, Store};
+use super::simulation::{AckAnswer, Consumer, Faults, Gateway, SentAck, Store};
 use super::{Dice, for_each_seed};
 use crate::groups::command::Command;
 
@@ -24,6 +24,8 @@ struct World<'a> {
     sent: Vec<SentAck>,
     acked: BTreeSet<u64>,
     tried: BTreeSet<u64>,
+    /// Every event that a stored cursor counted as done.
+    done: BTreeSet<u64>,
 }
 
 impl<'a> World<'a> {
@@ -38,12 +40,13 @@ impl<'a> World<'a> {
             sent: vec![],
             acked: BTreeSet::new(),
             tried: BTreeSet::new(),
+            done: BTreeSet::new(),
         }
     }
 
     fn step(&mut self) {
         let index = self.dice.index(GATEWAYS);
-        match self.dice.below(20) {
+        match self.dice.below(22) {
             0..=2 => {
                 self.store.last += 1 + self.dice.below(4);
                 self.take_turns();
@@ -57,6 +60,8 @@ impl<'a> World<'a> {
             16 => self.reconnect(index),
             17 => self.gateways[index].faults.answers_lost += 1,
             18 => self.crash(index),
+            19 => self.gateways[index].faults.commits_late += 1,
+            20 => self.gateways[index].land_late(&mut self.store),
             _ => self.watch(),
         }
         self.look();
@@ -89,7 +94,8 @@ impl<'a> World<'a> {
         let held = std::mem::take(&mut consumer.held);
         self.tried.extend(held.iter().map(|delivery| delivery.event.seq.0));
         let (gateway, store) = (&mut self.gateways[index], &mut self.store);
-        self.sent.push(SentAck::send(consumer.id, &held, gateway, store, self.now));
+        let publishes = self.dice.below(2) == 0;
+        self.sent.push(SentAck::send(consumer.id, held, publishes, gateway, store, self.now));
     }
 
     fn wait(&mut self, time: Duration) {
@@ -100,7 +106,8 @@ impl<'a> World<'a> {
     /// The gateway lives, but does not reach the store.
     fn cut_off(&mut self, index: usize) {
         let gateway = &mut self.gateways[index];
-        gateway.faults = Faults { commits_lost: u32::MAX, reads_failed: u32::MAX, answers_lost: 0 };
+        gateway.faults =
+            Faults { commits_lost: u32::MAX, reads_failed: u32::MAX, ..Faults::default() };
         gateway.gate = DeliveryGate::HeartbeatStale;
     }
 
@@ -138,13 +145,19 @@ impl<'a> World<'a> {
     }
 
     fn look(&mut self) {
-        let Self { acked, .. } = self;
-        self.sent.retain_mut(|sent| match sent.acknowledged() {
-            Some(seqs) => {
-                acked.extend(seqs);
-                false
+        let Self { acked, consumers, .. } = self;
+        self.sent.retain_mut(|sent| {
+            match sent.answer() {
+                Some(AckAnswer::Acked(seqs)) => acked.extend(seqs),
+                Some(AckAnswer::Unavailable(deliveries)) => {
+                    let mut consumers = consumers.iter_mut().flatten();
+                    if let Some(consumer) = consumers.find(|consumer| consumer.id == sent.member) {
+                        consumer.hold_again(deliveries);
+                    }
+                }
+                None => return true,
             }
-            None => true,
+            false
         });
         let owner = self.store.lease.and_then(|(holder, ..)| holder);
         for (gateway, consumer) in self.gateways.iter().zip(&mut self.consumers) {
@@ -159,13 +172,19 @@ impl<'a> World<'a> {
         }
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         let dead: BTreeSet<_> = self.store.dead_seqs().into_iter().collect();
         let done = self.store.done();
         for seq in &done {
             let is_accounted_for = self.tried.contains(seq) || dead.contains(seq);
             assert!(is_accounted_for, "the cursor passed {seq}, which nobody acknowledged");
         }
+        let mut lost = self.done.difference(&done);
+        assert_eq!(lost.next(), None, "an event was done, and is not any more");
+        self.done.clone_from(&done);
+        let mut published = self.store.published_for();
+        published.sort_unstable();
+        assert!(published.is_sorted_by(|a, b| a < b), "published twice: {published:?}");
         for seq in &self.acked {
             assert!(done.contains(seq), "the acknowledgement of {seq} was lost");
         }

@@ -8,7 +8,9 @@ use prombus_engine::{
     CommitError, Conflict, Durability, Expect, Position, ReadError, StateOp, StoredEvent,
     Unavailable, Version,
 };
-use prombus_proto::{EventId, Group, NewEvent, Payload, Seq, Timestamp, Topic};
+use prombus_proto::{
+    EncodedEvent, ErrorCode, EventId, Group, NewEvent, Payload, Seq, Timestamp, Topic,
+};
 use tokio::sync::{Notify, oneshot};
 
 use super::super::*;
@@ -17,7 +19,7 @@ use crate::groups::command::{Acked, Command};
 use crate::groups::{Delivery, DeliveryQueue, Member, MemberId};
 use crate::limits::RateLimit;
 use crate::metrics::Metrics;
-use crate::publish::{CommitReceipt, CommitResult, Submission};
+use crate::publish::{CommitReceipt, CommitResult, PublishBatch, Submission};
 use crate::stored::cursor::{Cursor, Progress};
 use crate::topics::StartAt;
 
@@ -45,6 +47,8 @@ pub(super) struct Store {
     /// The gateway that holds the group's lease, and the lease's epoch and version.
     pub(super) lease: Option<(Option<usize>, u64, Version)>,
     pub(super) dead: Letters,
+    /// Events published with acknowledgements, by id, and the event each was published for.
+    published: HashMap<EventId, u64>,
     commits: u64,
 }
 
@@ -59,6 +63,11 @@ impl Store {
 
     pub(super) fn dead_seqs(&self) -> Vec<u64> {
         self.dead.values().filter_map(|seq| *seq).collect()
+    }
+
+    /// The events for which something was published, once for every time.
+    pub(super) fn published_for(&self) -> Vec<u64> {
+        self.published.values().copied().collect()
     }
 
     fn version(&self) -> Option<Version> {
@@ -87,8 +96,11 @@ impl Store {
         self.cursor = Some((Cursor::decode(value).unwrap(), version));
         let mut positions = Vec::new();
         for event in &submission.events {
-            let duplicate = self.dead.contains_key(event.id());
-            self.dead.insert(event.id().clone(), letters[event.id()]);
+            let id = event.id();
+            let duplicate = match letters.get(id) {
+                Some(seq) => self.dead.insert(id.clone(), *seq).is_some(),
+                None => self.published.insert(id.clone(), published_for(id)).is_some(),
+            };
             positions.push(Position { seq: Seq(1), duplicate });
         }
         Ok(CommitReceipt { positions, version })
@@ -106,6 +118,8 @@ pub(super) struct Faults {
     /// Commits left to be stored but reported as failed.
     pub(super) answers_lost: u32,
     pub(super) reads_failed: u32,
+    /// Commits left to be reported as failed, and stored only later.
+    pub(super) commits_late: u32,
 }
 
 /// One gateway's part in the group.
@@ -116,8 +130,12 @@ pub(super) struct Gateway {
     pub(super) gate: DeliveryGate,
     pub(super) faults: Faults,
     pub(super) is_watching: bool,
+    /// Commits that were reported as failed and are still under way.
+    late: Vec<Submission>,
     /// Every dead letter encoded so far, and the event it is for.
     letters: Letters,
+    /// Acknowledgements sent with events to publish.
+    acks_published: u64,
 }
 
 impl Gateway {
@@ -136,7 +154,9 @@ impl Gateway {
             gate: DeliveryGate::Open,
             faults: Faults::default(),
             is_watching: false,
+            late: vec![],
             letters: Letters::new(),
+            acks_published: 0,
         }
     }
 
@@ -167,10 +187,24 @@ impl Gateway {
     /// Completes the commit in flight, if there is one.
     pub(super) fn complete_commit(&mut self, store: &mut Store, now: Instant) {
         let Some(submission) = self.commit.take() else { return };
+        if take_one(&mut self.faults.commits_late) {
+            self.late.push(submission);
+            self.state.committed(Err(unavailable().into()), now);
+            self.perform_queued(store, now);
+            return self.take_turn(store, now);
+        }
         let answer = self.answer_commit(|store, letters| store.commit(&submission, letters), store);
         self.state.committed(answer, now);
         self.perform_queued(store, now);
         self.take_turn(store, now);
+    }
+
+    /// Stores the commits that were reported as failed and are still under way, as far as their
+    /// expectations hold.
+    pub(super) fn land_late(&mut self, store: &mut Store) {
+        for submission in self.late.drain(..) {
+            let _ = store.commit(&submission, &self.letters);
+        }
     }
 
     fn answer_commit(
@@ -226,9 +260,17 @@ impl Gateway {
                 };
                 self.state.events_read(from, outcome, now);
             }
-            Effect::ReadCursor(waiters) => {
+            Effect::ReadCursor(failed) => {
                 let stored = self.read().map(|()| store.cursor.clone());
-                self.state.cursor_read(waiters, stored, now);
+                self.state.cursor_read(failed, stored, now);
+            }
+            Effect::AnswerStoredAck(StoredAck { ack, stale, published }) => {
+                let is_stored = |(_, id): &(Topic, EventId)| store.published.contains_key(id);
+                let found = published.iter().all(is_stored);
+                let position = Position { seq: Seq(1), duplicate: false };
+                let published = vec![position; published.len()];
+                let lost = Refusal::new(ErrorCode::LeaseLost, "not published");
+                ack.answer(found.then_some(Acked { stale, published }).ok_or(lost));
             }
             Effect::EncodeDeadLetters(mut letters) => {
                 let encoded = self.read().map(|()| self.encode(&mut letters));
@@ -253,7 +295,7 @@ impl Gateway {
         }
     }
 
-    fn encode(&mut self, letters: &mut [DeadLetterPending]) -> Vec<prombus_proto::EncodedEvent> {
+    fn encode(&mut self, letters: &mut [DeadLetterPending]) -> Vec<EncodedEvent> {
         let mut encoded = Vec::new();
         for letter in letters {
             let new_id = format!("g{}-{}", self.number, self.letters.len());
@@ -362,37 +404,84 @@ impl Consumer {
 
 /// An acknowledgement that was sent, and the events it is for.
 pub(super) struct SentAck {
-    pub(super) seqs: Vec<u64>,
+    pub(super) member: MemberId,
+    deliveries: Vec<Delivery>,
     answer: oneshot::Receiver<Result<Acked, Refusal>>,
+}
+
+/// The answer to an acknowledgement.
+pub(super) enum AckAnswer {
+    /// These events were acknowledged.
+    Acked(Vec<u64>),
+    /// The storage failed: these deliveries may be acknowledged again.
+    Unavailable(Vec<Delivery>),
 }
 
 impl SentAck {
     pub(super) fn send(
         member: MemberId,
-        deliveries: &[Delivery],
+        deliveries: Vec<Delivery>,
+        publishes: bool,
         gateway: &mut Gateway,
         store: &mut Store,
         now: Instant,
     ) -> Self {
         let (reply, answer) = oneshot::channel();
         let ids = deliveries.iter().map(|delivery| delivery.event.id.clone()).collect();
-        let ack = Command::Ack { member, ids, mark_until: None, publish: None, reply };
+        let publish = publishes.then(|| {
+            gateway.acks_published += 1;
+            let (number, try_number) = (gateway.number, gateway.acks_published);
+            let publish = |delivery: &Delivery| {
+                published_with(delivery.event.seq.0, &format!("{number}-{try_number}"))
+            };
+            PublishBatch::of_events(deliveries.iter().map(publish).collect())
+        });
+        let ack = Command::Ack { member, ids, mark_until: None, publish, reply };
         gateway.send(ack, store, now);
-        Self { seqs: deliveries.iter().map(|delivery| delivery.event.seq.0).collect(), answer }
+        Self { member, deliveries, answer }
     }
 
-    /// Returns the events that were acknowledged, once the answer is there; none if it was refused.
-    pub(super) fn acknowledged(&mut self) -> Option<Vec<u64>> {
+    /// Returns the answer once it is there.
+    pub(super) fn answer(&mut self) -> Option<AckAnswer> {
         match self.answer.try_recv() {
             Ok(Ok(acked)) => {
-                let fresh = self.seqs.iter().enumerate();
+                let fresh = self.deliveries.iter().enumerate();
                 let fresh = fresh.filter(|(index, _)| !acked.stale.contains(index));
-                Some(fresh.map(|(_, seq)| *seq).collect())
+                Some(AckAnswer::Acked(fresh.map(|(_, delivery)| delivery.event.seq.0).collect()))
             }
-            Ok(Err(_)) | Err(oneshot::error::TryRecvError::Closed) => Some(vec![]),
+            Ok(Err(refusal)) if refusal.code == ErrorCode::StorageUnavailable => {
+                Some(AckAnswer::Unavailable(std::mem::take(&mut self.deliveries)))
+            }
+            Ok(Err(_)) | Err(oneshot::error::TryRecvError::Closed) => {
+                Some(AckAnswer::Acked(vec![]))
+            }
             Err(oneshot::error::TryRecvError::Empty) => None,
         }
     }
+}
+
+impl Consumer {
+    /// Keeps deliveries whose acknowledgement was refused, to acknowledge them again, unless they have
+    /// been redelivered.
+    pub(super) fn hold_again(&mut self, refused: Vec<Delivery>) {
+        for delivery in refused {
+            if !self.held.iter().any(|held| held.event.seq == delivery.event.seq) {
+                self.held.push(delivery);
+            }
+        }
+    }
+}
+
+/// An event that is published with the acknowledgement of `seq`. Its id differs from one try to the next.
+fn published_with(seq: u64, try_name: &str) -> EncodedEvent {
+    let id = EventId::new(&format!("p{seq}-{try_name}")).unwrap();
+    let event = NewEvent::of(Payload::of(&seq).unwrap());
+    event.complete(Topic::new("invoices").unwrap(), || id, Timestamp(1)).into_encoded()
+}
+
+fn published_for(id: &EventId) -> u64 {
+    let id = id.to_string();
+    id.strip_prefix('p').unwrap().split('-').next().unwrap().parse().unwrap()
 }
 
 fn event(seq: u64) -> crate::topics::FeedEvent {

@@ -4,7 +4,7 @@
 //! of a length, any created, renamed or removed name. Any call may fail. All of it is decided by a
 //! seed, so that a failure can be repeated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,6 +48,8 @@ impl Dice {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
+    /// Needs a descriptor.
+    Open,
     Read,
     Change,
 }
@@ -80,6 +82,10 @@ struct DiskState {
     folders: BTreeMap<PathBuf, Folder>,
     next_file: u64,
     faults: Option<Faults>,
+    /// The most bytes that all files have together.
+    capacity: usize,
+    /// Sectors that cannot be read.
+    unreadable: BTreeSet<(FileNumber, usize)>,
     /// The power fails after so many calls.
     calls_left: Option<u64>,
     /// Counts the power failures. A file that was opened before one is gone.
@@ -221,9 +227,24 @@ impl DiskState {
         match self.faults {
             // An error while reading is damage, which the simulation leaves to other tests.
             Some(Faults { error: Errno::IO, .. }) if kind == Call::Read => Ok(()),
+            Some(Faults { error: Errno::MFILE, .. }) if kind != Call::Open => Ok(()),
             Some(faults) if self.dice.one_in(faults.one_in) => Err(faults.error.into()),
             _ => Ok(()),
         }
+    }
+
+    fn used(&self) -> usize {
+        let named: BTreeSet<_> =
+            self.folders.values().flat_map(|folder| folder.names.values()).collect();
+        named.iter().filter_map(|number| Some(self.files.get(number)?.content.len())).sum()
+    }
+
+    /// Fails if the file `number` cannot grow to `length`.
+    fn check_room(&self, number: FileNumber, length: usize) -> io::Result<()> {
+        let before = self.files.get(&number).map_or(0, |file| file.content.len());
+        let grows_by = length.saturating_sub(before);
+        let is_full = grows_by > 0 && self.capacity.saturating_sub(self.used()) < grows_by;
+        if is_full { Err(Errno::NOSPC.into()) } else { Ok(()) }
     }
 
     fn folder_of(&mut self, path: &Path) -> io::Result<(&mut Folder, String)> {
@@ -246,6 +267,8 @@ impl SimulatedDisk {
             folders: BTreeMap::new(),
             next_file: 1,
             faults: None,
+            capacity: usize::MAX,
+            unreadable: BTreeSet::new(),
             calls_left: None,
             failures: 0,
         };
@@ -254,6 +277,50 @@ impl SimulatedDisk {
 
     pub(crate) fn set_faults(&self, faults: Option<Faults>) {
         self.state.lock().faults = faults;
+    }
+
+    pub(crate) fn set_capacity(&self, bytes: usize) {
+        self.state.lock().capacity = bytes;
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.state.lock().used()
+    }
+
+    /// All files.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let state = self.state.lock();
+        let names = |(folder, inner): (&PathBuf, &Folder)| -> Vec<PathBuf> {
+            inner.names.keys().map(|name| folder.join(name)).collect()
+        };
+        state.folders.iter().flat_map(names).collect()
+    }
+
+    /// Makes the sector at `offset` of a file unreadable.
+    pub(crate) fn damage_sector(&self, path: &Path, offset: usize) {
+        let mut state = self.state.lock();
+        let number = state.file_at(path).expect("the file exists");
+        state.unreadable.insert((number, offset / SECTOR_BYTES));
+    }
+
+    /// Flips a bit of a file.
+    pub(crate) fn flip_bit(&self, path: &Path, offset: usize) {
+        let mut state = self.state.lock();
+        let number = state.file_at(path).expect("the file exists");
+        let file = state.files.get_mut(&number).expect("a name has a file");
+        file.content[offset] ^= 1;
+        file.sync();
+    }
+
+    /// Adds a file that no store knows.
+    pub(crate) fn add_file(&self, path: &Path) {
+        let mut state = self.state.lock();
+        let number = FileNumber(state.next_file);
+        state.next_file += 1;
+        state.files.insert(number, FileState::default());
+        let (folder, name) = state.folder_of(path).expect("the folder exists");
+        folder.change(NameChange::Add(name, number));
+        folder.sync();
     }
 
     pub(crate) fn end_faults(&self) {
@@ -310,7 +377,7 @@ impl SimulatedDisk {
 
     pub(super) fn open(self: &Arc<Self>, path: &Path, access: Access) -> io::Result<SimulatedFile> {
         let mut state = self.state.lock();
-        state.call(Call::Change)?;
+        state.call(Call::Open)?;
         let found = match state.file_at(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             found => found.ok(),
@@ -377,7 +444,7 @@ impl SimulatedDisk {
 
     pub(super) fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let mut state = self.state.lock();
-        state.call(Call::Change)?;
+        state.call(Call::Open)?;
         let found = state.folders.get(folder).ok_or(Errno::NOENT)?;
         let files = found.names.keys().cloned();
         let folders = state.folders.keys().filter(|path| path.parent() == Some(folder));
@@ -386,6 +453,11 @@ impl SimulatedDisk {
     }
 
     pub(super) fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        self.state.lock().call(Call::Open)?;
+        self.sync_open_folder(folder)
+    }
+
+    pub(super) fn sync_open_folder(&self, folder: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
         state.call(Call::Change)?;
         state.folders.get_mut(folder).ok_or(Errno::NOENT)?.sync();
@@ -400,7 +472,7 @@ impl SimulatedDisk {
             return self.sync_folder(path);
         }
         let mut state = self.state.lock();
-        state.call(Call::Change)?;
+        state.call(Call::Open)?;
         let number = state.file_at(path)?;
         state.files.get_mut(&number).expect("a name has a file").sync();
         Ok(())
@@ -408,7 +480,7 @@ impl SimulatedDisk {
 
     pub(super) fn sync_everything(&self) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.call(Call::Change)?;
+        state.call(Call::Open)?;
         state.files.values_mut().for_each(FileState::sync);
         for folder in state.folders.values_mut() {
             folder.sync();
@@ -438,17 +510,33 @@ impl SimulatedFile {
 
     pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        let readable = self.readable_bytes(offset, buffer.len())?;
         self.with(Call::Read, |file| {
             let available = &file.content[offset.min(file.content.len())..];
-            let bytes = available.len().min(buffer.len());
+            let bytes = available.len().min(buffer.len()).min(readable);
             buffer[..bytes].copy_from_slice(&available[..bytes]);
             bytes
         })
     }
 
+    /// How many of `bytes` bytes at `offset` come before an unreadable sector.
+    fn readable_bytes(&self, offset: usize, bytes: usize) -> io::Result<usize> {
+        let state = self.disk.state.lock();
+        let sectors = (self.number, offset / SECTOR_BYTES)..=(self.number, usize::MAX);
+        match state.unreadable.range(sectors).next() {
+            Some((_, sector)) if sector * SECTOR_BYTES <= offset => Err(Errno::IO.into()),
+            Some((_, sector)) => Ok(bytes.min(sector * SECTOR_BYTES - offset)),
+            None => Ok(bytes),
+        }
+    }
+
     pub(super) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        if self.read_at(buffer, offset)? < buffer.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.read_at(&mut buffer[done..], offset + done as u64)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => done += read,
+            }
         }
         Ok(())
     }
@@ -470,6 +558,7 @@ impl SimulatedFile {
     /// Writes all, or on a full disk a part of it.
     pub(super) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        self.disk.state.lock().check_room(self.number, offset + bytes.len())?;
         let written = self.with(Call::Change, |file| {
             file.change(ContentChange::Write { offset, bytes: bytes.into() });
         });
@@ -485,6 +574,7 @@ impl SimulatedFile {
 
     pub(super) fn preallocate(&self, bytes: u64) -> io::Result<bool> {
         let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
+        self.disk.state.lock().check_room(self.number, bytes)?;
         self.with(Call::Change, |file| {
             if file.content.len() < bytes {
                 file.change(ContentChange::SetLength(bytes));

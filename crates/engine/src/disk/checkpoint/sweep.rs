@@ -1,0 +1,69 @@
+//! Removes files that no catalog names: a process that ended between writing a catalog and removing
+//! files, or in the middle of a checkpoint, left them behind.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use prombus_proto::{Seq, Topic};
+
+use super::Checkpointer;
+use crate::disk::storage::layout::Layout;
+
+/// How many topic folders are swept before other tasks get their turn.
+const FOLDERS_AT_A_TIME: usize = 500;
+
+/// What is left to sweep.
+pub(super) enum Sweep {
+    Everything,
+    Topics(Vec<String>),
+    Nothing,
+}
+
+impl Checkpointer {
+    /// Continues to sweep. Only this thread creates the files in question, so all that the catalog
+    /// does not name is left over. What cannot be listed or removed only takes space.
+    pub(super) fn sweep(&mut self) {
+        let layout = &self.shared.layout;
+        match &mut self.sweep {
+            Sweep::Nothing => {}
+            Sweep::Everything => {
+                self.sweep_runs();
+                self.sweep = Sweep::Topics(layout.fs().list(&layout.topics()).unwrap_or_default());
+            }
+            Sweep::Topics(names) if names.is_empty() => self.sweep = Sweep::Nothing,
+            Sweep::Topics(names) => {
+                let later = names.len().saturating_sub(FOLDERS_AT_A_TIME);
+                let now = names.split_off(later);
+                now.iter().for_each(|name| self.sweep_topic(name));
+            }
+        }
+    }
+
+    fn sweep_runs(&self) {
+        let (layout, catalog) = (&self.shared.layout, &self.catalog);
+        let ids = catalog.id_runs.iter().map(|run| layout.id_run(run.number));
+        let state = catalog.state_runs.iter().map(|run| layout.state_run(run.number));
+        self.sweep_folder(&layout.ids(), "ids", &ids.collect());
+        self.sweep_folder(&layout.state(), "kv", &state.collect());
+    }
+
+    fn sweep_topic(&self, name: &str) {
+        let Ok(topic) = Topic::new(name) else { return };
+        let layout = &self.shared.layout;
+        let segments = self.catalog.topics.get(&topic).map_or(&[][..], |row| &row.segments);
+        let named = |path: fn(&Layout, &Topic, Seq) -> PathBuf| {
+            segments.iter().map(|segment| path(layout, &topic, segment.first)).collect()
+        };
+        let folder = layout.topic(&topic);
+        self.sweep_folder(&folder, "seg", &named(Layout::segment));
+        self.sweep_folder(&folder, "idx", &named(Layout::sparse_index));
+    }
+
+    /// Removes the files `N.extension` in `folder` that are not in `named`.
+    fn sweep_folder(&self, folder: &Path, extension: &str, named: &HashSet<PathBuf>) {
+        let numbers = self.shared.layout.numbered(folder, extension).unwrap_or_default();
+        let path = |number: u64| folder.join(format!("{number:020}.{extension}"));
+        let left: Vec<_> = numbers.into_iter().map(path).filter(|p| !named.contains(p)).collect();
+        self.remove_files(&left);
+    }
+}
