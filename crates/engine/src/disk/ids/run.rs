@@ -339,7 +339,7 @@ mod tests {
         let coverage = IdCoverage { v7_millis: None, others: true };
         let path = Path::new("/ids/1.ids");
         let run = write_run(&fs, path, 1, 0, coverage, 10_000, entries).unwrap();
-        disk.set_faults(Some(Faults { error: Errno::MFILE, one_in: 1 }));
+        disk.set_faults(Some(Faults { error: Errno::NOMEM, one_in: 1 }));
         let reads_a_page = |hash| run.find(IdHash(hash), TopicOrdinal(0), &mut Vec::new()).is_err();
         assert!((0..10_000).all(|i| reads_a_page(i << 50)));
         let absent = (0..10_000u64).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);

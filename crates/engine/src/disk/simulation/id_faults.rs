@@ -49,7 +49,7 @@ fn store_with_id_run(id: &str) -> Simulation {
 #[test]
 fn a_temporary_error_refuses_the_commit_and_rebuilds_nothing() {
     let mut simulation = store_with_id_run("first");
-    simulation.disk.set_faults(Some(Faults { error: Errno::MFILE, one_in: 1 }));
+    simulation.disk.set_faults(Some(Faults { error: Errno::NOMEM, one_in: 1 }));
     let refused = commit_with_id(&mut simulation, "first");
     assert!(
         matches!(refused, Err(CommitError::Unavailable(Unavailable::Io { .. }))),
