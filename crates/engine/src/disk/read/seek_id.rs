@@ -1,6 +1,7 @@
 //! Finds an event by its id.
 
 use std::io;
+use std::path::PathBuf;
 
 use prombus_proto::{EventId, Seq, Topic};
 
@@ -32,7 +33,30 @@ pub(crate) fn seek_id(
         (tables.index.clone(), hash, view.ordinal, candidates, view.first)
     };
     let lookup = IdLookup { hash, topic: ordinal, index: &index, candidates };
-    find_id(shared, topic, id, first, lookup)
+    match find_id(shared, topic, id, first, lookup) {
+        Ok(found) => Ok(found),
+        Err(SeekFault::Read(error)) => Err(error),
+        Err(SeekFault::DamagedIndex { file, detail }) => {
+            shared.report_damaged_ids(&file, detail);
+            scan_for_id(shared, topic, id)
+        }
+    }
+}
+
+/// Why an id could not be looked up.
+pub(crate) enum SeekFault {
+    /// An id run that may contain the id is damaged or missing.
+    DamagedIndex {
+        file: PathBuf,
+        detail: String,
+    },
+    Read(ReadError),
+}
+
+impl From<ReadError> for SeekFault {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
 }
 
 /// What is needed to look up an id.
@@ -51,16 +75,15 @@ pub(crate) fn find_id(
     id: &EventId,
     first: Seq,
     lookup: IdLookup<'_>,
-) -> Result<Option<Seq>, ReadError> {
+) -> Result<Option<Seq>, SeekFault> {
     let IdLookup { hash, topic: ordinal, index, mut candidates } = lookup;
     match index.candidates(hash, ordinal, id) {
         Ok(found) => candidates.extend(found),
         Err(FailedLookup { run, fault: RunFault::Damaged(detail) }) => {
-            shared.report_damaged_ids(&run.path, detail);
-            return scan_for_id(shared, topic, id);
+            return Err(SeekFault::DamagedIndex { file: run.path.clone(), detail });
         }
         Err(FailedLookup { run, fault: RunFault::Io(error) }) => {
-            return Err(ReadFault::Io(error).into_read_error(&run.path));
+            return Err(ReadFault::Io(error).into_read_error(&run.path).into());
         }
     }
     for seq in candidates {
