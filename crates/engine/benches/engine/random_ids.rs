@@ -25,7 +25,7 @@ const WINDOW: usize = 32;
 pub(crate) fn run(folder: &Path, report: &mut Report) {
     let count = std::env::var(COUNT).map_or(DEFAULT_COUNT, |text| text.parse().expect(COUNT));
     let steps = (count / STEP).max(1);
-    let rates = runtime().block_on(async {
+    let (rates, closed) = runtime().block_on(async {
         let engine: Arc<dyn Engine> = Arc::new(DiskEngine::open(&DiskOptions::at(folder)).unwrap());
         let mut rates = Vec::new();
         for step in 1..=steps {
@@ -36,8 +36,9 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
             eprintln!("  {:>5.1} M ids: {:.0} k/s", (step * STEP) as f64 / 1e6, rate / 1e3);
             rates.push(rate);
         }
+        let start = Instant::now();
         engine.close().await.unwrap();
-        rates
+        (rates, start.elapsed())
     });
     for part in rates.chunks(steps.div_ceil(ROWS)).scan(0, |ids, part| {
         *ids += part.len() * STEP;
@@ -54,6 +55,13 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
             "≥ 150 k/s at 30 M",
         );
     }
+    report.row(
+        "(g) closing after the last commit: checkpoints, and a merge that is abandoned",
+        format!("{:.1} s", closed.as_secs_f64()),
+        String::new(),
+        String::new(),
+        "",
+    );
 }
 
 fn batches() -> Vec<Vec<EncodedEvent>> {

@@ -28,6 +28,9 @@ const ENTRY_BYTES: usize = 20;
 const ENTRIES_PER_PAGE: usize = (PAGE_BYTES - PAGE_HEAD_BYTES) / ENTRY_BYTES;
 /// The average fill of a page; the rest absorbs an uneven distribution.
 const ENTRIES_PLANNED_PER_PAGE: u64 = ENTRIES_PER_PAGE as u64 * 4 / 5;
+/// After so many pages the operating system starts to write them back, so that little is left for the
+/// sync at the end, in which an abandoned merge cannot stop.
+const PAGES_PER_WRITE_BACK: u64 = 2048;
 
 /// A sorted run of hashed ids.
 #[derive(Debug)]
@@ -76,7 +79,8 @@ pub(crate) fn write_run(
     let file = sorted_runs::create(fs, path)?;
     file.write_all_at(&file_header::encode(ID_RUN, number), 0)?;
     let filter = filter_of(home_pages);
-    let pages = SequentialWriter::starting_at(&file, HEADER_BYTES as u64 + filter.bytes());
+    let pages_at = HEADER_BYTES as u64 + filter.bytes();
+    let pages = SequentialWriter::starting_at(&file, pages_at);
     let mut filter = SortedFilterWriter::new(&file, filter);
     let mut out = BufWriter::with_capacity(1 << 18, pages);
     let mut page = IdPageWriter { out: &mut out, number: 0, entries: Vec::new() };
@@ -88,6 +92,10 @@ pub(crate) fn write_run(
             // A full page spills if the next entry maps to it, or to a page before it.
             let spills = page.entries.len() == ENTRIES_PER_PAGE && home <= page.number;
             page.finish(spills)?;
+            if page.number.is_multiple_of(PAGES_PER_WRITE_BACK) {
+                let end = pages_at + page.number * PAGE_BYTES as u64;
+                file.start_write_back(end - PAGES_PER_WRITE_BACK * PAGE_BYTES as u64, end);
+            }
         }
         page.entries.push(entry);
     }

@@ -146,7 +146,7 @@ fn bits_of(hash: u64, blocks: u64) -> (u64, impl Iterator<Item = usize>) {
 
 /// Filters up to this size stay in memory once they were used; of larger ones, each look-up reads a
 /// block. Runs grow eightfold from level to level and a level has up to seven of them, so all filters
-/// in memory take up to 8 times this much.
+/// in memory take up to 8 times this much, and a little more while a merge is behind.
 const MAX_BYTES_IN_MEMORY: usize = 8 << 20;
 
 /// A filter in the file of a run.
