@@ -6,7 +6,8 @@
 //!
 //! **Checkpoint.** When a WAL file is full, the `checkpoint` thread copies its records into the
 //! topics' segments (`segment`), its ids and state changes into sorted runs (`ids`, `state`),
-//! makes all of it durable, writes the catalog and removes the WAL file.
+//! makes all of it durable, writes the catalog and removes the WAL file. Sorted runs are merged on a
+//! thread of their own.
 //!
 //! **Read path.** Readers (`read`) look up in the view where events are, release it and read the
 //! files.

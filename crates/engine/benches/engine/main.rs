@@ -12,6 +12,7 @@ mod events;
 mod fsync;
 mod many_topics;
 mod memory;
+mod random_ids;
 mod reopen;
 mod report;
 mod sequential_read;
@@ -34,13 +35,14 @@ fn main() {
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_selected = |part: &str| only.is_empty() || only.iter().any(|word| word == part);
     let mut report = Report::default();
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 7] = [
         ("append", append::run),
         ("fsync", fsync::run),
         ("read", sequential_read::run),
         ("reopen", reopen::run),
         ("memory", memory::run),
         ("topics", many_topics::run),
+        ("random-ids", random_ids::run),
     ];
     for (name, run) in parts.into_iter().filter(|(name, _)| is_selected(name)) {
         eprintln!("{name} …");

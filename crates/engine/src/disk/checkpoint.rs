@@ -1,13 +1,15 @@
 //! Checkpoints: a sealed WAL file becomes segments, an id run and a state run. All of it is durable
 //! before the catalog names it, and the catalog is durable before the WAL file is removed.
 //!
-//! One thread does this and nothing else. After a crash the checkpoint is repeated from the WAL file
-//! and writes to the same offsets.
+//! One thread does this, and it alone changes the catalog. Merges of sorted runs take long, so another
+//! thread writes them ([`run_task`]). After a crash the checkpoint is repeated from the WAL file and
+//! writes to the same offsets.
 
 pub(crate) mod catalog;
 mod merging;
 pub(crate) mod pending;
 mod rebuild_ids;
+pub(crate) mod run_task;
 pub(crate) mod sealed_wal;
 mod sweep;
 mod wal_checkpoint;
@@ -24,6 +26,7 @@ use prombus_proto::Topic;
 use tokio::sync::oneshot;
 
 use self::catalog::Catalog;
+use self::run_task::RunTasks;
 use self::sealed_wal::SealedWal;
 use self::sweep::Sweep;
 use super::shared::Shared;
@@ -66,6 +69,8 @@ const MIN_RESERVE_BYTES: u64 = 4 << 10;
 const RETRY: Duration = Duration::from_millis(250);
 /// How often to look for expired state if nothing is written.
 const IDLE: Duration = Duration::from_secs(1);
+/// How often to look whether a merge is finished.
+const MERGING: Duration = Duration::from_millis(20);
 
 /// The checkpoint thread.
 pub(crate) struct Checkpointer {
@@ -78,6 +83,7 @@ pub(crate) struct Checkpointer {
     /// Whether storage refused at the last attempt.
     is_waiting: bool,
     sweep: Sweep,
+    run_tasks: RunTasks,
 }
 
 impl Checkpointer {
@@ -96,6 +102,7 @@ impl Checkpointer {
             stop: None,
             is_waiting: false,
             sweep: Sweep::Everything,
+            run_tasks: RunTasks::without_thread(),
         };
         (sender, checkpointer)
     }
@@ -105,9 +112,14 @@ impl Checkpointer {
         // On Linux this affects only the calling thread. Commits wait for it anyway once too many
         // sealed files are pending. An error is harmless.
         let _ = rustix::process::setpriority_process(None, NICENESS);
-        let mut progress = Progress::Idle;
+        self.run_tasks.use_thread = true;
+        let mut progress = self.work();
         while progress != Progress::Stopped {
-            let wait = if progress == Progress::Idle { IDLE } else { RETRY };
+            let wait = match progress {
+                _ if self.run_tasks.is_running() => MERGING,
+                Progress::Idle => IDLE,
+                _ => RETRY,
+            };
             match self.tasks.recv_timeout(wait) {
                 Ok(task) => self.accept(task),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -178,20 +190,20 @@ impl Checkpointer {
                 return Err(error);
             }
             self.shared.pending_checkpoints.remove();
-            self.merge_if_there_is_room()?;
-        }
-        // State expires even if nothing is written.
-        self.merge_if_there_is_room()?;
-        if self.shared.id_rebuild_requested.swap(false, Ordering::SeqCst)
-            && let Err(error) = self.rebuild_ids()
-        {
-            self.shared.id_rebuild_requested.store(true, Ordering::SeqCst);
-            return Err(error);
+            self.finish_run_task()?;
+            self.start_run_task();
         }
         match &self.stop {
-            Some(stop) => self.persist_last_version(stop.last_version)?,
+            Some(stop) => {
+                let last_version = stop.last_version;
+                self.run_tasks.abandon();
+                self.persist_last_version(last_version)?;
+            }
             None => {
+                self.finish_run_task()?;
                 self.sweep();
+                // State expires even if nothing is written.
+                self.start_run_task();
                 let bytes = self.shared.options.wal_file_bytes / RESERVES_PER_WAL;
                 let bytes = bytes.max(MIN_RESERVE_BYTES);
                 reserve::set_aside(&self.shared.layout, bytes);

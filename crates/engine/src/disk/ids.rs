@@ -8,7 +8,8 @@
 //! All other ids are hashed. While their events are only in the write-ahead log they are in memory,
 //! in one table per WAL file ([`recent`]). A checkpoint writes a table as a sorted run ([`run`]), and
 //! several runs are merged into one ([`merge`]). The write-ahead log bounds the memory. A look-up
-//! reads one page per run, and runs grow eightfold from level to level.
+//! asks the filter of each run and reads a page of those that may have the id. Runs grow eightfold
+//! from level to level.
 
 pub(crate) mod ahead;
 pub(crate) mod merge;
@@ -22,6 +23,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use self::recent::RecentIds;
 use self::run::IdRun;
+use super::sorted_runs::RunFault;
 
 /// The hash of an id within its topic. Hashes may collide, so a match has to be verified by reading
 /// the event.
@@ -67,11 +69,11 @@ pub(crate) struct IdIndex {
     pub(crate) runs: Vec<Arc<IdRun>>,
 }
 
-/// A page of an id run is damaged, so the index cannot tell whether an id is stored.
+/// An id run could not be read, so the index cannot tell whether an id is stored.
 #[derive(Debug)]
-pub(crate) struct DamagedIdRun {
+pub(crate) struct FailedLookup {
     pub(crate) run: Arc<IdRun>,
-    pub(crate) detail: String,
+    pub(crate) fault: RunFault,
 }
 
 impl IdIndex {
@@ -81,7 +83,7 @@ impl IdIndex {
         hash: IdHash,
         topic: TopicOrdinal,
         id: &EventId,
-    ) -> Result<Vec<Seq>, DamagedIdRun> {
+    ) -> Result<Vec<Seq>, FailedLookup> {
         let mut found = Vec::new();
         let time_ordered = id.time_ordered();
         for table in self.sealed.iter().rev() {
@@ -90,7 +92,7 @@ impl IdIndex {
         let millis = time_ordered.map(millis_of);
         for run in self.runs.iter().rev().filter(|run| run.info.coverage.may_contain(millis)) {
             run.find(hash, topic, &mut found)
-                .map_err(|detail| DamagedIdRun { run: Arc::clone(run), detail })?;
+                .map_err(|fault| FailedLookup { run: Arc::clone(run), fault })?;
         }
         Ok(found)
     }

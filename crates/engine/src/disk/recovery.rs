@@ -6,7 +6,6 @@ mod wal_replay;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use self::wal_replay::WalReplay;
 use super::checkpoint::catalog::Catalog;
@@ -130,8 +129,7 @@ fn open_id_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
         let path = shared.layout.id_run(info.number);
         let mut run = match IdRun::open(shared.layout.fs(), path.clone(), *info) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                shared.id_rebuild_requested.store(true, Ordering::SeqCst);
-                shared.report_rebuilt(&path, "missing");
+                shared.report_damaged_ids(&path, "missing");
                 IdRun::missing(path, *info)
             }
             run => run.map_err(failed(&path))?,
@@ -141,7 +139,7 @@ fn open_id_runs(shared: &Shared, catalog: &Catalog) -> Result<(), OpenError> {
                 return Err(fault.into_open_error(&run.path));
             }
             Err(HeaderFault::Damaged(detail)) => {
-                shared.report_rebuilt(&run.path, detail);
+                shared.report_damaged_ids(&run.path, detail);
             }
             Ok(()) => {}
         }

@@ -9,8 +9,8 @@ use prombus_proto::{Seq, Topic};
 use tokio::sync::watch;
 
 use super::checkpoint::pending::PendingCheckpoints;
+use super::ids::IdIndex;
 use super::ids::recent::RecentIds;
-use super::ids::{DamagedIdRun, IdIndex};
 use super::options::DiskOptions;
 use super::read::view::View;
 use super::state::StateRuns;
@@ -105,8 +105,8 @@ impl Shared {
     }
 
     /// Reports a damaged id run and requests that all of them are rebuilt.
-    pub(crate) fn report_damaged_ids(&self, damage: &DamagedIdRun) {
-        self.report_rebuilt(&damage.run.path, damage.detail.clone());
+    pub(crate) fn report_damaged_ids(&self, file: &Path, detail: impl Into<String>) {
+        self.report_rebuilt(file, detail);
         self.id_rebuild_requested.store(true, Ordering::SeqCst);
     }
 

@@ -5,6 +5,7 @@
 //! prints its seed. To repeat it: `SIMULATION_SEED=N cargo test -p prombus-engine simulation`.
 //! `SIMULATION_STEPS` sets how many steps all seeds make together.
 
+mod id_faults;
 mod model;
 mod scenarios;
 

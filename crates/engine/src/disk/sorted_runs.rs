@@ -1,29 +1,65 @@
 //! What the sorted runs of ids and of state have in common. A run is written once, by a checkpoint or
 //! by a merge, and never changed.
 
+pub(crate) mod filter;
+
 use std::cmp::Ordering;
 use std::io;
 use std::iter::Peekable;
 use std::path::Path;
 
 use super::storage::checksum::checksum;
+use super::storage::faults::is_damage;
 use super::storage::file_header::{self, FileKind, HEADER_BYTES, HeaderFault};
 use super::storage::file_system::{Access, File, FileSystem};
 
 /// How many runs of one level are merged into one of the next.
 pub(crate) const RUNS_PER_LEVEL: usize = 8;
 
+/// Why a run could not be read.
+#[derive(Debug)]
+pub(crate) enum RunFault {
+    /// What was read is lost: a checksum mismatch, a bad medium, a truncated or missing file.
+    Damaged(String),
+    /// The operating system refused, which says nothing about the content: retrying may help.
+    Io(io::Error),
+}
+
+impl RunFault {
+    /// The fault of a failed read; `what` was being read.
+    pub(crate) fn of_read(what: &str, error: io::Error) -> Self {
+        if is_damage(&error) { Self::Damaged(format!("{what}: {error}")) } else { Self::Io(error) }
+    }
+
+    /// What is damaged, or the I/O error, in words.
+    pub(crate) fn detail(&self) -> String {
+        match self {
+            Self::Damaged(detail) => detail.clone(),
+            Self::Io(error) => error.to_string(),
+        }
+    }
+
+    /// An I/O error, which for damage is of the kind `InvalidData`.
+    pub(crate) fn into_io(self) -> io::Error {
+        match self {
+            Self::Damaged(detail) => io::Error::new(io::ErrorKind::InvalidData, detail),
+            Self::Io(error) => error,
+        }
+    }
+}
+
 /// Creates the file of a new run, or empties what an unfinished checkpoint left in its place.
 pub(crate) fn create(fs: &FileSystem, path: &Path) -> io::Result<File> {
     fs.open(path, Access::CreateEmpty)
 }
 
-/// Returns the number in the header of a run.
-pub(crate) fn number_of(file: &File, kind: FileKind) -> Result<u64, HeaderFault> {
+/// Returns the number and the format version in the header of a run.
+pub(crate) fn read_header(file: &File, kind: FileKind) -> Result<(u64, u16), HeaderFault> {
     let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0)
         .map_err(|_| HeaderFault::Damaged("the header is truncated"))?;
-    file_header::decode(kind, &header)
+    let number = file_header::decode(kind, &header)?;
+    Ok((number, file_header::version(&header)))
 }
 
 /// The checksum of a page, whose first four bytes are reserved for it. Covers the page's position as

@@ -7,7 +7,6 @@
 
 pub(crate) mod change;
 mod expiry_histogram;
-mod filter;
 pub(crate) mod memtable;
 pub(crate) mod merge;
 mod page;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 use prombus_engine::{
-    Batch, Damaged, DiskEngine, DiskOptions, Durability, Engine, Incident, OpenError, ReadBudget,
-    ReadError, StateEntry, StateKey,
+    Batch, CommitError, Committed, Damaged, DiskEngine, DiskOptions, Durability, Engine, Incident,
+    OpenError, ReadBudget, ReadError, StateEntry, StateKey, Unavailable,
 };
 use prombus_proto::{EventId, Seq, Topic};
 
@@ -260,7 +260,7 @@ pub(crate) async fn commit_again(
     findings: &Findings,
 ) -> Checked<()> {
     let batch = Batch::of_events(written.events.clone(), Durability::Fsync);
-    let committed = engine.commit(batch.clone()).await.map_err(|error| error.to_string())?;
+    let committed = commit_when_indexed(engine, &batch).await?;
     for (event, position) in batch.events.iter().zip(&committed.positions) {
         let events = &written.topics[event.topic()];
         let first = events.iter().find(|e| e.id == *event.id()).expect("it was written").seq;
@@ -278,12 +278,27 @@ pub(crate) async fn commit_again(
         state: vec![put("new", "value")],
         ..Batch::of_events(new.collect(), Durability::Fsync)
     };
-    let committed = engine.commit(batch.clone()).await.map_err(|error| error.to_string())?;
+    let committed = commit_when_indexed(engine, &batch).await?;
     ensure(committed.positions.iter().all(|p| !p.duplicate), || {
         "a new event was taken for a duplicate".to_owned()
     })?;
     written.remember(&batch, &committed);
     Ok(())
+}
+
+/// Commits `batch`, which is refused while the index of ids is being rebuilt.
+pub(crate) async fn commit_when_indexed(engine: &DiskEngine, batch: &Batch) -> Checked<Committed> {
+    in_time("rebuilding the index of ids", async {
+        loop {
+            match engine.commit(batch.clone()).await {
+                Err(CommitError::Unavailable(Unavailable::Io { .. })) => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                committed => return committed.map_err(|error| error.to_string()),
+            }
+        }
+    })
+    .await
 }
 
 /// Closes the store and opens it again.

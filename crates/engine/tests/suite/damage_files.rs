@@ -5,15 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::Trial;
-use prombus_engine::{DiskEngine, Engine, Incident, OpenError, ReadBudget};
+use prombus_engine::{Batch, DiskEngine, Durability, Engine, Incident, OpenError, ReadBudget};
 use prombus_proto::{Seq, Topic};
 
 use crate::damage_check::{
-    Checked, Findings, commit_again, ensure, in_time, open, read_back, reopen, trial,
+    Checked, Findings, commit_again, commit_when_indexed, ensure, in_time, open, read_back, reopen,
+    trial,
 };
 use crate::damage_store::{
-    ADOPTED_WAL, Copy, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Sizes, Written, files_in, frames_of,
-    topic,
+    ADOPTED_WAL, Copy, Killed, Kind, LARGE, MANY_FILES, ONE_LOG_FILE, Sizes, Written, event,
+    files_in, frames_of, temporary_folder, topic,
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -26,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("files::segments_of_one_topic_swapped", segments_of_one_topic_swapped),
         trial("files::redundant_file_deleted", redundant_file_deleted),
         trial("files::redundant_file_emptied", redundant_file_emptied),
+        trial("files::ids_deleted_block_no_other_commit", ids_deleted),
         trial("files::both_catalogs_deleted", both_catalogs_deleted),
         trial("files::state_deleted", state_deleted),
         trial("files::log_file_deleted", log_file_deleted),
@@ -221,6 +223,37 @@ async fn without_redundant_files_in(store: &Killed, harm: impl Fn(&Path)) -> Che
         }
     }
     Ok(())
+}
+
+/// A missing id run refuses only commits with ids that it may contain, and only until it is rebuilt.
+async fn ids_deleted() -> Checked<()> {
+    let copy = Copy { folder: temporary_folder(), sizes: LARGE };
+    let engine = open(&copy.options()).await.map_err(|error| error.to_string())?;
+    let mut written = Written::default();
+    for n in 0..200 {
+        let events = (0..20).map(|i| event("orders", n * 20 + i, 1_000)).collect();
+        written.commit(&engine, Batch::of_events(events, Durability::Buffered)).await;
+    }
+    engine.close().await.map_err(|error| error.to_string())?;
+    drop(engine);
+    for file in copy.files(Kind::Ids) {
+        fs::remove_file(file).expect("deleted");
+    }
+    let engine = open(&copy.options()).await.map_err(|error| error.to_string())?;
+    // Ids of every kind in a new topic, and a fresh UUIDv7 in the one that has lost its index.
+    let mut new: Vec<_> = (0..4).map(|n| event("payments", n, 10)).collect();
+    new.push(event("orders", 0xFFFF - 1, 10));
+    written.commit(&engine, Batch::of_events(new, Durability::Fsync)).await;
+    let old = Batch::of_events(vec![event("orders", 4, 1_000)], Durability::Fsync);
+    let committed = commit_when_indexed(&engine, &old).await?;
+    let position = committed.positions[0];
+    ensure(position.duplicate && position.seq == Seq(5), || format!("{position:?}"))?;
+    let findings = read_back(&engine, &written).await?;
+    let rebuilt = |incident: &Incident| matches!(incident, Incident::Rebuilt { .. });
+    ensure(findings.incidents.iter().all(rebuilt), || format!("{findings:?}"))?;
+    let engine = reopen(engine, &copy.options()).await?;
+    let findings = read_back(&engine, &written).await?;
+    ensure(findings.incidents.is_empty(), || format!("{findings:?}"))
 }
 
 async fn both_catalogs_deleted() -> Checked<()> {

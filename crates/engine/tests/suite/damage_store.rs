@@ -160,6 +160,9 @@ pub(crate) struct Sizes {
 /// Several segments per topic, each with a few entries in its index.
 pub(crate) const MANY_FILES: Sizes =
     Sizes { wal_file_bytes: 3 << 10, segment_bytes: 14 << 10, adopts_wal: false };
+/// Several files of some size.
+pub(crate) const LARGE: Sizes =
+    Sizes { wal_file_bytes: 512 << 10, segment_bytes: 1 << 20, adopts_wal: false };
 /// Everything is still in the log.
 pub(crate) const ONE_LOG_FILE: Sizes =
     Sizes { wal_file_bytes: 64 << 10, segment_bytes: 14 << 10, adopts_wal: false };

@@ -2,90 +2,101 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Checkpointer;
-use crate::Incident;
-use crate::disk::ids::{self, IdEntry};
-use crate::disk::state;
-use crate::disk::storage::faults::is_temporary;
+use prombus_proto::{Seq, Timestamp};
 
-impl Checkpointer {
-    /// Merges the runs that are due. Without room the runs stay as they are: look-ups take longer, but
-    /// nothing else waits.
-    pub(super) fn merge_if_there_is_room(&mut self) -> io::Result<()> {
-        loop {
-            match self.merge_ids().and_then(|merged| Ok(merged || self.merge_state()?)) {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(error) if is_temporary(&error) => return Ok(()),
-                Err(error) => return Err(error),
+use super::catalog::Catalog;
+use super::run_task::{Abandon, Replacement};
+use crate::Incident;
+use crate::disk::ids::run::IdRun;
+use crate::disk::ids::{self, IdEntry, TopicOrdinal};
+use crate::disk::shared::Shared;
+use crate::disk::state;
+use crate::disk::state::run::StateRun;
+
+/// Merges id runs of one level.
+pub(super) struct IdMerge {
+    runs: Vec<Arc<IdRun>>,
+    number: u64,
+    /// The ids of events before these are dropped.
+    firsts: HashMap<TopicOrdinal, Seq>,
+}
+
+impl IdMerge {
+    /// Returns the merge that is due, if enough runs of one level exist.
+    pub(super) fn due(shared: &Shared, catalog: &mut Catalog) -> Option<Self> {
+        let runs = ids::merge::due(&shared.ids().index.runs)?;
+        let number = catalog.take_run_number();
+        let firsts = catalog.topics.values().map(|topic| (topic.ordinal, topic.first)).collect();
+        Some(Self { runs, number, firsts })
+    }
+
+    /// Writes the merged run. Returns `None` if a run is damaged, and requests a rebuild.
+    pub(super) fn run(self, shared: &Shared, abandon: &Abandon) -> io::Result<Option<Replacement>> {
+        let Self { runs: old, number, firsts } = self;
+        let (layout, path) = (&shared.layout, shared.layout.id_run(number));
+        let retain = |entry: &IdEntry| firsts.get(&entry.topic).is_none_or(|f| entry.seq >= *f);
+        let merged = ids::merge::merge(layout.fs(), &old, &path, number, retain, abandon);
+        match merged.and_then(|run| layout.fs().sync_folder(&layout.ids()).map(|()| run)) {
+            Ok(run) => {
+                Ok(Some(Replacement::Ids { old, new: vec![Arc::new(run)], is_rebuild: false }))
+            }
+            Err(error) => {
+                let _ = layout.fs().remove_file(&path);
+                if abandon.is_set() {
+                    return Ok(None);
+                }
+                if error.kind() != io::ErrorKind::InvalidData {
+                    return Err(error);
+                }
+                old.iter().for_each(|run| shared.report_rebuilt(&run.path, error.to_string()));
+                shared.id_rebuild_requested.store(true, Ordering::SeqCst);
+                Ok(None)
             }
         }
     }
+}
 
-    /// Merges id runs if enough of one level exist. Returns whether it did.
-    fn merge_ids(&mut self) -> io::Result<bool> {
-        let runs = self.shared.ids().index.runs.clone();
-        let Some(due) = ids::merge::due(&runs) else {
-            return Ok(false);
-        };
-        let mut catalog = self.catalog.clone();
-        let number = catalog.take_run_number();
-        let firsts: HashMap<_, _> =
-            catalog.topics.values().map(|topic| (topic.ordinal, topic.first)).collect();
-        let retain = |entry: &IdEntry| firsts.get(&entry.topic).is_none_or(|f| entry.seq >= *f);
-        let path = self.shared.layout.id_run(number);
-        let merged = match ids::merge::merge(self.shared.layout.fs(), &due, &path, number, retain) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                due.iter().for_each(|run| self.shared.report_rebuilt(&run.path, error.to_string()));
-                self.shared.id_rebuild_requested.store(true, Ordering::SeqCst);
-                return Ok(false);
-            }
-            merged => Arc::new(merged?),
-        };
-        self.shared.layout.fs().sync_folder(&self.shared.layout.ids())?;
-        let is_merged = |number: u64| due.iter().any(|run| run.info.number == number);
-        catalog.id_runs.retain(|run| !is_merged(run.number));
-        catalog.id_runs.push(merged.info);
-        self.replace_catalog(catalog)?;
-        let mut tables = self.shared.ids_mut();
-        tables.index.runs.retain(|run| !is_merged(run.info.number));
-        tables.index.runs.push(merged);
-        drop(tables);
-        self.remove_files(&due.iter().map(|run| run.path.clone()).collect::<Vec<PathBuf>>());
-        Ok(true)
+/// Merges adjacent state runs, or rewrites one that has mostly expired.
+pub(super) struct StateMerge {
+    runs: Vec<Arc<StateRun>>,
+    older: Vec<Arc<StateRun>>,
+    number: u64,
+    now: Timestamp,
+}
+
+impl StateMerge {
+    /// Returns the merge that is due, if any.
+    pub(super) fn due(shared: &Shared, catalog: &mut Catalog) -> Option<Self> {
+        let now = shared.options.clock.now();
+        let all = shared.state_runs().runs;
+        let due = state::merge::due(&all, now)?;
+        let (runs, older) = (all[due.clone()].to_vec(), all[..due.start].to_vec());
+        Some(Self { runs, older, number: catalog.take_run_number(), now })
     }
 
-    /// Merges state runs if enough of one level exist, or rewrites one that has mostly expired.
-    /// Returns whether it did.
-    fn merge_state(&mut self) -> io::Result<bool> {
-        let mut state = self.shared.state_runs();
-        let now = self.shared.options.clock.now();
-        let Some(due) = state::merge::due(&state.runs, now) else { return Ok(false) };
-        let mut catalog = self.catalog.clone();
-        let number = catalog.take_run_number();
-        let path = self.shared.layout.state_run(number);
-        let old = state.runs[due.clone()].to_vec();
-        let older = &state.runs[..due.start];
-        let merged =
-            match state::merge::merge(self.shared.layout.fs(), &old, older, &path, number, now) {
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    // The damaged run stays as it is: its readable part is still served.
-                    state::merge::mark_damaged(&old);
-                    self.shared.report(Incident::DamagedState { detail: error.to_string() });
-                    return Ok(false);
+    /// Writes the merged run. Returns `None` if a run is damaged: it stays as it is, because its
+    /// readable part is still served.
+    pub(super) fn run(self, shared: &Shared, abandon: &Abandon) -> io::Result<Option<Replacement>> {
+        let Self { runs: old, older, number, now } = self;
+        let (layout, path) = (&shared.layout, shared.layout.state_run(number));
+        let merged = state::merge::merge(layout.fs(), &old, &older, &path, number, now, abandon);
+        match merged.and_then(|run| layout.fs().sync_folder(&layout.state()).map(|()| run)) {
+            Ok(run) => Ok(Some(Replacement::State { old, new: run.map(Arc::new) })),
+            Err(error) => {
+                let _ = layout.fs().remove_file(&path);
+                if abandon.is_set() {
+                    return Ok(None);
                 }
-                merged => merged?.map(Arc::new),
-            };
-        self.shared.layout.fs().sync_folder(&self.shared.layout.state())?;
-        catalog.state_runs.splice(due.clone(), merged.as_ref().map(|run| run.info));
-        self.replace_catalog(catalog)?;
-        state.runs.splice(due, merged);
-        self.shared.set_state_runs(state);
-        self.remove_files(&old.iter().map(|run| run.path.clone()).collect::<Vec<PathBuf>>());
-        Ok(true)
+                if error.kind() != io::ErrorKind::InvalidData {
+                    return Err(error);
+                }
+                state::merge::mark_damaged(&old);
+                shared.report(Incident::DamagedState { detail: error.to_string() });
+                Ok(None)
+            }
+        }
     }
 }

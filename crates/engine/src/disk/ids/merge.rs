@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::IdEntry;
 use super::recent::IdCoverage;
 use super::run::{IdRun, write_run};
+use crate::disk::checkpoint::run_task::Abandon;
 use crate::disk::sorted_runs::{MergeSorted, RUNS_PER_LEVEL};
 use crate::disk::storage::file_system::FileSystem;
 
@@ -28,13 +29,15 @@ pub(crate) fn merge(
     path: &Path,
     number: u64,
     retain: impl Fn(&IdEntry) -> bool,
+    abandon: &Abandon,
 ) -> io::Result<IdRun> {
     let level = runs.iter().map(|run| run.info.level).max().unwrap_or(0) + 1;
     let mut coverage = IdCoverage::default();
     runs.iter().for_each(|run| coverage.join(&run.info.coverage));
     let count = runs.iter().map(|run| run.planned_entries()).sum();
     let entries = MergeSorted::new(runs.iter().map(|run| run.iter()), IdEntry::cmp)
-        .filter(|entry| entry.as_ref().map_or(true, &retain));
+        .filter(|entry| entry.as_ref().map_or(true, &retain))
+        .map(|entry| abandon.check().and(entry));
     write_run(fs, path, number, level, coverage, count, entries)
 }
 
@@ -61,8 +64,9 @@ mod tests {
             .collect();
         assert!(due(&runs[..7]).is_none());
         let all = due(&runs).unwrap();
+        let retain = |entry: &IdEntry| entry.seq >= Seq(1000);
         let merged =
-            merge(&FileSystem::Os, &all, &path(9), 9, |entry| entry.seq >= Seq(1000)).unwrap();
+            merge(&FileSystem::Os, &all, &path(9), 9, retain, &Abandon::default()).unwrap();
         assert_eq!(merged.info.level, 1);
         assert_eq!(merged.info.coverage.v7_millis, Some((0, 7)));
         let seqs: Vec<_> = merged.iter().map(|entry| entry.unwrap().seq.0).collect();

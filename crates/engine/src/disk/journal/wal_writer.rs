@@ -52,8 +52,8 @@ struct OpenWal {
     /// The offset up to which the space after `end` is zeroed.
     zeroed_to: u64,
     unsynced: bool,
-    /// Whether a refused frame was cut off since the last sync.
-    unsynced_cut: bool,
+    /// Whether a failed write was cut off and no sync followed yet.
+    has_unsynced_cut: bool,
     touched: BTreeSet<Topic>,
 }
 
@@ -115,8 +115,7 @@ impl WalWriter {
             // durable: a crash that undoes it would bring back a part of what was refused.
             let truncated = wal.file.truncate(offset);
             wal.zeroed_to = offset;
-            wal.unsynced = true;
-            wal.unsynced_cut = true;
+            (wal.unsynced, wal.has_unsynced_cut) = (true, true);
             return Err(match truncated {
                 Ok(()) => self.fail(&error),
                 Err(_) => self.poison(&error),
@@ -178,7 +177,7 @@ impl WalWriter {
                     last_frame_bytes: 0,
                     zeroed_to: 0,
                     unsynced: false,
-                    unsynced_cut: false,
+                    has_unsynced_cut: false,
                     touched: BTreeSet::new(),
                 })
             }
@@ -188,12 +187,12 @@ impl WalWriter {
 
     /// Closes the WAL file and hands it to the checkpoint thread.
     fn seal(&mut self) -> Result<(), CommitError> {
-        // Once a later file exists, the end of this one counts as complete: a crash that undoes the
-        // cut would bring back the refused frame.
-        if let Some(wal) = self.open.as_ref().filter(|wal| wal.unsynced_cut) {
+        let Some(mut wal) = self.open.take() else { return Ok(()) };
+        if wal.has_unsynced_cut {
+            // Once a later file exists, what a crash brings back would not look like a torn tail.
             wal.file.sync().map_err(|error| self.poison(&error))?;
+            wal.unsynced = false;
         }
-        let Some(wal) = self.open.take() else { return Ok(()) };
         if wal.unsynced {
             self.unsynced.retain(|earlier| earlier.strong_count() > 0);
             self.unsynced.push(Arc::downgrade(&wal.file));
@@ -246,8 +245,7 @@ impl WalWriter {
             if let Err(error) = wal.file.sync() {
                 return Err(self.poison(&error));
             }
-            wal.unsynced = false;
-            wal.unsynced_cut = false;
+            (wal.unsynced, wal.has_unsynced_cut) = (false, false);
             pace.synced_in(started.elapsed());
             sync_time = Some(start.elapsed());
         }

@@ -1,17 +1,19 @@
 //! Finds an event by its id.
 
 use std::io;
+use std::path::PathBuf;
 
 use prombus_proto::{EventId, Seq, Topic};
 
 use super::events::read;
 use super::fault::{ReadFault, was_trimmed};
-use crate::disk::ids::{IdHash, IdIndex, TopicOrdinal};
+use crate::disk::ids::{FailedLookup, IdHash, IdIndex, TopicOrdinal};
 use crate::disk::record::RecordSeed;
 use crate::disk::record::walk::WalkItem;
 use crate::disk::segment::Segment;
 use crate::disk::segment::reader::{LEAD_BYTES, MAX_CHUNK_BYTES, SegmentReader};
 use crate::disk::shared::Shared;
+use crate::disk::sorted_runs::RunFault;
 use crate::{Damaged, ReadBudget, ReadError};
 
 /// Implements [`crate::Engine::seek_id`].
@@ -20,7 +22,7 @@ pub(crate) fn seek_id(
     topic: &Topic,
     id: &EventId,
 ) -> Result<Option<Seq>, ReadError> {
-    let (lookup, first) = {
+    let (index, hash, ordinal, candidates, first) = {
         let tables = shared.ids();
         let view = shared.view();
         let Some(view) = view.topics.get(topic) else { return Ok(None) };
@@ -28,17 +30,40 @@ pub(crate) fn seek_id(
         let hash = view.id_seed.hash(id);
         tables.newest.find(hash, view.ordinal, id.time_ordered(), &mut candidates);
         candidates.retain(|seq| *seq < view.next);
-        let index = tables.index.clone();
-        (IdLookup { hash, topic: view.ordinal, index, candidates }, view.first)
+        (tables.index.clone(), hash, view.ordinal, candidates, view.first)
     };
-    find_id(shared, topic, id, first, lookup)
+    let lookup = IdLookup { hash, topic: ordinal, index: &index, candidates };
+    match find_id(shared, topic, id, first, lookup) {
+        Ok(found) => Ok(found),
+        Err(SeekFault::Read(error)) => Err(error),
+        Err(SeekFault::DamagedIndex { file, detail }) => {
+            shared.report_damaged_ids(&file, detail);
+            scan_for_id(shared, topic, id)
+        }
+    }
 }
 
-/// What is needed to look up an id without holding the lock of the id tables.
-pub(crate) struct IdLookup {
+/// Why an id could not be looked up.
+pub(crate) enum SeekFault {
+    /// An id run that may contain the id is damaged or missing.
+    DamagedIndex {
+        file: PathBuf,
+        detail: String,
+    },
+    Read(ReadError),
+}
+
+impl From<ReadError> for SeekFault {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+/// What is needed to look up an id.
+pub(crate) struct IdLookup<'a> {
     pub(crate) hash: IdHash,
     pub(crate) topic: TopicOrdinal,
-    pub(crate) index: IdIndex,
+    pub(crate) index: &'a IdIndex,
     /// The positions it may have in the newest WAL file.
     pub(crate) candidates: Vec<Seq>,
 }
@@ -49,14 +74,16 @@ pub(crate) fn find_id(
     topic: &Topic,
     id: &EventId,
     first: Seq,
-    lookup: IdLookup,
-) -> Result<Option<Seq>, ReadError> {
+    lookup: IdLookup<'_>,
+) -> Result<Option<Seq>, SeekFault> {
     let IdLookup { hash, topic: ordinal, index, mut candidates } = lookup;
     match index.candidates(hash, ordinal, id) {
         Ok(found) => candidates.extend(found),
-        Err(damage) => {
-            shared.report_damaged_ids(&damage);
-            return scan_for_id(shared, topic, id);
+        Err(FailedLookup { run, fault: RunFault::Damaged(detail) }) => {
+            return Err(SeekFault::DamagedIndex { file: run.path.clone(), detail });
+        }
+        Err(FailedLookup { run, fault: RunFault::Io(error) }) => {
+            return Err(ReadFault::Io(error).into_read_error(&run.path).into());
         }
     }
     for seq in candidates {

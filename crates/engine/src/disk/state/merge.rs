@@ -10,6 +10,7 @@ use prombus_proto::Timestamp;
 use super::change::StateChange;
 use super::run::{StateRun, write_run};
 use crate::StateKey;
+use crate::disk::checkpoint::run_task::Abandon;
 use crate::disk::sorted_runs::{MergeSorted, RUNS_PER_LEVEL};
 use crate::disk::storage::file_system::FileSystem;
 
@@ -56,6 +57,7 @@ pub(crate) fn merge(
     path: &Path,
     number: u64,
     now: Timestamp,
+    abandon: &Abandon,
 ) -> io::Result<Option<StateRun>> {
     let highest = runs.iter().map(|run| run.info.level).max().unwrap_or(0);
     let level = if runs.len() > 1 { highest + 1 } else { highest };
@@ -68,7 +70,8 @@ pub(crate) fn merge(
         .map_err(|detail| io::Error::new(io::ErrorKind::InvalidData, detail))?;
     let by_key = |a: &StateChange, b: &StateChange| a.key.cmp(&b.key);
     let changes = newest_of_each_key(MergeSorted::new(newest_first, by_key)).filter_map(|change| {
-        change.and_then(|change| still_needed(change, older, now)).transpose()
+        let check = || abandon.check().map_err(|error| error.to_string());
+        change.and_then(|change| check().and(still_needed(change, older, now))).transpose()
     });
     write_run(fs, path, number, level, at_most, changes)
 }
@@ -138,8 +141,17 @@ mod tests {
         );
         let all = |older: &[Arc<StateRun>], n| {
             let runs = [Arc::clone(&old), Arc::clone(&new)];
-            let merged =
-                merge(&FileSystem::Os, &runs, older, &path(n), n, Timestamp(10)).unwrap().unwrap();
+            let merged = merge(
+                &FileSystem::Os,
+                &runs,
+                older,
+                &path(n),
+                n,
+                Timestamp(10),
+                &Abandon::default(),
+            )
+            .unwrap()
+            .unwrap();
             assert_eq!(merged.info.level, 1);
             merged.iter_from(b"", None).unwrap().map(Result::unwrap).collect::<Vec<_>>()
         };
@@ -169,7 +181,9 @@ mod tests {
         let mut bytes = std::fs::read(path(3)).unwrap();
         bytes[40] ^= 1;
         std::fs::write(path(3), bytes).unwrap();
-        assert!(merge(&FileSystem::Os, &runs, &[], &path(99), 99, now).is_err());
+        assert!(
+            merge(&FileSystem::Os, &runs, &[], &path(99), 99, now, &Abandon::default()).is_err()
+        );
         mark_damaged(&runs);
         assert_eq!(due(&runs, now), Some(4..2 * RUNS_PER_LEVEL), "the runs after the damaged one");
         assert!(runs.iter().enumerate().all(|(n, run)| run.is_damaged() == (n == 3)));
@@ -194,7 +208,9 @@ mod tests {
         let now = Timestamp(21_000);
         assert_eq!(due(&runs, now), Some(1..2));
         let merged = Arc::new(
-            merge(&FileSystem::Os, &runs[1..], &runs[..1], &path(3), 3, now).unwrap().unwrap(),
+            merge(&FileSystem::Os, &runs[1..], &runs[..1], &path(3), 3, now, &Abandon::default())
+                .unwrap()
+                .unwrap(),
         );
         assert_eq!(merged.info.level, 1);
         let left: Vec<_> = merged.iter_from(b"", None).unwrap().map(Result::unwrap).collect();

@@ -13,10 +13,10 @@ use prombus_proto::Timestamp;
 
 use super::change::StateChange;
 use super::expiry_histogram::ExpiryHistogram;
-use super::filter::{self, FilterBuilder};
 use super::page::{StatePage, StatePageBuilder, StatePageKind};
 use crate::StateKey;
 use crate::disk::sorted_runs;
+use crate::disk::sorted_runs::filter::{self, FilterBuilder};
 use crate::disk::storage::file_header::{self, HEADER_BYTES, STATE_RUN};
 use crate::disk::storage::file_system::{Access, File, FileSystem, SequentialWriter};
 
@@ -67,7 +67,7 @@ pub(crate) fn write_run(
     let mut expiries = ExpiryHistogram::new();
     for change in changes {
         let change = change.map_err(|detail| io::Error::new(io::ErrorKind::InvalidData, detail))?;
-        filter.add(change.key.as_bytes());
+        filter.add(filter::hash(change.key.as_bytes()));
         entries += 1;
         let expires_at = change.put.as_ref().and_then(|(_, expires_at)| *expires_at);
         // Rewriting the run drops expired entries, but not deletes: a delete is here because it may
@@ -212,14 +212,14 @@ impl StateRun {
 
     /// Returns the number in the header of its file.
     pub(crate) fn header_number(&self) -> Result<u64, file_header::HeaderFault> {
-        sorted_runs::number_of(&self.file, STATE_RUN)
+        sorted_runs::read_header(&self.file, STATE_RUN).map(|(number, _)| number)
     }
 
     /// Returns `false` if it certainly has no change of `key`. The error says what is damaged.
     pub(crate) fn may_contain(&self, key: &StateKey) -> Result<bool, String> {
         let (filter, blocks) = (self.info.filter, self.info.filter_blocks);
-        filter::may_contain(&self.file, filter, blocks, key.as_bytes())
-            .map_err(|detail| self.with_path(&detail))
+        filter::may_contain(&self.file, filter, blocks, filter::hash(key.as_bytes()))
+            .map_err(|fault| self.with_path(&fault.detail()))
     }
 
     /// Returns the change of `key`. The error says what is damaged.

@@ -27,7 +27,7 @@ pub(crate) struct FileKind {
 pub(crate) const WAL: FileKind = FileKind { tag: *b"wal ", version: 2 };
 pub(crate) const SEGMENT: FileKind = FileKind { tag: *b"seg ", version: 1 };
 pub(crate) const SPARSE_INDEX: FileKind = FileKind { tag: *b"idx ", version: 1 };
-pub(crate) const ID_RUN: FileKind = FileKind { tag: *b"ids ", version: 1 };
+pub(crate) const ID_RUN: FileKind = FileKind { tag: *b"ids ", version: 2 };
 pub(crate) const STATE_RUN: FileKind = FileKind { tag: *b"kv  ", version: 1 };
 pub(crate) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 4 };
 

@@ -378,7 +378,7 @@ fn end_of_data(file: &fs::File, length: u64) -> io::Result<u64> {
     Ok(end.min(length))
 }
 
-/// Writes a file from its start to its end.
+/// Writes a file from an offset to its end.
 pub(crate) struct SequentialWriter<'a> {
     file: &'a File,
     offset: u64,
@@ -386,7 +386,11 @@ pub(crate) struct SequentialWriter<'a> {
 
 impl<'a> SequentialWriter<'a> {
     pub(crate) fn new(file: &'a File) -> Self {
-        Self { file, offset: 0 }
+        Self::starting_at(file, 0)
+    }
+
+    pub(crate) fn starting_at(file: &'a File, offset: u64) -> Self {
+        Self { file, offset }
     }
 }
 

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::io;
+use std::sync::Arc;
 
 use prombus_proto::{EncodedEvent, EventId, Seq, Topic};
 
 use super::Staging;
-use crate::CommitError;
 use crate::disk::ids::ahead::NewestIds;
 use crate::disk::ids::{IdSeed, TopicOrdinal};
-use crate::disk::read::seek_id::{self, IdLookup};
+use crate::disk::read::seek_id::{self, IdLookup, SeekFault};
 use crate::disk::shared::{IdTables, Shared};
+use crate::{CommitError, Unavailable};
 
 /// The earlier event that has the same topic and id.
 pub(super) enum DuplicateOf {
@@ -98,15 +100,28 @@ impl Staging {
         let hash = seed.hash(id);
         let mut candidates = Vec::new();
         ids.newest.find(hash, ordinal, id.time_ordered(), &mut candidates);
-        let index = ids.index.clone();
-        let lookup = IdLookup { hash, topic: ordinal, index, candidates };
-        Ok(seek_id::find_id(shared, topic, id, topic_ids.first, lookup)?)
+        let lookup = IdLookup { hash, topic: ordinal, index: &ids.index, candidates };
+        match seek_id::find_id(shared, topic, id, topic_ids.first, lookup) {
+            Ok(found) => Ok(found),
+            Err(SeekFault::Read(error)) => Err(error.into()),
+            // Reading the whole topic instead would keep all commits waiting.
+            Err(SeekFault::DamagedIndex { file, detail }) => {
+                shared.report_damaged_ids(&file, detail);
+                Err(index_unavailable().into())
+            }
+        }
     }
 
     fn staged_with_id(&self, topic: &Topic, id: &EventId) -> Option<Seq> {
         let staged = &self.topics[*self.by_name.get(topic)?];
         staged.ids.find(id).filter(|seq| *seq >= staged.first)
     }
+}
+
+/// Whether the id is stored is unknown until the checkpoint thread has rebuilt the index.
+fn index_unavailable() -> Unavailable {
+    let source = io::Error::other("the index is damaged and being rebuilt; retry later");
+    Unavailable::Io { context: "looking up an event id".to_owned(), source: Arc::new(source) }
 }
 
 /// Finds repeated ids within one batch. As long as the ids are UUIDv7 of one topic, each newer than
