@@ -3,7 +3,8 @@
 //! The directories under `tests/fixtures` were written with `PROMBUS_WRITE_FIXTURE=<folder>` when their
 //! format version was current, and are never rewritten: they stand for the data that users have. In
 //! `v2` the catalog records when half of a state file has expired. `v3` has WAL files that were
-//! adopted as segments. Frames of `v4` have their arrival time, and its ids are ahead of its clock.
+//! adopted as segments. Frames of `v4` have their arrival time, and its ids are ahead of its clock. Id runs
+//! of `v5` have a filter.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ const TRIMMED_BELOW: Seq = Seq(11);
 
 pub(crate) fn trials() -> Vec<Trial> {
     let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    ["v1", "v2", "v3", "v4"]
+    ["v1", "v2", "v3", "v4", "v5"]
         .map(|version| {
             let fixture = fixtures.join(version);
             Trial::test(format!("disk::fixtures::{version}_is_read"), move || {
