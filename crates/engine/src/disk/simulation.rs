@@ -47,7 +47,7 @@ fn simulation_loses_nothing_that_was_acknowledged() {
         Simulation::new(seed).run();
         return;
     }
-    let seeds = number("SIMULATION_STEPS").unwrap_or(100_000) / STEPS_PER_SEED;
+    let seeds = number("SIMULATION_STEPS").unwrap_or(400_000) / STEPS_PER_SEED;
     for seed in 0..seeds.max(1) {
         let run = std::panic::catch_unwind(|| Simulation::new(seed).run());
         assert!(run.is_ok(), "repeat this failure with SIMULATION_SEED={seed}");

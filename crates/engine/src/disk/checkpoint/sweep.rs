@@ -21,7 +21,8 @@ pub(super) enum Sweep {
 
 impl Checkpointer {
     /// Continues to sweep. Only this thread creates the files in question, and no merge starts before
-    /// the runs are swept, so all that the catalog does not name is left over. What cannot be listed or removed only takes space.
+    /// the runs are swept, so all that the catalog does not name is left over. What cannot be listed
+    /// or removed only takes space.
     pub(super) fn sweep(&mut self) {
         let layout = &self.shared.layout;
         match &mut self.sweep {
