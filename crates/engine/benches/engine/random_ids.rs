@@ -48,7 +48,7 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
         // The mean time per event, because merges slow down some steps.
         let rate = rates.len() as f64 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>();
         report.row(
-            &format!("(g) random ids, up to {:.1} M of them", ids as f64 / 1e6),
+            &format!("(h) random ids, up to {:.1} M of them", ids as f64 / 1e6),
             format!("{:.0} k/s", rate / 1e3),
             String::new(),
             String::new(),
@@ -56,7 +56,7 @@ pub(crate) fn run(folder: &Path, report: &mut Report) {
         );
     }
     report.row(
-        "(g) closing after the last commit: checkpoints, and a merge that is abandoned",
+        "(h) closing after the last commit: checkpoints, and a merge that is abandoned",
         format!("{:.1} s", closed.as_secs_f64()),
         String::new(),
         String::new(),
