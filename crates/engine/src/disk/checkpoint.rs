@@ -7,12 +7,15 @@
 
 pub(crate) mod catalog;
 mod merging;
+mod pack_usage;
+mod packing;
 pub(crate) mod pending;
 mod rebuild_ids;
 pub(crate) mod run_task;
 pub(crate) mod sealed_wal;
 mod sweep;
 mod wal_checkpoint;
+mod writing_topics;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -26,6 +29,9 @@ use prombus_proto::Topic;
 use tokio::sync::oneshot;
 
 use self::catalog::Catalog;
+use self::catalog::edit::CatalogEdit;
+use self::catalog::files::{CatalogFiles, StoredCatalog};
+use self::pack_usage::PackUsage;
 use self::run_task::RunTasks;
 use self::sealed_wal::SealedWal;
 use self::sweep::Sweep;
@@ -76,6 +82,8 @@ const MERGING: Duration = Duration::from_millis(20);
 pub(crate) struct Checkpointer {
     shared: Arc<Shared>,
     catalog: Catalog,
+    catalog_files: CatalogFiles,
+    packs: PackUsage,
     tasks: Receiver<CheckpointTask>,
     sealed: VecDeque<SealedWal>,
     trimmed: BTreeSet<Topic>,
@@ -89,13 +97,16 @@ pub(crate) struct Checkpointer {
 impl Checkpointer {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        catalog: Catalog,
+        catalog: StoredCatalog,
     ) -> (mpsc::Sender<CheckpointTask>, Self) {
         let (sender, tasks) = mpsc::channel();
+        let StoredCatalog { catalog, files } = catalog;
         let (sealed, trimmed) = (VecDeque::new(), BTreeSet::new());
         let checkpointer = Self {
             shared,
+            packs: PackUsage::of(&catalog),
             catalog,
+            catalog_files: files,
             tasks,
             sealed,
             trimmed,
@@ -216,7 +227,7 @@ impl Checkpointer {
         if last_version == self.catalog.last_version {
             return Ok(());
         }
-        self.replace_catalog(Catalog { last_version, ..self.catalog.clone() })
+        self.change_catalog(CatalogEdit { last_version, ..self.catalog.edit() }).map(drop)
     }
 
     /// Removes the segments of trimmed topics. Needs no space: the trims are durable in the
@@ -228,18 +239,35 @@ impl Checkpointer {
             };
             if let Some(row) = self.catalog.topics.get_mut(&topic) {
                 row.first = row.first.max(first.min(row.next));
+                self.packs.remove(&row.segments);
                 let dropped = row.drop_trimmed(&self.shared.layout, &topic);
+                self.packs.add(&row.segments);
                 self.remove_files(&dropped);
             }
         }
+        self.remove_unused_packs();
     }
 
-    /// Durably replaces the catalog.
-    fn replace_catalog(&mut self, mut catalog: Catalog) -> io::Result<()> {
-        catalog.checkpoint += 1;
-        catalog.store(&self.shared.layout)?;
-        self.catalog = catalog;
-        Ok(())
+    /// Durably changes the catalog. Returns the topics that changed.
+    fn change_catalog(&mut self, edit: CatalogEdit) -> io::Result<Vec<Topic>> {
+        let (layout, options) = (&self.shared.layout, &self.shared.options);
+        self.catalog_files.append(layout, &self.catalog, &edit)?;
+        let changed: Vec<_> = edit.topics.keys().cloned().collect();
+        for topic in &changed {
+            self.packs.remove(self.catalog.segments(topic));
+        }
+        self.catalog.apply(edit);
+        for topic in &changed {
+            self.packs.add(self.catalog.segments(topic));
+        }
+        self.catalog_files.shorten(layout, &self.catalog, options.catalog_edits)?;
+        Ok(changed)
+    }
+
+    fn remove_unused_packs(&mut self) {
+        let unused = self.packs.take_unused();
+        let paths: Vec<_> = unused.iter().map(|pack| self.shared.layout.pack(*pack)).collect();
+        self.remove_files(&paths);
     }
 
     /// Deletes files that the catalog no longer names. A file that cannot be deleted only takes

@@ -29,6 +29,13 @@ pub struct DiskOptions {
     /// The age at which a new segment is started if retention limits the age of the topic's events,
     /// so that it also reaches those of a topic with little traffic.
     pub segment_age_ms: u64,
+    /// A topic with fewer bytes than this in a WAL file is small: see `small_files`.
+    pub packed_bytes: u64,
+    /// How many small topics of a WAL file get segment files of their own. If there are more, all of
+    /// them share one pack.
+    pub small_files: usize,
+    /// After how many checkpoints the whole catalog is written again, and not only what changed.
+    pub catalog_edits: u64,
     /// How many segment and index files stay open for reading.
     pub open_files: usize,
     /// Start although state is damaged: keys in damaged pages are lost, everything else is served.
@@ -49,6 +56,9 @@ impl DiskOptions {
             segment_bytes: 64 << 20,
             min_adopted_extent_bytes: 4 << 10,
             segment_age_ms: 24 * 60 * 60 * 1000,
+            packed_bytes: 32 << 10,
+            small_files: 64,
+            catalog_edits: 64,
             open_files: 256,
             start_damaged: false,
             faults: Arc::default(),

@@ -3,12 +3,14 @@
 mod salvage_state;
 mod wal_replay;
 
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use self::wal_replay::WalReplay;
 use super::checkpoint::catalog::Catalog;
+use super::checkpoint::catalog::files::StoredCatalog;
 use super::checkpoint::sealed_wal::SealedWal;
 use super::ids::run::IdRun;
 use super::journal::JournalStart;
@@ -28,7 +30,7 @@ const VERSIONS_PER_PROCESS: u64 = 1 << 32;
 /// A store that was opened.
 pub(crate) struct Recovered {
     pub(crate) shared: Shared,
-    pub(crate) catalog: Catalog,
+    pub(crate) catalog: StoredCatalog,
     /// The replayed WAL files, which have to be checkpointed.
     pub(crate) sealed: Vec<SealedWal>,
     pub(crate) start: JournalStart,
@@ -36,28 +38,31 @@ pub(crate) struct Recovered {
 
 /// Opens the store in `options.folder`, or creates an empty one.
 pub(crate) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered, OpenError> {
-    let found = Catalog::load(&layout)?;
+    let found = StoredCatalog::load(&layout)?;
     layout.create_folders().map_err(failed(layout.root()))?;
-    let (mut catalog, mut incidents) = match found {
+    let (mut stored, mut incidents) = match found {
         Some(found) => found,
         None => (create_catalog(&layout)?, Vec::new()),
     };
-    // A killed process may have renamed the catalog without a sync. It has to be durable before the
-    // files that it no longer needs are removed.
-    layout.fs().sync_folder(layout.root()).map_err(failed(layout.root()))?;
-    if options.start_damaged {
-        incidents.extend(salvage_state::salvage_state(&layout, &mut catalog)?);
+    // A killed process may have renamed the catalog or an edit without a sync. It has to be durable
+    // before the files that it no longer needs are removed.
+    for folder in [layout.root(), &layout.edits()] {
+        layout.fs().sync_folder(folder).map_err(failed(folder))?;
     }
+    if options.start_damaged {
+        incidents.extend(salvage_state::salvage_state(&layout, &mut stored)?);
+    }
+    let catalog = &stored.catalog;
     let mut view = View::new(catalog.store_seed);
-    apply_catalog(&catalog, &mut view);
+    apply_catalog(catalog, &mut view);
     let shared = Shared::new(layout, options.clone(), view);
     incidents.into_iter().for_each(|incident| shared.report(incident));
     report_quarantine(&shared)?;
-    open_state_runs(&shared, &catalog)?;
-    open_id_runs(&shared, &catalog)?;
-    let mut replay = WalReplay::new(&shared, &catalog);
+    open_state_runs(&shared, catalog)?;
+    open_id_runs(&shared, catalog)?;
+    let mut replay = WalReplay::new(&shared, catalog);
     let mut sealed = Vec::new();
-    let numbers = wal_numbers(&shared, &catalog)?;
+    let numbers = wal_numbers(&shared, catalog)?;
     for (index, number) in numbers.iter().enumerate() {
         let is_newest = index + 1 == numbers.len();
         if index > 0 && numbers[index - 1] + 1 != *number {
@@ -74,7 +79,7 @@ pub(crate) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered
         // Commits that stored nothing were assigned versions as well, which no file records.
         last_version: last_version + VERSIONS_PER_PROCESS,
     };
-    Ok(Recovered { shared, catalog, sealed, start })
+    Ok(Recovered { shared, catalog: stored, sealed, start })
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> OpenError + '_ {
@@ -87,11 +92,9 @@ fn wrong_number(path: &Path) -> OpenError {
     OpenError::Damaged { path: path.to_owned(), detail }
 }
 
-fn create_catalog(layout: &Layout) -> Result<Catalog, OpenError> {
+fn create_catalog(layout: &Layout) -> Result<StoredCatalog, OpenError> {
     let seed = uuid::Uuid::new_v4().as_u64_pair().0;
-    let catalog = Catalog::new(seed);
-    catalog.store(layout).map_err(failed(&layout.catalog()))?;
-    Ok(catalog)
+    StoredCatalog::create(layout, Catalog::new(seed)).map_err(failed(&layout.catalog()))
 }
 
 fn apply_catalog(catalog: &Catalog, view: &mut View) {
@@ -162,11 +165,17 @@ fn report_quarantine(shared: &Shared) -> Result<(), OpenError> {
 /// Reports missing and truncated segments; their readable part is served. Rejects those of a newer
 /// format version, before anything is appended to them.
 fn check_segments(shared: &Shared) -> Result<(), OpenError> {
+    let mut pack_lengths = HashMap::new();
     // Not those of the catalog: the files of trimmed segments are removed before a catalog says so.
     for (topic, view) in &shared.view().topics {
         for segment in &view.segments {
-            let file = shared.layout.segment(topic, segment.first);
-            let found = length_of(shared, &file, segment.file_kind())?;
+            let file = shared.layout.file_of(topic, segment);
+            let known = segment.pack().and_then(|pack| pack_lengths.get(&pack).copied());
+            let found = match known {
+                Some(length) => length,
+                None => length_of(shared, &file, segment.file_kind())?,
+            };
+            pack_lengths.extend(segment.pack().map(|pack| (pack, found)));
             if found < segment.end {
                 shared.report(Incident::DamagedEvents {
                     topic: topic.clone(),

@@ -1,13 +1,17 @@
-//! A topic's segments: files of records, each with a sparse index beside it.
+//! A topic's segments: files of records, each with a sparse index beside it, or parts of a pack.
 
 pub(crate) mod adopted_wal;
+pub(crate) mod pack;
 pub(crate) mod reader;
+pub(crate) mod record_block;
 pub(crate) mod sparse_index;
 pub(crate) mod writer;
 
 use prombus_proto::{Seq, Timestamp};
 
-use super::storage::file_header::{FileKind, HEADER_BYTES, SEGMENT, WAL};
+use self::record_block::RecordBlock;
+use super::record::Record;
+use super::storage::file_header::{FileKind, HEADER_BYTES, PACK, SEGMENT, WAL};
 
 /// A segment as of the last checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +42,50 @@ pub(crate) enum SegmentContent {
     /// of the topic's records. The first extent starts at `first_record`; together they have
     /// `record_bytes`.
     Frames { first_record: u64, record_bytes: u64 },
+    /// Records of the topic, from `offset` on in the pack with this number.
+    Packed { pack: u64, offset: u64 },
 }
 
 impl Segment {
+    /// A segment without records, whose first record will be at the offset `start`.
+    pub(crate) fn empty(
+        first: Seq,
+        content: SegmentContent,
+        start: u64,
+        newest_id_before: u128,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            first,
+            last: first.previous(),
+            end: start,
+            latest_ts: Timestamp(0),
+            arrived: Timestamp(0),
+            newest_id_before,
+            newest_id: newest_id_before,
+            index_entries: 0,
+            created_at,
+            content,
+        }
+    }
+
+    /// Adds `record`, which is part of `block`, at its end.
+    pub(crate) fn add(&mut self, block: &RecordBlock, record: &Record<'_>, now: Timestamp) {
+        self.end += record.total_bytes() as u64;
+        self.last = record.seq;
+        self.latest_ts = self.latest_ts.max(record.ts);
+        self.add_arrival(block.arrived, now);
+        // A newer one was too far ahead of the clock to be monotonic.
+        let monotonic = record.time_ordered_id().filter(|id| *id <= block.newest_id);
+        self.newest_id = self.newest_id.max(monotonic.unwrap_or(0));
+    }
+
     /// The bytes of the topic's records.
     pub(crate) fn bytes(&self) -> u64 {
         match self.content {
             SegmentContent::Records => self.end,
             SegmentContent::Frames { record_bytes, .. } => record_bytes,
+            SegmentContent::Packed { offset, .. } => self.end - offset,
         }
     }
 
@@ -54,6 +94,15 @@ impl Segment {
         match self.content {
             SegmentContent::Records => HEADER_BYTES as u64,
             SegmentContent::Frames { first_record, .. } => first_record,
+            SegmentContent::Packed { offset, .. } => offset,
+        }
+    }
+
+    /// The pack that contains it, if any.
+    pub(crate) fn pack(&self) -> Option<u64> {
+        match self.content {
+            SegmentContent::Packed { pack, .. } => Some(pack),
+            SegmentContent::Records | SegmentContent::Frames { .. } => None,
         }
     }
 
@@ -67,6 +116,7 @@ impl Segment {
         match self.content {
             SegmentContent::Records => SEGMENT,
             SegmentContent::Frames { .. } => WAL,
+            SegmentContent::Packed { .. } => PACK,
         }
     }
 }

@@ -64,6 +64,15 @@ struct Simulation {
     store: Option<OpenStore>,
     model: Model,
     start_damaged: bool,
+    packing: Packing,
+}
+
+/// Options that decide whether topics share packs, and how often the whole catalog is written.
+#[derive(Clone, Copy)]
+struct Packing {
+    small_files: usize,
+    packed_bytes: u64,
+    catalog_edits: u64,
 }
 
 /// An open store without its threads.
@@ -81,7 +90,13 @@ impl Simulation {
         let disk = SimulatedDisk::new(dice.below(u64::MAX));
         let clock = ManualClock::at(NOW);
         let loss = if dice.one_in(3) { Loss::AllOrNothing } else { Loss::AnyPart };
-        Self { dice, disk, clock, loss, store: None, model: Model::default(), start_damaged: false }
+        let packing = Packing {
+            small_files: *dice.pick(&[0, 1, usize::MAX]),
+            packed_bytes: *dice.pick(&[1 << 10, 4 << 10]),
+            catalog_edits: *dice.pick(&[1, 3, 64]),
+        };
+        let (store, model) = (None, Model::default());
+        Self { dice, disk, clock, loss, store, model, start_damaged: false, packing }
     }
 
     fn run(&mut self) {
@@ -117,6 +132,9 @@ impl Simulation {
             wal_files_waiting: usize::MAX,
             segment_bytes: 12 << 10,
             min_adopted_extent_bytes: 512,
+            small_files: self.packing.small_files,
+            packed_bytes: self.packing.packed_bytes,
+            catalog_edits: self.packing.catalog_edits,
             start_damaged: self.start_damaged,
             ..crate::DiskOptions::at("/store")
         }

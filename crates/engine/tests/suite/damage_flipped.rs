@@ -10,7 +10,9 @@ use prombus_engine::{Engine, Incident, OpenError};
 use crate::damage_check::{
     Checked, Findings, commit_again, ensure, in_time, open, read_back, reopen, trial,
 };
-use crate::damage_store::{ADOPTED_WAL, Killed, Kind, MANY_FILES, ONE_LOG_FILE, Sizes, frames_of};
+use crate::damage_store::{
+    ADOPTED_WAL, Killed, Kind, MANY_FILES, ONE_LOG_FILE, PACKED, Sizes, frames_of,
+};
 
 /// In a segment: the data between two index entries, and an event that extends beyond.
 const MAX_LOSS_IN_A_SEGMENT: usize = 4096 + 600;
@@ -33,6 +35,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("flipped::state", || flip_each(Kind::State, MANY_FILES, 50, 200)),
         trial("flipped::catalog", || flip_each(Kind::Catalog, MANY_FILES, 30, 150)),
         trial("flipped::catalog_mirror", || flip_each(Kind::CatalogMirror, MANY_FILES, 30, 100)),
+        trial("flipped::edit", || flip_each(Kind::Edit, MANY_FILES, 30, 150)),
+        trial("flipped::edit_mirror", || flip_each(Kind::EditMirror, MANY_FILES, 30, 100)),
+        trial("flipped::pack", || flip_each(Kind::Pack, PACKED, 40, 300)),
         trial("flipped::lock", garbage_in_the_lock),
         trial("flipped::both_ends_of_a_batch", both_ends_of_a_batch),
         trial("flipped::both_ends_of_the_last_batch_of_a_log_file", both_ends_of_the_last_batch),
@@ -76,10 +81,11 @@ async fn flip_each(kind: Kind, sizes: Sizes, batches: usize, count: usize) -> Ch
     for target in &targets {
         noticed += usize::from(flip(&store, kind, target).await?);
     }
-    // Some bytes of ids, state and indexes are never read, nor those of other topics in an adopted WAL file.
+    // Some bytes of ids, state and indexes are never read, nor those of other topics in an adopted WAL file,
+    // nor what was moved out of a pack.
     let enough = match kind {
         Kind::Segment if sizes.adopts_wal => targets.len() / 2,
-        Kind::Ids | Kind::State | Kind::SparseIndex => targets.len() / 2,
+        Kind::Ids | Kind::State | Kind::SparseIndex | Kind::Pack => targets.len() / 2,
         _ => targets.len(),
     };
     ensure(noticed >= enough, || format!("{noticed} of {} were noticed", targets.len()))
@@ -177,7 +183,7 @@ async fn check_flipped(store: &Killed, kind: Kind, target: &Target) -> Checked<b
 fn check_loss(kind: Kind, findings: &Findings, store: &Killed) -> Checked<()> {
     let events = findings.lost_bytes(&store.written);
     let (max_bytes, may_lose_state) = match kind {
-        Kind::Segment => (MAX_LOSS_IN_A_SEGMENT, false),
+        Kind::Segment | Kind::Pack => (MAX_LOSS_IN_A_SEGMENT, false),
         Kind::Wal => (MAX_LOSS_IN_A_BATCH, true),
         Kind::State => (0, true),
         _ => (0, false),

@@ -155,20 +155,25 @@ pub(crate) struct Sizes {
     pub(crate) segment_bytes: u64,
     /// Most events belong to one topic, so that WAL files are adopted as its segments.
     pub(crate) adopts_wal: bool,
+    /// Topics share packs.
+    pub(crate) packs: bool,
 }
 
 /// Several segments per topic, each with a few entries in its index.
 pub(crate) const MANY_FILES: Sizes =
-    Sizes { wal_file_bytes: 3 << 10, segment_bytes: 14 << 10, adopts_wal: false };
+    Sizes { wal_file_bytes: 3 << 10, segment_bytes: 14 << 10, adopts_wal: false, packs: false };
 /// Several files of some size.
 pub(crate) const LARGE: Sizes =
-    Sizes { wal_file_bytes: 512 << 10, segment_bytes: 1 << 20, adopts_wal: false };
+    Sizes { wal_file_bytes: 512 << 10, segment_bytes: 1 << 20, adopts_wal: false, packs: false };
 /// Everything is still in the log.
 pub(crate) const ONE_LOG_FILE: Sizes =
-    Sizes { wal_file_bytes: 64 << 10, segment_bytes: 14 << 10, adopts_wal: false };
+    Sizes { wal_file_bytes: 64 << 10, segment_bytes: 14 << 10, adopts_wal: false, packs: false };
 /// Some segments are adopted WAL files, others are not.
 pub(crate) const ADOPTED_WAL: Sizes =
-    Sizes { wal_file_bytes: 12 << 10, segment_bytes: 14 << 10, adopts_wal: true };
+    Sizes { wal_file_bytes: 12 << 10, segment_bytes: 14 << 10, adopts_wal: true, packs: false };
+
+/// Topics are in packs until they have a few events.
+pub(crate) const PACKED: Sizes = Sizes { packs: true, ..MANY_FILES };
 
 impl Sizes {
     pub(crate) fn options(self, folder: &Path) -> DiskOptions {
@@ -178,6 +183,9 @@ impl Sizes {
         options.segment_bytes = self.segment_bytes;
         options.min_adopted_extent_bytes = if self.adopts_wal { 1 } else { u64::MAX };
         options.open_files = 3;
+        if self.packs {
+            (options.small_files, options.packed_bytes) = (0, 4 << 10);
+        }
         options
     }
 }
@@ -319,11 +327,14 @@ pub(crate) enum Kind {
     State,
     Catalog,
     CatalogMirror,
+    Edit,
+    EditMirror,
+    Pack,
     Lock,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 8] = [
+    pub(crate) const ALL: [Kind; 11] = [
         Kind::Wal,
         Kind::Segment,
         Kind::SparseIndex,
@@ -331,6 +342,9 @@ impl Kind {
         Kind::State,
         Kind::Catalog,
         Kind::CatalogMirror,
+        Kind::Edit,
+        Kind::EditMirror,
+        Kind::Pack,
         Kind::Lock,
     ];
 }
@@ -349,6 +363,9 @@ pub(crate) fn files_of(folder: &Path, kind: Kind) -> Vec<PathBuf> {
         Kind::State => with_extension("state", "kv"),
         Kind::Catalog => vec![folder.join("catalog")],
         Kind::CatalogMirror => vec![folder.join("catalog.mirror")],
+        Kind::Edit => with_extension("edits", "edit"),
+        Kind::EditMirror => with_extension("edits", "mirror"),
+        Kind::Pack => with_extension("packs", "pack"),
         Kind::Lock => vec![folder.join("LOCK")],
     }
 }

@@ -1,5 +1,5 @@
 //! The disk engine: with default options, with files so small that every case involves segments,
-//! merges and retention, and inside the fault-injecting wrapper.
+//! merges and retention, with topics that share packs, and inside the fault-injecting wrapper.
 
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         conformance::trials("disk_with_adopted_wal", CAPABILITIES, || {
             DiskSubject::new(with_adopted_wal)
         }),
+        conformance::trials("disk_in_packs", CAPABILITIES, || DiskSubject::new(in_packs)),
         conformance::trials("faulty_over_disk", CAPABILITIES, || {
             FaultySubject(DiskSubject::new(in_small_files))
         }),
@@ -51,6 +52,14 @@ pub(crate) fn in_small_files(options: &mut DiskOptions) {
 pub(crate) fn with_adopted_wal(options: &mut DiskOptions) {
     in_small_files(options);
     options.min_adopted_extent_bytes = 1;
+}
+
+/// Like [`in_small_files`], and every topic is packed until it is larger than a WAL file.
+fn in_packs(options: &mut DiskOptions) {
+    in_small_files(options);
+    options.small_files = 0;
+    options.packed_bytes = 3 << 10;
+    options.catalog_edits = 3;
 }
 
 struct DiskSubject {

@@ -4,7 +4,7 @@
 //! format version was current, and are never rewritten: they stand for the data that users have. In
 //! `v2` the catalog records when half of a state file has expired. `v3` has WAL files that were
 //! adopted as segments. Frames of `v4` have their arrival time, and its ids are ahead of its clock. Id runs
-//! of `v5` have a filter.
+//! of `v5` have a filter. Topics of `v6` are in packs, and its catalog has edits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const TRIMMED_BELOW: Seq = Seq(11);
 
 pub(crate) fn trials() -> Vec<Trial> {
     let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    ["v1", "v2", "v3", "v4", "v5"]
+    ["v1", "v2", "v3", "v4", "v5", "v6"]
         .map(|version| {
             let fixture = fixtures.join(version);
             Trial::test(format!("disk::fixtures::{version}_is_read"), move || {
@@ -51,7 +51,10 @@ fn options(folder: &Path) -> DiskOptions {
     DiskOptions {
         wal_file_bytes: 8 << 10,
         segment_bytes: 12 << 10,
-        min_adopted_extent_bytes: 1,
+        // `v3` to `v5` were written with 1, so that WAL files were adopted as segments.
+        min_adopted_extent_bytes: u64::MAX,
+        small_files: 0,
+        catalog_edits: 3,
         clock: Arc::new(ManualClock::at(Timestamp(1_700_000_000_000))),
         ..DiskOptions::at(folder)
     }
@@ -97,7 +100,7 @@ fn state_op(n: u64) -> StateOp {
 
 async fn write(folder: &Path) {
     let engine = DiskEngine::open(&options(folder)).unwrap();
-    // One topic after the other, so that their WAL files are adopted as segments.
+    // One topic after the other, so that most WAL files have one topic.
     for name in TOPICS {
         for first in (1..=EVENTS).step_by(6) {
             let numbers = first..first + 6;

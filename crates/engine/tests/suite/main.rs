@@ -19,6 +19,7 @@ mod faulty;
 mod fixtures;
 mod future_ids;
 mod memory;
+mod packs;
 mod shared_memory;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         crash::trials(),
         adopted_wal::trials(),
         arrival::trials(),
+        packs::trials(),
         fixtures::trials(),
         future_ids::trials(),
         damage_torn::trials(),

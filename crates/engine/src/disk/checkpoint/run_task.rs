@@ -236,14 +236,14 @@ impl Checkpointer {
         new: Vec<Arc<IdRun>>,
         is_rebuild: bool,
     ) -> io::Result<bool> {
-        let mut catalog = self.catalog.clone();
+        let mut edit = self.catalog.edit();
         let is_old = |number: u64| old.iter().any(|run| run.info.number == number);
-        catalog.id_runs.retain(|run| !is_old(run.number));
-        if catalog.id_runs.len() + old.len() != self.catalog.id_runs.len() {
+        edit.id_runs.retain(|run| !is_old(run.number));
+        if edit.id_runs.len() + old.len() != self.catalog.id_runs.len() {
             return Ok(false);
         }
-        catalog.id_runs.extend(new.iter().map(|run| run.info));
-        self.replace_catalog(catalog)?;
+        edit.id_runs.extend(new.iter().map(|run| run.info));
+        self.change_catalog(edit)?;
         let mut tables = self.shared.ids_mut();
         tables.index.runs.retain(|run| !is_old(run.info.number));
         tables.index.runs.extend(new);
@@ -270,9 +270,9 @@ impl Checkpointer {
         if !found.iter().map(Arc::as_ptr).eq(old.iter().map(Arc::as_ptr)) {
             return Ok(false);
         }
-        let mut catalog = self.catalog.clone();
-        catalog.state_runs.splice(range.clone(), new.as_ref().map(|run| run.info));
-        self.replace_catalog(catalog)?;
+        let mut edit = self.catalog.edit();
+        edit.state_runs.splice(range.clone(), new.as_ref().map(|run| run.info));
+        self.change_catalog(edit)?;
         state.runs.splice(range, new);
         self.shared.set_state_runs(state);
         self.remove_files(&old.iter().map(|run| run.path.clone()).collect::<Vec<_>>());
@@ -287,6 +287,7 @@ mod tests {
     use super::*;
     use crate::DiskOptions;
     use crate::disk::checkpoint::catalog::Catalog;
+    use crate::disk::checkpoint::catalog::files::StoredCatalog;
     use crate::disk::ids::recent::IdCoverage;
     use crate::disk::ids::run::write_run;
     use crate::disk::ids::{IdEntry, IdHash, TopicOrdinal};
@@ -314,6 +315,7 @@ mod tests {
             shared.ids_mut().index.runs.push(Arc::new(run));
         }
         let shared = Arc::new(shared);
+        let catalog = StoredCatalog::create(&shared.layout, catalog).unwrap();
         let (_, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog);
         (shared, checkpointer)
     }

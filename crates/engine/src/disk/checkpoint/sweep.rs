@@ -28,7 +28,7 @@ impl Checkpointer {
         match &mut self.sweep {
             Sweep::Nothing => {}
             Sweep::Everything => {
-                self.sweep_runs();
+                self.sweep_numbered();
                 self.sweep = Sweep::Topics(layout.fs().list(&layout.topics()).unwrap_or_default());
             }
             Sweep::Topics(names) if names.is_empty() => self.sweep = Sweep::Nothing,
@@ -40,20 +40,26 @@ impl Checkpointer {
         }
     }
 
-    fn sweep_runs(&self) {
+    fn sweep_numbered(&self) {
         let (layout, catalog) = (&self.shared.layout, &self.catalog);
         let ids = catalog.id_runs.iter().map(|run| layout.id_run(run.number));
         let state = catalog.state_runs.iter().map(|run| layout.state_run(run.number));
+        let packs = self.packs.numbers().map(|number| layout.pack(number));
         self.sweep_folder(&layout.ids(), "ids", &ids.collect());
         self.sweep_folder(&layout.state(), "kv", &state.collect());
+        self.sweep_folder(&layout.packs(), "pack", &packs.collect());
+        let edits = self.catalog_files.edits(catalog.checkpoint);
+        let edits: HashSet<_> = edits.flat_map(|number| layout.edit_copies(number)).collect();
+        self.sweep_folder(&layout.edits(), "edit", &edits);
+        self.sweep_folder(&layout.edits(), "mirror", &edits);
     }
 
     fn sweep_topic(&self, name: &str) {
         let Ok(topic) = Topic::new(name) else { return };
         let layout = &self.shared.layout;
-        let segments = self.catalog.topics.get(&topic).map_or(&[][..], |row| &row.segments);
+        let in_files = || self.catalog.segments(&topic).iter().filter(|s| s.pack().is_none());
         let named = |path: fn(&Layout, &Topic, Seq) -> PathBuf| {
-            segments.iter().map(|segment| path(layout, &topic, segment.first)).collect()
+            in_files().map(|segment| path(layout, &topic, segment.first)).collect()
         };
         let folder = layout.topic(&topic);
         self.sweep_folder(&folder, "seg", &named(Layout::segment));

@@ -35,8 +35,8 @@ pub(crate) fn first_retained(shared: &Shared, topic: &Topic, rule: &Retention) -
 /// that is not stored yet gets it when the rule is applied again.
 pub(crate) fn record_age_limit(shared: &Shared, topic: &Topic, rule: &Retention) {
     let has_age_limit = rule.max_age_ms.is_some();
-    let differs = |view: &TopicView| view.has_age_limit != has_age_limit;
-    if shared.view().topics.get(topic).is_some_and(differs) {
+    let recorded = shared.view().topics.get(topic).map(|view| view.has_age_limit);
+    if recorded.is_some_and(|recorded| recorded != has_age_limit) {
         shared.view_mut().topic_mut(topic).has_age_limit = has_age_limit;
     }
 }

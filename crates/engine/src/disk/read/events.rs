@@ -5,7 +5,7 @@ use std::path::Path;
 
 use prombus_proto::{Seq, Topic};
 
-use super::fault::{ReadFault, was_trimmed};
+use super::fault::{ReadFault, was_removed};
 use super::topic_view::TopicView;
 use crate::disk::record::RecordSeed;
 use crate::disk::record::walk::{RecordRange, RecordWalk, WalkItem};
@@ -81,14 +81,14 @@ pub(crate) fn read(
             Ok(Source::Segment(segment)) => {
                 match collect_from_segment(shared, topic, seed, &segment, expected, &mut collector)
                 {
-                    Err(ReadFault::Io(error)) if was_trimmed(shared, topic, &segment, &error) => {
+                    Err(ReadFault::Io(error)) if was_removed(shared, topic, &segment, &error) => {
                         continue;
                     }
                     Err(ReadFault::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                         report_missing_segment(shared, topic, &segment, &collector)?
                     }
                     other => other.map_err(|fault| {
-                        fault.into_read_error(&shared.layout.segment(topic, segment.first))
+                        fault.into_read_error(&shared.layout.file_of(topic, &segment))
                     })?,
                 }
             }
@@ -176,7 +176,7 @@ fn report_missing_segment(
         return Ok(Collected::Done);
     }
     let trimmed_to = shared.view().topics.get(topic).map_or(Seq::FIRST, |view| view.first);
-    let file = shared.layout.segment(topic, segment.first);
+    let file = shared.layout.file_of(topic, segment);
     let (topic, first, last) = (topic.clone(), segment.first.max(trimmed_to), segment.last);
     let detail = format!("{} is missing", file.display());
     let damaged = Damaged::Events { topic: topic.clone(), first, last, detail: detail.clone() };

@@ -34,9 +34,9 @@ impl From<io::Error> for ReadFault {
     }
 }
 
-/// Returns `true` if the file of `segment` is missing because it was trimmed after the caller looked
-/// at the view, so that looking again helps.
-pub(super) fn was_trimmed(
+/// Returns `true` if the file of `segment` is missing because the segment was trimmed, or moved to
+/// another file, after the caller looked at the view, so that looking again helps.
+pub(super) fn was_removed(
     shared: &Shared,
     topic: &Topic,
     segment: &Segment,
@@ -45,7 +45,7 @@ pub(super) fn was_trimmed(
     let is_listed = || {
         let view = shared.view();
         let segments = view.topics.get(topic).map_or(&[][..], |view| &view.segments);
-        segments.iter().any(|listed| listed.first == segment.first)
+        segments.contains(segment)
     };
     error.kind() == io::ErrorKind::NotFound && !is_listed()
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use prombus_proto::{EventId, Seq, Topic};
 
 use super::events::read;
-use super::fault::{ReadFault, was_trimmed};
+use super::fault::{ReadFault, was_removed};
 use crate::disk::ids::{FailedLookup, IdHash, IdIndex, TopicOrdinal};
 use crate::disk::record::RecordSeed;
 use crate::disk::record::walk::WalkItem;
@@ -105,11 +105,11 @@ fn find_in_segments(shared: &Shared, topic: &Topic, id: u128) -> Result<Option<S
             (segment, view.record_seed)
         };
         match find_in_segment(shared, topic, seed, &segment, id) {
-            Err(error) if was_trimmed(shared, topic, &segment, &error) => {}
+            Err(error) if was_removed(shared, topic, &segment, &error) => {}
             // Recovery has reported it. An event that nobody can read may be stored again.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                let path = shared.layout.segment(topic, segment.first);
+                let path = shared.layout.file_of(topic, &segment);
                 return Err(ReadFault::Io(error).into_read_error(&path));
             }
             Ok(found) => return Ok(found),

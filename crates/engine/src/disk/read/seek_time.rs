@@ -5,7 +5,7 @@ use std::io;
 use prombus_proto::{Seq, Timestamp, Topic};
 
 use super::events::read;
-use super::fault::{ReadFault, was_trimmed};
+use super::fault::{ReadFault, was_removed};
 use crate::disk::record::RecordSeed;
 use crate::disk::record::walk::WalkItem;
 use crate::disk::segment::Segment;
@@ -33,9 +33,10 @@ pub(crate) fn seek_time(shared: &Shared, topic: &Topic, ts: Timestamp) -> Result
             match seek_in_segments(shared, topic, seed, &segment, first, ts) {
                 Ok(Some(seq)) => return Ok(seq),
                 Ok(None) => {}
-                Err(error) if was_trimmed(shared, topic, &segment, &error) => continue,
+                // A segment was trimmed or moved in the meantime.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    let path = shared.layout.segment(topic, segment.first);
+                    let path = shared.layout.file_of(topic, &segment);
                     return Err(ReadFault::Io(error).into_read_error(&path));
                 }
             }
@@ -44,7 +45,8 @@ pub(crate) fn seek_time(shared: &Shared, topic: &Topic, ts: Timestamp) -> Result
     }
 }
 
-/// Searches `reaching`, which has an event at or after `ts`, and the segments after it.
+/// Searches `reaching`, which has an event at or after `ts`, and the segments after it. The error is
+/// `NotFound` if a segment was trimmed or moved after the caller looked at the view.
 fn seek_in_segments(
     shared: &Shared,
     topic: &Topic,
@@ -59,7 +61,7 @@ fn seek_in_segments(
             let reader = match SegmentReader::open(shared, topic, seed, &segment) {
                 Err(error)
                     if error.kind() == io::ErrorKind::NotFound
-                        && !was_trimmed(shared, topic, &segment, &error) =>
+                        && !was_removed(shared, topic, &segment, &error) =>
                 {
                     return Ok(Some(segment.first.max(first)));
                 }

@@ -17,7 +17,8 @@ use crate::disk::wal::{FrameExtent, WalExtent};
 /// Everything committed. Each frame is applied at once, so that no reader sees a part of it.
 #[derive(Debug)]
 pub(crate) struct View {
-    pub(crate) topics: HashMap<Topic, TopicView>,
+    /// Boxed, so that growing the map moves little: commits wait for it.
+    pub(crate) topics: HashMap<Topic, Box<TopicView>>,
     pub(crate) memtable: Memtable,
     store_seed: u64,
     next_ordinal: TopicOrdinal,
@@ -52,7 +53,7 @@ impl View {
     }
 
     pub(crate) fn add_topic(&mut self, topic: &Topic, ordinal: TopicOrdinal) {
-        self.topics.insert(topic.clone(), self.new_topic(topic, ordinal));
+        self.topics.insert(topic.clone(), Box::new(self.new_topic(topic, ordinal)));
         self.next_ordinal = self.next_ordinal.max(TopicOrdinal(ordinal.0 + 1));
     }
 

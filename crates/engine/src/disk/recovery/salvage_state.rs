@@ -7,6 +7,7 @@
 use std::io;
 
 use crate::disk::checkpoint::catalog::Catalog;
+use crate::disk::checkpoint::catalog::files::StoredCatalog;
 use crate::disk::state::run::{StateRun, StateRunInfo, write_run};
 use crate::disk::storage::file_header::HeaderFault;
 use crate::disk::storage::layout::Layout;
@@ -18,8 +19,9 @@ use super::failed;
 /// Replaces the damaged state runs of `catalog`, and stores it if there are any.
 pub(super) fn salvage_state(
     layout: &Layout,
-    catalog: &mut Catalog,
+    stored: &mut StoredCatalog,
 ) -> Result<Vec<Incident>, OpenError> {
+    let StoredCatalog { catalog, files } = stored;
     let mut incidents = Vec::new();
     let mut runs = Vec::new();
     for info in std::mem::take(&mut catalog.state_runs) {
@@ -34,7 +36,7 @@ pub(super) fn salvage_state(
     catalog.state_runs = runs;
     if !incidents.is_empty() {
         catalog.checkpoint += 1;
-        catalog.store(layout).map_err(failed(&layout.catalog()))?;
+        files.store(layout, catalog).map_err(failed(&layout.catalog()))?;
     }
     Ok(incidents)
 }

@@ -44,7 +44,7 @@ impl<'a> SegmentReader<'a> {
         seed: RecordSeed,
         segment: &'a Segment,
     ) -> io::Result<Self> {
-        let path = shared.layout.segment(topic, segment.first);
+        let path = shared.layout.file_of(topic, segment);
         let index_path = shared.layout.sparse_index(topic, segment.first);
         let cache = &shared.file_cache;
         let file = cache.open(&path, segment.file_kind(), |detail| {
@@ -125,7 +125,7 @@ impl<'a> SegmentReader<'a> {
             last: self.segment.last,
         };
         let range = match self.segment.content {
-            SegmentContent::Records => all,
+            SegmentContent::Records | SegmentContent::Packed { .. } => all,
             SegmentContent::Frames { .. } => self.range_of(start.seq)?.unwrap_or(all),
         };
         let read_at = |offset, bytes| self.file.read_available(offset, bytes);
@@ -135,7 +135,8 @@ impl<'a> SegmentReader<'a> {
 
     /// Returns the record range of an adopted WAL file that `seq` is in, or else the next one.
     fn range_of(&self, seq: Seq) -> io::Result<Option<RecordRange>> {
-        if self.segment.content == SegmentContent::Records || seq > self.segment.last {
+        let is_adopted = matches!(self.segment.content, SegmentContent::Frames { .. });
+        if !is_adopted || seq > self.segment.last {
             return Ok(None);
         }
         let by_index = self.index.as_ref().map(|index| {
@@ -183,7 +184,7 @@ impl<'a> SegmentReader<'a> {
     pub(crate) fn chunk_for(&self, budget: ReadBudget) -> usize {
         let by_events = budget.events.saturating_mul(self.average_bytes());
         let lead = match self.segment.content {
-            SegmentContent::Records => LEAD_BYTES,
+            SegmentContent::Records | SegmentContent::Packed { .. } => LEAD_BYTES,
             SegmentContent::Frames { .. } => EXTENT_BYTES,
         };
         by_events.min(budget.bytes).saturating_add(lead).min(MAX_CHUNK_BYTES)

@@ -3,17 +3,17 @@
 use std::io;
 use std::path::PathBuf;
 
-use prombus_proto::{Seq, Timestamp, Topic};
+use prombus_proto::{Timestamp, Topic};
 
+use super::record_block::{DamagedRange, RecordBlock, for_each_record};
 use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
 use super::{Segment, SegmentContent};
 use crate::disk::options::DiskOptions;
 use crate::disk::record::walk::{RecordRange, RecordWalk, WalkItem};
-use crate::disk::record::{self, Record, RecordFault, RecordSeed};
+use crate::disk::record::{Record, RecordSeed};
 use crate::disk::storage::file_header::{self, HEADER_BYTES, SEGMENT, SPARSE_INDEX};
 use crate::disk::storage::file_system::{Access, File};
 use crate::disk::storage::layout::Layout;
-use crate::disk::wal::WalExtent;
 
 /// How many bytes are buffered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -41,13 +41,6 @@ struct OpenSegment {
     indexed_to: u64,
 }
 
-/// Events that cannot be read back from the WAL file, which therefore has to go to quarantine.
-#[derive(Debug)]
-pub(crate) struct DamagedRange {
-    pub(crate) first: Seq,
-    pub(crate) last: Seq,
-}
-
 impl<'a> SegmentWriter<'a> {
     pub(crate) fn new(
         layout: &'a Layout,
@@ -69,40 +62,24 @@ impl<'a> SegmentWriter<'a> {
         self
     }
 
-    /// Appends the records of `extent`, whose content is `bytes`. Skips events that the segments
+    /// Appends the records of `block`, whose content is `bytes`. Skips events that the segments
     /// already have. Returns the damaged events.
     pub(crate) fn append(
         &mut self,
-        extent: &WalExtent,
+        block: &RecordBlock,
         bytes: &[u8],
     ) -> io::Result<Vec<DamagedRange>> {
-        let mut damaged = Vec::new();
-        let mut at = 0;
-        let mut expected = extent.first;
-        while expected <= extent.last() {
-            let found = match record::decode(self.seed, &bytes[at..]) {
-                Ok(found) => found,
-                Err(fault) => {
-                    let (first, next) =
-                        (expected, next_record(self.seed, bytes, at, expected, fault));
-                    (at, expected) = next.unwrap_or((bytes.len(), extent.last().next()));
-                    damaged.push(DamagedRange { first, last: expected.previous() });
-                    continue;
-                }
-            };
-            let length = found.total_bytes();
-            if self.segments.last().is_none_or(|segment| segment.last < found.seq) {
-                self.append_record(extent, &found, &bytes[at..at + length])?;
+        for_each_record(self.seed, block, bytes, |record, bytes| {
+            if self.segments.last().is_none_or(|segment| segment.last < record.seq) {
+                self.append_record(block, record, bytes)?;
             }
-            at += length;
-            expected = expected.next();
-        }
-        Ok(damaged)
+            Ok(())
+        })
     }
 
     fn append_record(
         &mut self,
-        extent: &WalExtent,
+        block: &RecordBlock,
         record: &Record<'_>,
         bytes: &[u8],
     ) -> io::Result<()> {
@@ -117,19 +94,9 @@ impl<'a> SegmentWriter<'a> {
             self.flush()?;
             self.open = None;
             let newest_id = self.segments.last().map_or(0, |segment| segment.newest_id);
-            let newest_id = newest_id.max(extent.newest_id_before);
-            self.segments.push(Segment {
-                first: seq,
-                last: seq.previous(),
-                end: HEADER_BYTES as u64,
-                latest_ts: Timestamp(0),
-                arrived: Timestamp(0),
-                newest_id_before: newest_id,
-                newest_id,
-                index_entries: 0,
-                created_at: self.now,
-                content: SegmentContent::Records,
-            });
+            let newest_id = newest_id.max(block.newest_id_before);
+            let (content, start) = (SegmentContent::Records, HEADER_BYTES as u64);
+            self.segments.push(Segment::empty(seq, content, start, newest_id, self.now));
         }
         if self.open.is_none() {
             self.open = Some(self.open_last()?);
@@ -148,13 +115,7 @@ impl<'a> SegmentWriter<'a> {
             segment.index_entries += 1;
         }
         open.records.extend_from_slice(bytes);
-        segment.end += bytes.len() as u64;
-        segment.last = seq;
-        segment.latest_ts = segment.latest_ts.max(record.ts);
-        segment.add_arrival(extent.arrived, self.now);
-        // A newer one was too far ahead of the clock to be monotonic.
-        let monotonic = record.time_ordered_id().filter(|id| *id <= extent.newest_id);
-        segment.newest_id = segment.newest_id.max(monotonic.unwrap_or(0));
+        segment.add(block, record, self.now);
         if open.records.len() >= WRITE_BYTES {
             self.flush()?;
         }
@@ -258,17 +219,4 @@ impl<'a> SegmentWriter<'a> {
         }
         Ok(())
     }
-}
-
-/// Returns the offset and `seq` of the record after a damaged one, if its length is right.
-fn next_record(
-    seed: RecordSeed,
-    bytes: &[u8],
-    at: usize,
-    damaged: Seq,
-    fault: RecordFault,
-) -> Option<(usize, Seq)> {
-    let RecordFault::Damaged { plausible_bytes: Some(length) } = fault else { return None };
-    let next = record::decode(seed, bytes.get(at + length..)?).ok()?;
-    (next.seq == damaged.next()).then_some((at + length, next.seq))
 }

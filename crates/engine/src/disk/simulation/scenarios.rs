@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use tokio::sync::oneshot;
 
 use super::model::NewCommit;
-use super::{Simulation, commit_request, read_value, topic};
+use super::{Packing, Simulation, commit_request, read_value, topic};
 use crate::disk::journal::Request;
 use crate::disk::read::events;
 use crate::disk::storage::file_system::simulated::Faults;
@@ -19,6 +19,8 @@ impl Simulation {
     /// A new store without random faults.
     fn quiet() -> Self {
         let mut simulation = Self::new(1);
+        simulation.packing =
+            Packing { small_files: usize::MAX, packed_bytes: 1 << 10, catalog_edits: 3 };
         simulation.store = simulation.open().ok();
         simulation
     }

@@ -21,7 +21,7 @@ pub(crate) const HEADER_BYTES: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileKind {
     tag: [u8; 4],
-    version: u16,
+    pub(crate) version: u16,
 }
 
 pub(crate) const WAL: FileKind = FileKind { tag: *b"wal ", version: 2 };
@@ -29,7 +29,9 @@ pub(crate) const SEGMENT: FileKind = FileKind { tag: *b"seg ", version: 1 };
 pub(crate) const SPARSE_INDEX: FileKind = FileKind { tag: *b"idx ", version: 1 };
 pub(crate) const ID_RUN: FileKind = FileKind { tag: *b"ids ", version: 2 };
 pub(crate) const STATE_RUN: FileKind = FileKind { tag: *b"kv  ", version: 1 };
-pub(crate) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 4 };
+pub(crate) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 5 };
+pub(crate) const CATALOG_EDIT: FileKind = FileKind { tag: *b"edit", version: 1 };
+pub(crate) const PACK: FileKind = FileKind { tag: *b"pack", version: 1 };
 
 #[cfg(test)]
 impl FileKind {

@@ -3,9 +3,11 @@
 //! ```text
 //! LOCK                        locked by the process that uses the folder
 //! reserve                     space set aside for trims
-//! catalog, catalog.mirror     topics and their segments as of the last checkpoint, in two copies
+//! catalog, catalog.mirror     topics and their segments as of some checkpoint, in two copies
+//! edits/N.edit, N.mirror      what each later checkpoint changed, in two copies
 //! wal/N.wal                   the write-ahead log; the highest number is the newest file
 //! topics/NAME/SEQ.seg, .idx   a topic's segments, each with its sparse index
+//! packs/N.pack                small segments of many topics
 //! ids/N.ids                   sorted runs of hashed event ids
 //! state/N.kv                  sorted runs of the keyed state
 //! quarantine/                 damaged files and bytes; the engine never deletes anything here
@@ -17,6 +19,7 @@ use std::path::{Path, PathBuf};
 use prombus_proto::{Seq, Topic};
 
 use super::file_system::FileSystem;
+use crate::disk::segment::{Segment, SegmentContent};
 
 /// Builds the path of every file in the data folder.
 #[derive(Clone, Debug)]
@@ -46,10 +49,16 @@ impl Layout {
 
     /// Creates missing folders. They become durable when a catalog is stored.
     pub(crate) fn create_folders(&self) -> io::Result<()> {
-        for folder in [self.wal(), self.topics(), self.ids(), self.state(), self.quarantine()] {
-            self.fs.create_folder(&folder)?;
-        }
-        Ok(())
+        let folders = [
+            self.edits(),
+            self.wal(),
+            self.topics(),
+            self.packs(),
+            self.ids(),
+            self.state(),
+            self.quarantine(),
+        ];
+        folders.iter().try_for_each(|folder| self.fs.create_folder(folder))
     }
 
     pub(crate) fn lock(&self) -> PathBuf {
@@ -66,6 +75,15 @@ impl Layout {
 
     pub(crate) fn catalog_mirror(&self) -> PathBuf {
         self.root.join("catalog.mirror")
+    }
+
+    pub(crate) fn edits(&self) -> PathBuf {
+        self.root.join("edits")
+    }
+
+    /// The two copies of the edit with this number.
+    pub(crate) fn edit_copies(&self, number: u64) -> [PathBuf; 2] {
+        ["edit", "mirror"].map(|extension| self.edits().join(format!("{number:020}.{extension}")))
     }
 
     pub(crate) fn wal(&self) -> PathBuf {
@@ -90,6 +108,24 @@ impl Layout {
 
     pub(crate) fn sparse_index(&self, topic: &Topic, first: Seq) -> PathBuf {
         self.topic(topic).join(format!("{:020}.idx", first.0))
+    }
+
+    /// The file that contains `segment`.
+    pub(crate) fn file_of(&self, topic: &Topic, segment: &Segment) -> PathBuf {
+        match segment.content {
+            SegmentContent::Packed { pack, .. } => self.pack(pack),
+            SegmentContent::Records | SegmentContent::Frames { .. } => {
+                self.segment(topic, segment.first)
+            }
+        }
+    }
+
+    pub(crate) fn packs(&self) -> PathBuf {
+        self.root.join("packs")
+    }
+
+    pub(crate) fn pack(&self, number: u64) -> PathBuf {
+        self.packs().join(format!("{number:020}.pack"))
     }
 
     pub(crate) fn ids(&self) -> PathBuf {

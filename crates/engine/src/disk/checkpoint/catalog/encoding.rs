@@ -1,10 +1,11 @@
-//! The encoding of the catalog.
+//! The encoding of the catalog and of its edits.
 
 use std::collections::BTreeMap;
 
 use bytes::{Buf, BufMut};
 use prombus_proto::{Seq, Timestamp, Topic};
 
+use super::edit::{CatalogEdit, TopicEdit};
 use super::{Catalog, CatalogTopic};
 use crate::disk::ids::TopicOrdinal;
 use crate::disk::ids::ahead::NewestIds;
@@ -13,12 +14,16 @@ use crate::disk::ids::run::IdRunInfo;
 use crate::disk::segment::{Segment, SegmentContent};
 use crate::disk::state::run::StateRunInfo;
 use crate::disk::storage::checksum::checksum;
-use crate::disk::storage::file_header::{self, CATALOG, HEADER_BYTES, HeaderFault};
+use crate::disk::storage::file_header::{
+    self, CATALOG, CATALOG_EDIT, FileKind, HEADER_BYTES, HeaderFault,
+};
+
+/// The version of the catalog whose rows are encoded like those of an edit.
+const ROWS_OF_EDITS: u16 = 5;
 
 impl Catalog {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.put_slice(&file_header::encode(CATALOG, self.checkpoint));
+        let mut out = file_header::encode(CATALOG, self.checkpoint).to_vec();
         for number in [
             self.checkpoint,
             self.checkpointed_wal,
@@ -29,28 +34,17 @@ impl Catalog {
         ] {
             out.put_u64_le(number);
         }
-        out.put_u32_le(count(self.id_runs.len()));
-        self.id_runs.iter().for_each(|run| put_id_run(&mut out, run));
-        out.put_u32_le(count(self.state_runs.len()));
-        self.state_runs.iter().for_each(|run| put_state_run(&mut out, run));
+        put_runs(&mut out, &self.id_runs, &self.state_runs);
         out.put_u32_le(count(self.topics.len()));
         self.topics.iter().for_each(|(name, topic)| put_topic(&mut out, name, topic));
-        let sum = checksum(&out[HEADER_BYTES..]);
-        out.put_u32_le(sum);
-        out
+        put_checksum(out)
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
-        file_header::decode(CATALOG, bytes)?;
-        let body = &bytes[HEADER_BYTES..];
-        let Some((covered, mut sum)) = body.split_at_checked(body.len().wrapping_sub(4)) else {
-            return Err(HeaderFault::Damaged("truncated"));
-        };
-        if checksum(covered) != sum.get_u32_le() {
-            return Err(HeaderFault::Damaged("checksum mismatch"));
-        }
-        let version = file_header::version(bytes);
-        Self::decode_body(covered, version).ok_or(HeaderFault::Damaged("invalid fields"))
+    /// Also returns the format version.
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, u16), HeaderFault> {
+        let (body, version) = checked_body(CATALOG, bytes)?;
+        let catalog = Self::decode_body(body, version).ok_or(INVALID_FIELDS)?;
+        Ok((catalog, version))
     }
 
     fn decode_body(mut body: &[u8], version: u16) -> Option<Self> {
@@ -66,18 +60,101 @@ impl Catalog {
             state_runs: Vec::new(),
             topics: BTreeMap::new(),
         };
-        for _ in 0..fields.try_get_u32_le().ok()? {
-            catalog.id_runs.push(get_id_run(fields)?);
-        }
-        for _ in 0..fields.try_get_u32_le().ok()? {
-            catalog.state_runs.push(get_state_run(fields, version)?);
-        }
+        (catalog.id_runs, catalog.state_runs) = get_runs(fields, version)?;
         for _ in 0..fields.try_get_u32_le().ok()? {
             let (name, topic) = get_topic(fields, version)?;
             catalog.topics.insert(name, topic);
         }
         fields.is_empty().then_some(catalog)
     }
+}
+
+impl CatalogEdit {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = file_header::encode(CATALOG_EDIT, self.checkpoint).to_vec();
+        for number in [
+            self.checkpoint,
+            self.checkpointed_wal,
+            self.next_frame,
+            self.last_version,
+            self.next_run,
+        ] {
+            out.put_u64_le(number);
+        }
+        put_runs(&mut out, &self.id_runs, &self.state_runs);
+        out.put_u32_le(count(self.topics.len()));
+        for (name, edit) in &self.topics {
+            out.put_u64_le(edit.replaced_from.0);
+            put_topic(&mut out, name, &edit.row);
+        }
+        put_checksum(out)
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
+        let (body, _) = checked_body(CATALOG_EDIT, bytes)?;
+        Self::decode_body(body).ok_or(INVALID_FIELDS)
+    }
+
+    fn decode_body(mut body: &[u8]) -> Option<Self> {
+        let fields = &mut body;
+        let mut edit = Self {
+            checkpoint: fields.try_get_u64_le().ok()?,
+            checkpointed_wal: fields.try_get_u64_le().ok()?,
+            next_frame: fields.try_get_u64_le().ok()?,
+            last_version: fields.try_get_u64_le().ok()?,
+            next_run: fields.try_get_u64_le().ok()?,
+            id_runs: Vec::new(),
+            state_runs: Vec::new(),
+            topics: BTreeMap::new(),
+        };
+        (edit.id_runs, edit.state_runs) = get_runs(fields, ROWS_OF_EDITS)?;
+        for _ in 0..fields.try_get_u32_le().ok()? {
+            let replaced_from = Seq(fields.try_get_u64_le().ok()?);
+            let (name, row) = get_topic(fields, ROWS_OF_EDITS)?;
+            edit.topics.insert(name, TopicEdit { replaced_from, row });
+        }
+        fields.is_empty().then_some(edit)
+    }
+}
+
+const INVALID_FIELDS: HeaderFault = HeaderFault::Damaged("invalid fields");
+
+/// Appends the checksum of everything after the header.
+fn put_checksum(mut file: Vec<u8>) -> Vec<u8> {
+    let sum = checksum(&file[HEADER_BYTES..]);
+    file.put_u32_le(sum);
+    file
+}
+
+/// Checks the header and the checksum. Returns what lies between them, and the format version.
+fn checked_body(kind: FileKind, file: &[u8]) -> Result<(&[u8], u16), HeaderFault> {
+    file_header::decode(kind, file)?;
+    let body = &file[HEADER_BYTES..];
+    let Some((covered, mut sum)) = body.split_at_checked(body.len().wrapping_sub(4)) else {
+        return Err(HeaderFault::Damaged("truncated"));
+    };
+    if checksum(covered) != sum.get_u32_le() {
+        return Err(HeaderFault::Damaged("checksum mismatch"));
+    }
+    Ok((covered, file_header::version(file)))
+}
+
+fn put_runs(out: &mut Vec<u8>, id_runs: &[IdRunInfo], state_runs: &[StateRunInfo]) {
+    out.put_u32_le(count(id_runs.len()));
+    id_runs.iter().for_each(|run| put_id_run(out, run));
+    out.put_u32_le(count(state_runs.len()));
+    state_runs.iter().for_each(|run| put_state_run(out, run));
+}
+
+fn get_runs(fields: &mut &[u8], version: u16) -> Option<(Vec<IdRunInfo>, Vec<StateRunInfo>)> {
+    let (mut id_runs, mut state_runs) = (Vec::new(), Vec::new());
+    for _ in 0..fields.try_get_u32_le().ok()? {
+        id_runs.push(get_id_run(fields)?);
+    }
+    for _ in 0..fields.try_get_u32_le().ok()? {
+        state_runs.push(get_state_run(fields, version)?);
+    }
+    Some((id_runs, state_runs))
 }
 
 fn count(items: usize) -> u32 {
@@ -156,14 +233,18 @@ fn put_topic(out: &mut Vec<u8>, name: &Topic, topic: &CatalogTopic) {
         out.put_u128_le(segment.newest_id);
         out.put_u32_le(segment.index_entries);
         out.put_u64_le(segment.created_at.0);
-        let (first_record, record_bytes) = match segment.content {
-            SegmentContent::Records => (0, 0),
-            SegmentContent::Frames { first_record, record_bytes } => (first_record, record_bytes),
+        let (first_record, record_bytes, pack) = match segment.content {
+            SegmentContent::Records => (0, 0, 0),
+            SegmentContent::Frames { first_record, record_bytes } => {
+                (first_record, record_bytes, 0)
+            }
+            SegmentContent::Packed { pack, offset } => (offset, segment.end - offset, pack),
         };
         out.put_u64_le(first_record);
         out.put_u64_le(record_bytes);
         out.put_u64_le(segment.arrived.0);
         out.put_u128_le(segment.newest_id_before);
+        out.put_u64_le(pack);
     }
 }
 
@@ -207,6 +288,12 @@ fn get_topic(fields: &mut &[u8], version: u16) -> Option<(Topic, CatalogTopic)> 
             // The time of its publisher, but not from before the segment existed.
             segment.arrived = segment.latest_ts.max(segment.created_at);
         }
+        // Before version 5, every segment had its own file.
+        let pack = if version >= 5 { fields.try_get_u64_le().ok()? } else { 0 };
+        if let (1.., SegmentContent::Frames { first_record: offset, .. }) = (pack, segment.content)
+        {
+            segment.content = SegmentContent::Packed { pack, offset };
+        }
         topic.segments.push(segment);
     }
     Some((name, topic))
@@ -240,7 +327,9 @@ pub(super) mod tests {
             content: SegmentContent::Records,
         };
         let content = SegmentContent::Frames { first_record: 120, record_bytes: 3000 };
-        let adopted = Segment { first: Seq(10), last: Seq(19), content, ..segment };
+        let adopted = Segment { first: Seq(10), last: Seq(18), content, ..segment };
+        let content = SegmentContent::Packed { pack: 3, offset: 3900 };
+        let packed = Segment { first: Seq(19), last: Seq(19), content, ..segment };
         let topic = CatalogTopic {
             ordinal: TopicOrdinal(5),
             first: Seq(3),
@@ -251,7 +340,7 @@ pub(super) mod tests {
             },
             rule: 6,
             trimmed_arrival: Timestamp(66),
-            segments: vec![segment, adopted],
+            segments: vec![segment, adopted, packed],
         };
         Catalog {
             checkpoint: 8,
@@ -272,9 +361,24 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn an_edit_round_trips_and_detects_every_flipped_bit() {
+        let mut edit = Catalog::new(42).edit();
+        let row = catalog().topics.into_values().next().unwrap();
+        let topic = TopicEdit { replaced_from: Seq(7), row };
+        edit.topics.insert(Topic::new("a.b").unwrap(), topic);
+        let bytes = edit.encode();
+        assert_eq!(CatalogEdit::decode(&bytes), Ok(edit));
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(CatalogEdit::decode(&flipped).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
     fn round_trips_and_detects_every_flipped_bit() {
         let bytes = catalog().encode();
-        assert_eq!(Catalog::decode(&bytes), Ok(catalog()));
+        assert_eq!(Catalog::decode(&bytes), Ok((catalog(), ROWS_OF_EDITS)));
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);

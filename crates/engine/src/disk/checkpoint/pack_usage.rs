@@ -1,0 +1,72 @@
+//! How much of each pack is still in use.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::catalog::Catalog;
+use crate::disk::segment::Segment;
+
+/// The packs that the catalog names.
+#[derive(Debug, Default)]
+pub(super) struct PackUsage {
+    packs: BTreeMap<u64, PackUse>,
+    /// Packs with damaged segments, which stay where they are.
+    damaged: BTreeSet<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct PackUse {
+    live_bytes: u64,
+    /// The offset at which the last segment ever seen ends.
+    end: u64,
+}
+
+impl PackUsage {
+    pub(super) fn of(catalog: &Catalog) -> Self {
+        let mut usage = Self::default();
+        catalog.topics.values().for_each(|row| usage.add(&row.segments));
+        usage
+    }
+
+    /// Counts the segments that are in packs.
+    pub(super) fn add(&mut self, segments: &[Segment]) {
+        for (pack, segment) in in_packs(segments) {
+            let usage = self.packs.entry(pack).or_default();
+            usage.live_bytes += segment.bytes();
+            usage.end = usage.end.max(segment.end);
+        }
+    }
+
+    /// The reverse of [`PackUsage::add`].
+    pub(super) fn remove(&mut self, segments: &[Segment]) {
+        for (pack, segment) in in_packs(segments) {
+            if let Some(usage) = self.packs.get_mut(&pack) {
+                usage.live_bytes -= segment.bytes();
+            }
+        }
+    }
+
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.packs.keys().copied()
+    }
+
+    /// Forgets the packs that have no segment any more, and returns their numbers.
+    pub(super) fn take_unused(&mut self) -> Vec<u64> {
+        let unused = self.packs.extract_if(.., |_, usage| usage.live_bytes == 0);
+        unused.map(|(pack, _)| pack).collect()
+    }
+
+    /// Returns the packs of which less than half is in use, and whose segments can be moved.
+    pub(super) fn sparse(&self) -> BTreeSet<u64> {
+        let is_sparse = |usage: &PackUse| 0 < usage.live_bytes && usage.live_bytes < usage.end / 2;
+        let sparse = self.packs.iter().filter(|(_, usage)| is_sparse(usage));
+        sparse.map(|(pack, _)| *pack).filter(|pack| !self.damaged.contains(pack)).collect()
+    }
+
+    pub(super) fn mark_damaged(&mut self, pack: u64) {
+        self.damaged.insert(pack);
+    }
+}
+
+fn in_packs(segments: &[Segment]) -> impl Iterator<Item = (u64, &Segment)> {
+    segments.iter().filter_map(|segment| Some((segment.pack()?, segment)))
+}
