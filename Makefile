@@ -62,7 +62,7 @@ docs-check: ## check docs/asyncapi.yaml with the AsyncAPI parser (needs node and
 
 bench: bench-engine bench-frames bench-connections bench-reading bench-marks ## run the benchmarks that need no other system
 
-bench-engine: ## compare the disk engine with its baselines (ONLY=append, fsync, read, reopen, memory, topics, random-ids)
+bench-engine: ## compare the disk engine with its baselines (ONLY=append, fsync, read, reopen, memory, topics, random-ids, large)
 	cargo bench --locked -p prombus-engine --bench engine -- $(ONLY)
 
 bench-frames: ## compare parsing and writing frames with serde_json

@@ -8,8 +8,10 @@
 )]
 
 mod append;
+mod beside_a_publisher;
 mod events;
 mod fsync;
+mod large_store;
 mod many_topics;
 mod memory;
 mod random_ids;
@@ -30,12 +32,15 @@ fn main() {
     if let Some(child) = std::env::var_os(memory::CHILD) {
         return memory::fill_and_report(Path::new(&child));
     }
+    if let Some(child) = std::env::var_os(large_store::CHILD) {
+        return large_store::run_as_child(Path::new(&child));
+    }
     // Cargo passes `--bench`; all other arguments name the parts to run.
     let only: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_selected = |part: &str| only.is_empty() || only.iter().any(|word| word == part);
     let mut report = Report::default();
-    let parts: [(&str, Part); 7] = [
+    let parts: [(&str, Part); 8] = [
         ("append", append::run),
         ("fsync", fsync::run),
         ("read", sequential_read::run),
@@ -43,6 +48,7 @@ fn main() {
         ("memory", memory::run),
         ("topics", many_topics::run),
         ("random-ids", random_ids::run),
+        ("large", large_store::run),
     ];
     for (name, run) in parts.into_iter().filter(|(name, _)| is_selected(name)) {
         eprintln!("{name} …");

@@ -3,12 +3,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use prombus_engine::{Batch, DiskEngine, DiskOptions, Durability, Engine};
 use prombus_proto::Seq;
 
+use crate::beside_a_publisher::{Beside, beside_a_publisher};
 use crate::events;
 use crate::report::Report;
 use crate::runtime;
@@ -70,43 +70,6 @@ fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Publishes to one topic until it is stopped, and returns the latency of each commit.
-async fn publish_until(
-    engine: Arc<dyn Engine>,
-    topic: usize,
-    is_stopped: Arc<AtomicBool>,
-) -> Vec<Duration> {
-    let ids = events::ids();
-    let mut latencies = Vec::new();
-    while !is_stopped.load(Ordering::Relaxed) {
-        let event = events::event(&ids, &events::topic(topic));
-        let start = Instant::now();
-        engine.commit(Batch::of_events(vec![event], Durability::Fsync)).await.unwrap();
-        latencies.push(start.elapsed());
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    latencies
-}
-
-/// Runs `work` beside a publisher. Returns the time of `work`, and the p99 and the longest latency of the
-/// publisher.
-async fn beside_a_publisher(
-    engine: &Arc<dyn Engine>,
-    topic: usize,
-    work: impl Future<Output = ()>,
-) -> (Duration, Duration, Duration) {
-    let is_stopped = Arc::new(AtomicBool::new(false));
-    let publisher = tokio::spawn(publish_until(Arc::clone(engine), topic, Arc::clone(&is_stopped)));
-    let start = Instant::now();
-    work.await;
-    let elapsed = start.elapsed();
-    is_stopped.store(true, Ordering::Relaxed);
-    let mut latencies = publisher.await.unwrap();
-    latencies.sort_unstable();
-    let p99 = latencies[latencies.len() * 99 / 100];
-    (elapsed, p99, *latencies.last().unwrap())
-}
-
 async fn others_keep_publishing(folder: &Path, report: &mut Report) {
     let topics: usize = std::env::var("PROMBUS_BENCH_TOPICS")
         .map_or(20_000, |text| text.parse().expect("a number of topics"));
@@ -116,8 +79,8 @@ async fn others_keep_publishing(folder: &Path, report: &mut Report) {
     let open = || -> Arc<dyn Engine> { Arc::new(DiskEngine::open(&options).unwrap()) };
     let engine = open();
     let quiet = tokio::time::sleep(Duration::from_secs(2));
-    let (_, usual, _) = beside_a_publisher(&engine, topics, quiet).await;
-    let mut row = |what: &str, (elapsed, p99, longest): (Duration, Duration, Duration)| {
+    let usual = beside_a_publisher(&engine, topics, quiet).await.p99;
+    let mut row = |what: &str, Beside { elapsed, p99, longest }| {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         report.row(
             &format!("(g) {topics} topics: {what}"),
@@ -128,7 +91,11 @@ async fn others_keep_publishing(folder: &Path, report: &mut Report) {
                 ms(longest)
             ),
             format!("usual p99 {:.2} ms", ms(usual)),
-            format!("{:.1}", p99.as_secs_f64() / usual.as_secs_f64()),
+            format!(
+                "{:.1}, longest {:.1}",
+                p99.as_secs_f64() / usual.as_secs_f64(),
+                longest.as_secs_f64() / usual.as_secs_f64()
+            ),
             "at most 10",
         );
     };

@@ -31,14 +31,6 @@ impl RunFault {
         if is_damage(&error) { Self::Damaged(format!("{what}: {error}")) } else { Self::Io(error) }
     }
 
-    /// What is damaged, or the I/O error, in words.
-    pub(crate) fn detail(&self) -> String {
-        match self {
-            Self::Damaged(detail) => detail.clone(),
-            Self::Io(error) => error.to_string(),
-        }
-    }
-
     /// An I/O error, which for damage is of the kind `InvalidData`.
     pub(crate) fn into_io(self) -> io::Error {
         match self {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use self::change::StateChange;
 use self::run::StateRun;
+use super::sorted_runs::RunFault;
 use crate::StateKey;
 
 /// The sorted runs, oldest first. Cheap to clone.
@@ -26,8 +27,8 @@ pub(crate) struct StateRuns {
 }
 
 impl StateRuns {
-    /// Returns the newest change of `key`. The error says what is damaged.
-    pub(crate) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, String> {
+    /// Returns the newest change of `key`.
+    pub(crate) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, RunFault> {
         for run in self.runs.iter().rev() {
             if let Some(change) = run.get(key)? {
                 return Ok(Some(change));
@@ -44,7 +45,7 @@ impl StateRuns {
         prefix: &[u8],
         after: Option<&StateKey>,
         per_run: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), RunFault> {
         for run in self.runs.iter().rev() {
             let changes = run.iter_from(prefix, after)?.take_while(|change| {
                 change.as_ref().map_or(true, |change| change.key.as_bytes().starts_with(prefix))
@@ -68,8 +69,8 @@ impl StateRange {
     pub(crate) fn add(
         &mut self,
         limit: usize,
-        source: impl Iterator<Item = Result<StateChange, String>>,
-    ) -> Result<(), String> {
+        source: impl Iterator<Item = Result<StateChange, RunFault>>,
+    ) -> Result<(), RunFault> {
         for (taken, change) in source.enumerate() {
             let change = change?;
             if taken + 1 >= limit {

@@ -93,7 +93,7 @@ impl StateMerge {
                 if error.kind() != io::ErrorKind::InvalidData {
                     return Err(error);
                 }
-                state::merge::mark_damaged(&old);
+                state::merge::mark_damaged(&old)?;
                 shared.report(Incident::DamagedState { detail: error.to_string() });
                 Ok(None)
             }

@@ -1,6 +1,8 @@
 //! Reads the keyed state: the memtable first, then the sorted runs.
 
+use super::fault::ReadFault;
 use crate::disk::shared::Shared;
+use crate::disk::sorted_runs::RunFault;
 use crate::disk::state::StateRange;
 use crate::{Damaged, Incident, ReadError, StateEntry, StateKey};
 
@@ -11,7 +13,7 @@ pub(crate) fn get(shared: &Shared, key: &StateKey) -> Result<Option<StateEntry>,
     }
     // A checkpoint publishes its run before it removes the changes from the memtable, so a key that
     // was not in the memtable is in a run.
-    let change = shared.state_runs().get(key).map_err(|detail| damaged(shared, detail))?;
+    let change = shared.state_runs().get(key).map_err(|fault| read_error(shared, fault))?;
     let now = shared.options.clock.now();
     Ok(change.and_then(|change| change.entry()).filter(|entry| !entry.has_expired(now)))
 }
@@ -41,11 +43,11 @@ pub(crate) fn scan(
             let view = shared.view();
             range.add(round, view.memtable.range(prefix, after.as_ref()).map(|c| Ok(c.clone())))
         };
-        from_memtable(&mut range).map_err(|detail| damaged(shared, detail))?;
+        from_memtable(&mut range).map_err(|fault| read_error(shared, fault))?;
         shared
             .state_runs()
             .range_into(&mut range, prefix, after.as_ref(), round)
-            .map_err(|detail| damaged(shared, detail))?;
+            .map_err(|fault| read_error(shared, fault))?;
         let (changes, continue_after) = range.finish();
         entries.extend(
             changes
@@ -62,7 +64,12 @@ pub(crate) fn scan(
     Ok(entries)
 }
 
-fn damaged(shared: &Shared, detail: String) -> ReadError {
-    shared.report(Incident::DamagedState { detail: detail.clone() });
-    Damaged::State(detail).into()
+fn read_error(shared: &Shared, fault: RunFault) -> ReadError {
+    match fault {
+        RunFault::Damaged(detail) => {
+            shared.report(Incident::DamagedState { detail: detail.clone() });
+            Damaged::State(detail).into()
+        }
+        RunFault::Io(error) => ReadFault::Io(error).into_read_error(&shared.layout.state()),
+    }
 }

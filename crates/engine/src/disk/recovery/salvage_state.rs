@@ -73,7 +73,7 @@ fn salvage_run(layout: &Layout, info: StateRunInfo, catalog: &mut Catalog) -> io
         Err(HeaderFault::Newer { .. }) => return Ok(Salvaged::Intact(info)),
         Err(HeaderFault::Damaged(_)) => true,
     };
-    if is_right_file && run.is_readable() && run.is_filter_readable() {
+    if is_right_file && run.is_readable()? && run.is_filter_readable() {
         return Ok(Salvaged::Intact(info));
     }
     link_into_quarantine(layout, &path)?;

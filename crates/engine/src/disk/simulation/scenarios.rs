@@ -1,15 +1,16 @@
 //! Single faults on the simulated disk, each followed by a look at what it must not affect.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use prombus_proto::Seq;
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 
 use super::model::NewCommit;
-use super::{Packing, Simulation, commit_request, read_value, topic};
+use super::{Packing, Simulation, commit_request, read_value, state_key, topic};
 use crate::disk::journal::Request;
-use crate::disk::read::events;
+use crate::disk::read::{self, events};
 use crate::disk::storage::file_system::simulated::Faults;
 use crate::{
     CommitError, Condition, Damaged, Durability, Incident, ReadBudget, ReadError, Retention,
@@ -213,4 +214,20 @@ fn a_store_with_damaged_state_starts_with_what_is_left_if_asked_to() {
     simulation.store = None;
     simulation.store = Some(simulation.open().expect("it starts"));
     assert_eq!(keys(&mut simulation), left);
+}
+
+#[test]
+fn a_temporary_error_is_not_damaged_state() {
+    let mut simulation = Simulation::quiet();
+    while simulation.store().shared.state_runs().runs.is_empty() {
+        simulation.put("orders").expect("nothing fails yet");
+        simulation.work();
+    }
+    let shared = Arc::clone(&simulation.store().shared);
+    simulation.disk.set_faults(Some(Faults { error: Errno::NOMEM, one_in: 1 }));
+    let refused = read::state::get(&shared, &state_key("key 1"));
+    assert!(matches!(refused, Err(ReadError::Unavailable(_))), "{refused:?}");
+    simulation.disk.set_faults(None);
+    assert!(read::state::get(&shared, &state_key("key 1")).is_ok_and(|entry| entry.is_some()));
+    assert_eq!(shared.incidents(), []);
 }

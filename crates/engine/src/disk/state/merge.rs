@@ -11,7 +11,7 @@ use super::change::StateChange;
 use super::run::{StateRun, write_run};
 use crate::StateKey;
 use crate::disk::checkpoint::run_task::Abandon;
-use crate::disk::sorted_runs::{MergeSorted, RUNS_PER_LEVEL};
+use crate::disk::sorted_runs::{MergeSorted, RUNS_PER_LEVEL, RunFault};
 use crate::disk::storage::file_system::FileSystem;
 
 /// Returns the runs to merge now, if any. They are adjacent, so that newer changes stay before older
@@ -41,11 +41,15 @@ pub(crate) fn due(runs: &[Arc<StateRun>], now: Timestamp) -> Option<Range<usize>
 
 /// Marks the damaged ones of `runs` after a failed merge, so that it is not tried again. If all of
 /// them are readable, an older run that they may hide is damaged, and none of them can be merged.
-pub(crate) fn mark_damaged(runs: &[Arc<StateRun>]) {
-    let are_all_readable = runs.iter().all(|run| run.is_readable());
-    runs.iter()
-        .filter(|run| are_all_readable || !run.is_readable())
-        .for_each(|run| run.set_damaged());
+pub(crate) fn mark_damaged(runs: &[Arc<StateRun>]) -> io::Result<()> {
+    let readable = runs.iter().map(|run| run.is_readable()).collect::<io::Result<Vec<_>>>()?;
+    let are_all_readable = readable.iter().all(|is_readable| *is_readable);
+    for (run, is_readable) in runs.iter().zip(readable) {
+        if are_all_readable || !is_readable {
+            run.set_damaged();
+        }
+    }
+    Ok(())
 }
 
 /// Merges `runs`, which are ordered oldest first, into one run, or none if no entry is left. Drops
@@ -67,10 +71,10 @@ pub(crate) fn merge(
         .rev()
         .map(|run| run.iter_from(b"", None))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|detail| io::Error::new(io::ErrorKind::InvalidData, detail))?;
+        .map_err(RunFault::into_io)?;
     let by_key = |a: &StateChange, b: &StateChange| a.key.cmp(&b.key);
     let changes = newest_of_each_key(MergeSorted::new(newest_first, by_key)).filter_map(|change| {
-        let check = || abandon.check().map_err(|error| error.to_string());
+        let check = || abandon.check().map_err(RunFault::Io);
         change.and_then(|change| check().and(still_needed(change, older, now))).transpose()
     });
     write_run(fs, path, number, level, at_most, changes)
@@ -78,8 +82,8 @@ pub(crate) fn merge(
 
 /// Drops every change that follows a newer one of the same key.
 fn newest_of_each_key(
-    changes: impl Iterator<Item = Result<StateChange, String>>,
-) -> impl Iterator<Item = Result<StateChange, String>> {
+    changes: impl Iterator<Item = Result<StateChange, RunFault>>,
+) -> impl Iterator<Item = Result<StateChange, RunFault>> {
     let mut last: Option<StateKey> = None;
     changes.filter(move |change| {
         let Ok(change) = change else { return true };
@@ -96,7 +100,7 @@ fn still_needed(
     mut change: StateChange,
     older: &[Arc<StateRun>],
     now: Timestamp,
-) -> Result<Option<StateChange>, String> {
+) -> Result<Option<StateChange>, RunFault> {
     if change.entry().is_some_and(|entry| entry.has_expired(now)) {
         change.put = None;
     }
@@ -184,7 +188,7 @@ mod tests {
         assert!(
             merge(&FileSystem::Os, &runs, &[], &path(99), 99, now, &Abandon::default()).is_err()
         );
-        mark_damaged(&runs);
+        mark_damaged(&runs).unwrap();
         assert_eq!(due(&runs, now), Some(4..2 * RUNS_PER_LEVEL), "the runs after the damaged one");
         assert!(runs.iter().enumerate().all(|(n, run)| run.is_damaged() == (n == 3)));
     }

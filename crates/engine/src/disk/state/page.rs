@@ -14,7 +14,7 @@ use bytes::{Buf, BufMut, Bytes};
 use prombus_proto::Timestamp;
 
 use super::change::StateChange;
-use crate::disk::sorted_runs::page_checksum;
+use crate::disk::sorted_runs::{RunFault, page_checksum};
 use crate::disk::storage::file_system::File;
 use crate::{StateKey, Version};
 
@@ -111,25 +111,26 @@ pub(super) struct StatePage {
 }
 
 impl StatePage {
-    /// Reads the page at `offset`. The error says what is wrong with it.
-    pub(super) fn read(file: &File, offset: u64) -> Result<Self, String> {
-        let fault = |detail: &dyn std::fmt::Display| format!("page at {offset}: {detail}");
+    /// Reads the page at `offset`.
+    pub(super) fn read(file: &File, offset: u64) -> Result<Self, RunFault> {
+        let damaged = |detail: &str| RunFault::Damaged(format!("page at {offset}: {detail}"));
+        let failed = |error| RunFault::of_read(&format!("page at {offset}"), error);
         let mut buffer = vec![0; PAGE_BYTES + 512];
-        let got = read_up_to(file, offset, &mut buffer).map_err(|error| fault(&error))?;
+        let got = read_up_to(file, offset, &mut buffer).map_err(failed)?;
         let Some(mut head) = buffer.get(4..PAGE_HEAD_BYTES.min(got)).filter(|head| head.len() == 8)
         else {
-            return Err(fault(&"truncated"));
+            return Err(damaged("truncated"));
         };
         let length = head.get_u32_le() as usize;
         if !(PAGE_HEAD_BYTES..=MAX_PAGE_BYTES).contains(&length) {
-            return Err(fault(&"impossible length"));
+            return Err(damaged("impossible length"));
         }
         if length > got {
             buffer.resize(length, 0);
-            file.read_exact_at(&mut buffer, offset).map_err(|error| fault(&error))?;
+            file.read_exact_at(&mut buffer, offset).map_err(failed)?;
         }
         buffer.truncate(length);
-        Self::decode(&Bytes::from(buffer), offset).map_err(|detail| fault(&detail))
+        Self::decode(&Bytes::from(buffer), offset).map_err(damaged)
     }
 
     /// Decodes the page that `bytes` start with, read at `offset`.

@@ -15,8 +15,8 @@ use super::change::StateChange;
 use super::expiry_histogram::ExpiryHistogram;
 use super::page::{StatePage, StatePageBuilder, StatePageKind};
 use crate::StateKey;
-use crate::disk::sorted_runs;
 use crate::disk::sorted_runs::filter::{self, FilterBuilder};
+use crate::disk::sorted_runs::{self, RunFault};
 use crate::disk::storage::file_header::{self, HEADER_BYTES, STATE_RUN};
 use crate::disk::storage::file_system::{Access, File, FileSystem, SequentialWriter};
 
@@ -56,7 +56,7 @@ pub(crate) fn write_run(
     number: u64,
     level: u32,
     at_most: u64,
-    changes: impl Iterator<Item = Result<StateChange, String>>,
+    changes: impl Iterator<Item = Result<StateChange, RunFault>>,
 ) -> io::Result<Option<StateRun>> {
     let file = sorted_runs::create(fs, path)?;
     let mut tree =
@@ -66,7 +66,7 @@ pub(crate) fn write_run(
     let mut all_expire_by = Some(Timestamp(0));
     let mut expiries = ExpiryHistogram::new();
     for change in changes {
-        let change = change.map_err(|detail| io::Error::new(io::ErrorKind::InvalidData, detail))?;
+        let change = change.map_err(RunFault::into_io)?;
         filter.add(filter::hash(change.key.as_bytes()));
         entries += 1;
         let expires_at = change.put.as_ref().and_then(|(_, expires_at)| *expires_at);
@@ -163,8 +163,13 @@ impl StateRun {
     }
 
     /// Reads all of it and returns `true` if nothing is damaged.
-    pub(crate) fn is_readable(&self) -> bool {
-        self.iter_from(b"", None).is_ok_and(|mut changes| changes.all(|change| change.is_ok()))
+    pub(crate) fn is_readable(&self) -> io::Result<bool> {
+        let read_all = || self.iter_from(b"", None)?.try_for_each(|change| change.map(drop));
+        match read_all() {
+            Ok(()) => Ok(true),
+            Err(RunFault::Damaged(_)) => Ok(false),
+            Err(RunFault::Io(error)) => Err(error),
+        }
     }
 
     /// Returns `true` if every block of its filter can be read.
@@ -215,15 +220,15 @@ impl StateRun {
         sorted_runs::read_header(&self.file, STATE_RUN).map(|(number, _)| number)
     }
 
-    /// Returns `false` if it certainly has no change of `key`. The error says what is damaged.
-    pub(crate) fn may_contain(&self, key: &StateKey) -> Result<bool, String> {
+    /// Returns `false` if it certainly has no change of `key`.
+    pub(crate) fn may_contain(&self, key: &StateKey) -> Result<bool, RunFault> {
         let (filter, blocks) = (self.info.filter, self.info.filter_blocks);
         filter::may_contain(&self.file, filter, blocks, filter::hash(key.as_bytes()))
-            .map_err(|fault| self.with_path(&fault.detail()))
+            .map_err(|fault| self.with_path(fault))
     }
 
-    /// Returns the change of `key`. The error says what is damaged.
-    pub(crate) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, String> {
+    /// Returns the change of `key`.
+    pub(crate) fn get(&self, key: &StateKey) -> Result<Option<StateChange>, RunFault> {
         if !self.may_contain(key)? {
             return Ok(None);
         }
@@ -239,7 +244,7 @@ impl StateRun {
     }
 
     /// Reads the leaf that would contain `key`.
-    fn leaf_for(&self, key: &[u8]) -> Result<Option<StatePage>, String> {
+    fn leaf_for(&self, key: &[u8]) -> Result<Option<StatePage>, RunFault> {
         let mut page = self.page(self.info.root)?;
         while page.kind == StatePageKind::Inner {
             let mut child = None;
@@ -255,12 +260,17 @@ impl StateRun {
         Ok(Some(page))
     }
 
-    fn page(&self, offset: u64) -> Result<StatePage, String> {
-        StatePage::read(&self.file, offset).map_err(|detail| self.with_path(&detail))
+    fn page(&self, offset: u64) -> Result<StatePage, RunFault> {
+        StatePage::read(&self.file, offset).map_err(|fault| self.with_path(fault))
     }
 
-    fn with_path(&self, detail: &str) -> String {
-        format!("{}: {detail}", self.path.display())
+    fn with_path(&self, fault: RunFault) -> RunFault {
+        match fault {
+            RunFault::Damaged(detail) => {
+                RunFault::Damaged(format!("{}: {detail}", self.path.display()))
+            }
+            RunFault::Io(_) => fault,
+        }
     }
 
     /// Iterates over the changes from `from` on, and after `after` if given, in key order.
@@ -268,7 +278,7 @@ impl StateRun {
         &self,
         from: &[u8],
         after: Option<&StateKey>,
-    ) -> Result<impl Iterator<Item = Result<StateChange, String>> + '_, String> {
+    ) -> Result<impl Iterator<Item = Result<StateChange, RunFault>> + '_, RunFault> {
         let from = after.map_or(from, |after| after.as_bytes().max(from)).to_vec();
         let excluded = after.cloned();
         let mut leaf = self.leaf_for(&from)?;
@@ -288,9 +298,9 @@ impl StateRun {
                 }
                 match self.page(end) {
                     Ok(next) => leaf = Some(next),
-                    Err(detail) => {
+                    Err(fault) => {
                         leaf = None;
-                        return Some(Err(detail));
+                        return Some(Err(fault));
                     }
                 }
             }
