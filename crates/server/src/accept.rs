@@ -5,6 +5,7 @@ mod lingering_stream;
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,8 @@ pub(crate) type RequestHandler =
 
 /// A connection that was just accepted.
 pub(crate) struct NewConnection {
+    /// The address of the client, or of the last proxy before it.
+    pub(crate) address: IpAddr,
     pub(crate) admission: Admission,
     /// Receives the upgrade of a request to a WebSocket.
     pub(crate) upgrades: Sender<OnUpgrade>,
@@ -94,13 +97,15 @@ impl Acceptor {
                 () = stopped(&mut self.stopping) => break,
             };
             match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     // Closes the connection if even its refusal would take too many descriptors.
                     let Some(admitted) = self.admit() else { continue };
                     let slot = threads.least_loaded();
                     let runtime = slot.runtime.clone();
                     let port = Arc::clone(&port);
-                    let connection = shared.clone().connection(stream, admitted, slot, port);
+                    let address = peer.ip().to_canonical();
+                    let connection =
+                        shared.clone().connection(stream, address, admitted, slot, port);
                     connections.spawn_on(connection, &runtime);
                 }
                 Err(error) => {
@@ -124,6 +129,7 @@ impl Acceptor {
     async fn connection<P: Port>(
         self,
         stream: TcpStream,
+        address: IpAddr,
         (admission, room): (Admission, OwnedSemaphorePermit),
         slot: ThreadSlot,
         port: Arc<P>,
@@ -131,10 +137,10 @@ impl Acceptor {
         // Boxed, so that the task is not as large as the largest of these futures.
         let result = match (register(stream), self.tls.clone()) {
             (Err(error), _) => Err(error),
-            (Ok(stream), None) => Box::pin(self.stream(stream, admission, port)).await,
+            (Ok(stream), None) => Box::pin(self.stream(stream, address, admission, port)).await,
             (Ok(stream), Some(tls)) => {
                 match Box::pin(timeout(HANDSHAKE_TIME, tls.accept(stream))).await {
-                    Ok(Ok(stream)) => Box::pin(self.stream(stream, admission, port)).await,
+                    Ok(Ok(stream)) => Box::pin(self.stream(stream, address, admission, port)).await,
                     Ok(Err(error)) => Err(error),
                     Err(_) => Err(io::ErrorKind::TimedOut.into()),
                 }
@@ -150,12 +156,14 @@ impl Acceptor {
     async fn stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
         mut self,
         stream: S,
+        address: IpAddr,
         admission: Admission,
         port: Arc<P>,
     ) -> io::Result<()> {
-        let requests = Box::pin(serve_requests(stream, &mut self.stopping, admission, port));
+        let connection = (address, admission);
+        let requests = Box::pin(serve_requests(stream, &mut self.stopping, connection, port));
         let Some((stream, read_ahead)) = requests.await? else { return Ok(()) };
-        gateway::serve(stream, read_ahead, self.gateway, self.stopping).await;
+        gateway::serve(stream, address, read_ahead, self.gateway, self.stopping).await;
         Ok(())
     }
 }
@@ -165,13 +173,13 @@ impl Acceptor {
 async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
     stream: S,
     stopping: &mut watch::Receiver<bool>,
-    admission: Admission,
+    (address, admission): (IpAddr, Admission),
     port: Arc<P>,
 ) -> io::Result<Option<(S, Bytes)>> {
     let (upgrades, mut upgraded) = tokio::sync::mpsc::channel(1);
     let flushed = Arc::<Flushed>::default();
     let stream = LingeringStream::new(stream, Arc::clone(&flushed));
-    let handler = port.handler(NewConnection { admission, upgrades, flushed });
+    let handler = port.handler(NewConnection { address, admission, upgrades, flushed });
     let service = service_fn(move |request| {
         let response = handler(request);
         async move { Ok::<_, Infallible>(response.await) }

@@ -22,6 +22,7 @@ mod socket;
 pub(crate) mod upgrade;
 mod wire;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -50,11 +51,12 @@ pub struct Gateway {
 /// already read past the request.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
+    address: IpAddr,
     read_ahead: Bytes,
     gateway: Arc<Gateway>,
     stopping: watch::Receiver<bool>,
 ) {
-    let session = Session::new(stream, &read_ahead, gateway, stopping);
+    let session = Session::new(stream, address, &read_ahead, gateway, stopping);
     // Even an empty slice keeps the whole buffer of the request alive.
     drop(read_ahead);
     let end = Box::pin(session.run()).await;

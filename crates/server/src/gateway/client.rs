@@ -4,6 +4,7 @@ mod command;
 mod pending_batch;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -23,6 +24,8 @@ use crate::config;
 /// One client: its rights, its subscriptions, its pending answers.
 pub(super) struct Client {
     gateway: Arc<Gateway>,
+    /// The address of the client, or of the last proxy before it.
+    address: IpAddr,
     connection: Connection,
     answers: Answers,
     subscriptions: HashMap<(Topic, Group), ActiveSubscription>,
@@ -60,11 +63,12 @@ const MAX_UNANSWERED_LARGE_FRAMES: usize = 4;
 const MIN_UNANSWERED_BYTES: usize = 1 << 20;
 
 impl Client {
-    pub(super) fn new(gateway: Arc<Gateway>) -> Self {
+    pub(super) fn new(gateway: Arc<Gateway>, address: IpAddr) -> Self {
         let grant = gateway.authenticator.is_open().then(Grant::unrestricted);
         Self {
             connection: gateway.bus.connect(),
             gateway,
+            address,
             answers: Answers::default(),
             subscriptions: HashMap::new(),
             grant,

@@ -6,6 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -75,6 +76,7 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     pub(super) fn new(
         stream: S,
+        address: IpAddr,
         read_ahead: &[u8],
         gateway: Arc<Gateway>,
         mut stopping: watch::Receiver<bool>,
@@ -85,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let open = metrics.connection(Transport::Ws);
         let mut messages = Messages::new(gateway.settings.max_frame_bytes);
         messages.append(read_ahead);
-        let client = Client::new(gateway);
+        let client = Client::new(gateway, address);
         Self {
             socket: Socket::new(Wire::new(stream, traffic), messages),
             deadlines: Deadlines::new(client.settings(), client.is_authenticated()),
