@@ -1,6 +1,6 @@
 //! Appends frames to the write-ahead log, syncs it, and seals full files for the checkpoint thread.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak, mpsc};
@@ -54,7 +54,9 @@ struct OpenWal {
     unsynced: bool,
     /// Whether a failed write was cut off and no sync followed yet.
     has_unsynced_cut: bool,
-    touched: BTreeSet<Topic>,
+    /// The topics it changed, as they are after its last frame. Kept up to date with every frame:
+    /// collecting it when the file is sealed would delay a commit if there are many topics.
+    touched: BTreeMap<Topic, TouchedTopic>,
 }
 
 /// What to do while too many sealed files wait for their checkpoint.
@@ -178,7 +180,7 @@ impl WalWriter {
                     zeroed_to: 0,
                     unsynced: false,
                     has_unsynced_cut: false,
-                    touched: BTreeSet::new(),
+                    touched: BTreeMap::new(),
                 })
             }
             Err(error) => Err(self.fail(&error)),
@@ -203,21 +205,15 @@ impl WalWriter {
             ids.index.sealed.push(Arc::clone(&table));
             table
         };
-        let view = self.shared.view();
-        let touched = wal.touched.into_iter().map(|topic| {
-            let touched = TouchedTopic::of(&view.topics[&topic]);
-            (topic, touched)
-        });
         let sealed = SealedWal {
             file: wal.file,
-            touched: touched.collect(),
+            touched: wal.touched,
             ids,
             end: wal.end,
             next_frame: self.next_frame,
             last_version: self.last_version,
             damaged: false,
         };
-        drop(view);
         self.shared.pending_checkpoints.add();
         self.checkpoints.send(CheckpointTask::Checkpoint(sealed)).map_err(|_| checkpointer_gone())
     }
@@ -262,17 +258,19 @@ impl WalWriter {
         extents.iter_mut().for_each(|extent| extent.offset += offset);
         let trimmed = header.trims.iter().map(|trim| &trim.topic);
         let appended = header.sections.iter().map(|section| &section.topic);
-        for topic in trimmed.clone().chain(appended) {
-            if !wal.touched.contains(topic) {
-                wal.touched.insert(topic.clone());
-            }
-        }
         {
             let mut view = self.shared.view_mut();
             for (topic, ordinal) in &new_topics {
                 view.add_topic(topic, *ordinal);
             }
             view.apply(&wal.file, &header, &extents, &newest_ids, state);
+            for topic in trimmed.clone().chain(appended) {
+                let touched = TouchedTopic::of(&view.topics[topic]);
+                match wal.touched.get_mut(topic) {
+                    Some(known) => *known = touched,
+                    None => drop(wal.touched.insert(topic.clone(), touched)),
+                }
+            }
         }
         self.shared.wake(header.sections.iter().map(|section| {
             (&section.topic, section.first.plus(u64::from(section.count)).previous())
