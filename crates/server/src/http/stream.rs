@@ -12,7 +12,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use prombus_bus::{
-    Deficit, FeedEvent, Follower, RateLimit, ReadBudget, ReadPage, Refusal, StartAt,
+    ConnectionLimit, Deficit, FeedEvent, Follower, ReadBudget, ReadPage, Refusal, StartAt,
 };
 use prombus_proto::{ErrorCode, EventId};
 use tokio::sync::watch;
@@ -91,7 +91,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, HttpError> {
 /// A running stream.
 struct EventStream {
     follower: Follower,
-    limit: RateLimit,
+    limit: ConnectionLimit,
     stopping: watch::Receiver<bool>,
     /// When the token of the request expires.
     expires_at: Option<Instant>,
@@ -128,14 +128,14 @@ impl EventStream {
     async fn next_page(&mut self) -> Result<ReadPage<FeedEvent>, Refusal> {
         let now = || Instant::now().into_std();
         while !self.has_token {
-            match self.limit.try_consume(1, now()) {
+            match self.limit.try_deliver(1, now()) {
                 Ok(()) => self.has_token = true,
                 Err(Deficit::Wait(time)) => tokio::time::sleep(time).await,
                 Err(Deficit::Never) => std::future::pending().await,
             }
         }
-        let available = self.limit.status(now()).map_or(u64::MAX, |status| status.available);
-        let affordable = usize::try_from(available.saturating_add(1)).unwrap_or(usize::MAX);
+        let affordable = self.limit.deliverable(now()).saturating_add(1);
+        let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
         let budget = ReadBudget { events: CHUNK.events.min(affordable), ..CHUNK };
         let page = self.follower.page(budget).await?;
         if let ReadPage::Events(events) = &page {
