@@ -90,8 +90,9 @@ impl TopicInUse {
 
     /// Counts the topic: it has an event.
     pub(crate) fn created(&self) {
-        if !self.is_counted.swap(true, Ordering::Relaxed) {
+        if !self.is_counted.load(Ordering::Relaxed) {
             self.census.topic_created(&self.topic);
+            self.is_counted.store(true, Ordering::Relaxed);
         }
     }
 

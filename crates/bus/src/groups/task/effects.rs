@@ -72,7 +72,9 @@ impl GroupStore {
                 let cursor = self.first_cursor(start).await?;
                 let put = self.put_cursor(&cursor, Expect::Any);
                 self.commit(Submission::of_state(vec![put], self.topic.durability())).await?;
-                permit.map(GroupPermit::created);
+                if let Some(permit) = permit {
+                    permit.created();
+                }
                 cursor
             }
         };
@@ -90,7 +92,9 @@ impl GroupStore {
         let PreparedClaim { submission, group, epoch, permit } = prepared;
         match self.commit(submission).await {
             Ok(stored) => {
-                permit.map(GroupPermit::created);
+                if let Some(permit) = permit {
+                    permit.created();
+                }
                 ClaimOutcome::Claimed { group, epoch, version: stored.version }
             }
             Err(CommitError::Conflict(_)) => ClaimOutcome::OwnedElsewhere,
