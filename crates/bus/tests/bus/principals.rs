@@ -78,8 +78,8 @@ async fn deliveries_take_tokens_of_the_principal() {
         let connection = connect(&harness, &token("one"));
         let group = prombus_proto::Group::new(group).unwrap();
         let options = from(StartAt::Earliest);
-        let subscribed = harness.bus.subscribe(&connection, &orders(), &group, options);
-        let subscription = subscribed.await.unwrap();
+        let subscription =
+            harness.bus.subscribe(&connection, &orders(), &group, options).await.unwrap();
         connections.push((connection, subscription));
     }
     // A millisecond, in which less than a token is added.

@@ -68,7 +68,8 @@ fn prints_the_limits_in_force() {
         ),
         ("--no-limits", "limits: none\n"),
     ] {
-        let (child, out, printed) = started(&["--engine", "memory", argument], folder.path());
+        let arguments = ["--engine", "memory", argument];
+        let (child, out, printed) = started(&arguments, folder.path());
         assert!(printed.contains(limits), "{printed}");
         stop(child, out, Signal::TERM);
     }
