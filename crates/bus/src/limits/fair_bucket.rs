@@ -50,7 +50,7 @@ impl FairBucket {
     pub(crate) fn deficit(&mut self, usage: TokenUse, count: u64, now: Instant) -> Option<Deficit> {
         self.refill(now);
         let missing = i128::from(count) * TOKEN - self.available_units(usage);
-        if missing <= 0 {
+        if missing <= 0 || self.may_take_all(usage, count) {
             return None;
         }
         let all = self.bucket.units_per_nano();
@@ -62,6 +62,10 @@ impl FairBucket {
     pub(crate) fn take(&mut self, usage: TokenUse, count: u64) {
         self.bucket.take(count);
         *self.claim_mut(usage) = None;
+        let left = self.bucket.level();
+        if let Some(other) = self.claim_mut(usage.other()) {
+            other.saved = other.saved.min(left);
+        }
     }
 
     /// Saves up to `count` tokens, which are there after `wait`.
@@ -88,6 +92,13 @@ impl FairBucket {
 
     pub(crate) fn is_full(&mut self, now: Instant) -> bool {
         self.bucket.is_full(now)
+    }
+
+    /// Returns `true` if the bucket is full and a request may take what deliveries have saved: no one can
+    /// save any more, so a batch that needs all of the bucket would wait for as long as there are deliveries.
+    fn may_take_all(&self, usage: TokenUse, count: u64) -> bool {
+        let is_full = self.bucket.level() == self.bucket.capacity();
+        usage == TokenUse::Request && is_full && count <= self.bucket.rate().capacity
     }
 
     fn available_units(&self, usage: TokenUse) -> i128 {
