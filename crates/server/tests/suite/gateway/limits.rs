@@ -1,5 +1,7 @@
 //! Limits that belong to a client rather than to a connection, and limits of what may be created.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::gateway::client::{Client, parsed};
@@ -90,6 +92,38 @@ async fn an_ack_that_marks_takes_what_a_mark_takes() {
     assert_eq!(code_of(&mut client, ack(700)).await, refused);
     let (code, message) = code_of(&mut client, ack(1001)).await;
     assert_eq!(code, "bad_frame", "{message}");
+}
+
+/// A batch that needs the whole bucket, next to deliveries that take every token there is.
+#[tokio::test]
+async fn batches_are_stored_although_deliveries_take_every_token() {
+    let set = [
+        "limits.enabled=true",
+        "limits.connection.capacity=400",
+        "limits.connection.refill_per_sec=2000",
+        "limits.topic.capacity=100000",
+    ];
+    let running = started(&set).await;
+    for _ in 0..15 {
+        running.connect().await.ok(batch("t", 400)).await;
+    }
+    let mut client = running.connect().await;
+    client.subscribe("t", "g", json!({"from": "earliest", "maxInFlight": 10_000})).await;
+    let (mut stored, mut refused) = (0, 0);
+    while stored < 3 {
+        let answer = parsed(&client.ask(batch("u", 400)).await);
+        if answer["op"] == "OK" {
+            stored += 1;
+            continue;
+        }
+        refused += 1;
+        assert!(refused < 30, "deliveries starve the batches: {stored} are stored");
+        let wait = answer["retry_after_ms"].as_u64().unwrap_or_else(|| panic!("{answer}"));
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+    }
+    for _ in 0..400 {
+        client.event().await;
+    }
 }
 
 async fn limited_counts(running: &Running) {
