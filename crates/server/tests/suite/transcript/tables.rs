@@ -48,6 +48,7 @@ fn size_limits() {
         limits::MAX_HEADERS,
         limits::MAX_CORR_BYTES,
         limits::MAX_FRAME_NESTING as usize,
+        limits::MAX_PAYLOAD_NESTING as usize,
         limits::MAX_FRAME_EVENTS,
         limits::MAX_IN_FLIGHT as usize,
         limits::MAX_IN_FLIGHT as usize,
