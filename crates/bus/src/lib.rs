@@ -46,6 +46,6 @@ pub use publish::{PendingCommit, PublishBatch};
 pub use stored::mark::DEFAULT_MARK_TTL;
 pub use stored::{DecodeError, STATE_KINDS, cursor, topic_settings};
 pub use topics::{
-    DamagedRange, FeedEvent, Follower, ReadPage, Settings, StartAt, SubscriptionDefaults,
+    DamagedRange, FeedEvent, Followed, Follower, ReadPage, Settings, StartAt, SubscriptionDefaults,
     TopicRules, TopicSettings,
 };

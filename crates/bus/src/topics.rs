@@ -12,7 +12,7 @@ mod start;
 
 pub(crate) use configure::keep_settings_current;
 pub use feed::FeedEvent;
-pub use follow::Follower;
+pub use follow::{Followed, Follower};
 pub use read::{DamagedRange, ReadPage};
 pub(crate) use registry::{TopicInUse, Topics};
 pub(crate) use retention::RetentionTask;

@@ -11,9 +11,7 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use prombus_bus::{
-    Deficit, FeedEvent, Follower, RateLimit, ReadBudget, ReadPage, Refusal, StartAt,
-};
+use prombus_bus::{Deficit, Followed, Follower, RateLimit, ReadBudget, Refusal, StartAt};
 use prombus_proto::{ErrorCode, EventId};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -125,7 +123,7 @@ impl EventStream {
 
     /// Takes a token per event and waits until there is one. Cancel-safe: dropping the future loses
     /// neither an event nor a token.
-    async fn next_page(&mut self) -> Result<ReadPage<FeedEvent>, Refusal> {
+    async fn next_page(&mut self) -> Result<Followed, Refusal> {
         let now = || Instant::now().into_std();
         while !self.has_token {
             match self.limit.try_consume(1, now()) {
@@ -138,7 +136,7 @@ impl EventStream {
         let affordable = usize::try_from(available.saturating_add(1)).unwrap_or(usize::MAX);
         let budget = ReadBudget { events: CHUNK.events.min(affordable), ..CHUNK };
         let page = self.follower.page(budget).await?;
-        if let ReadPage::Events(events) = &page {
+        if let Followed::Events(events) = &page {
             // Cannot fail: this stream occupies the connection, so nothing else uses its bucket.
             let _ = self.limit.try_consume(events.len() as u64 - 1, now());
             self.has_token = false;
@@ -147,22 +145,26 @@ impl EventStream {
     }
 }
 
-/// Damage has an event type of its own, which handlers of events do not see, and no id: a client that
-/// reconnects is told again.
-fn encode(page: &ReadPage<FeedEvent>) -> Bytes {
+/// Damage and removed events have event types of their own, which handlers of events do not see, and no
+/// id: a client that reconnects is told again.
+fn encode(page: &Followed) -> Bytes {
     let mut text = Vec::new();
     match page {
-        ReadPage::Events(events) => {
+        Followed::Events(events) => {
             for event in events {
                 text.extend_from_slice(format!("id: {}\ndata: ", event.id).as_bytes());
                 event.write_json(&mut text);
                 text.extend_from_slice(b"\n\n");
             }
         }
-        ReadPage::Damaged(range) => {
+        Followed::Damaged(range) => {
             text.extend_from_slice(b"event: damaged\ndata: ");
             damaged::append_json(&mut text, *range);
             text.extend_from_slice(b"\n\n");
+        }
+        Followed::Removed { next } => {
+            let gap = format!("event: gap\ndata: {{\"next_seq\":{next}}}\n\n");
+            text.extend_from_slice(gap.as_bytes());
         }
     }
     text.into()

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { connect } from "../../src/index.js";
+import { connect, type StreamGap } from "../../src/index.js";
 import { all, client, control, fresh, ownProxy, shared, until } from "./bus.js";
 
 const countTo = (n: number) => Array.from({ length: n }, (_, index) => index);
@@ -99,6 +99,27 @@ test("a stream yields stored and new events across lost connections", async () =
   await expect(reading).rejects.toThrow("enough");
   expect(seqs).toEqual(countTo(51).map((n) => n + 1));
   await reader.close();
+});
+
+test("a stream continues with the first kept event and reports the gap", async () => {
+  const { bus, topic } = await filledTopic(5);
+  const settings = async (body: object) => {
+    const response = await fetch(`${shared().http}/topics/${topic}`, { method: "PUT", body: JSON.stringify(body) });
+    expect(response.status).toBe(200);
+  };
+  await settings({ retention_bytes: 1 });
+  await settings({});
+  await bus.publish(topic, "kept");
+  const gaps: StreamGap[] = [];
+  for await (const { seq } of bus.stream(topic, { afterId: "e1", onGap: (gap) => gaps.push(gap) })) {
+    expect(seq).toBe(6);
+    break;
+  }
+  expect(gaps).toEqual([{ next_seq: 6 }]);
+  for await (const { seq } of bus.stream(topic, { afterId: "e1" })) {
+    expect(seq).toBe(6);
+    break;
+  }
 });
 
 test("a stream starts with new events by default, and ends with its loop", async () => {
