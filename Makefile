@@ -90,9 +90,9 @@ flamegraph: ## draw two flame graphs of the server into docs/benchmarks (needs p
 bench-peers: ## compare with NATS, Redis and MongoDB, and update docs/benchmarks.md (PEERS=options of bench/peers/run.sh; needs pip, apt)
 	bench/peers/run.sh $(PEERS)
 
-abuse: ## run all attackers beside a well-behaved client, on the release binary, and print by how much it suffers (SECONDS per phase)
+abuse: ## run all attackers beside a well-behaved client, on the release binary, and print by how much it suffers (SECONDS per phase, ONLY=some)
 	cargo build --locked --release -p prombus-server
-	PROMBUS_ABUSE_SECONDS=$(SECONDS) PROMBUS_ABUSE_BINARY=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/prombus \
+	PROMBUS_ABUSE_ONLY="$(ONLY)" PROMBUS_ABUSE_SECONDS=$(SECONDS) PROMBUS_ABUSE_BINARY=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/prombus \
 		cargo test --locked -p prombus-server --test suite -- abuse
 
 crash: ## run the crash test with ROUNDS kills

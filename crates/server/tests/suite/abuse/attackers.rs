@@ -43,10 +43,10 @@ struct Attacker {
     tally: Arc<Tally>,
 }
 
-type Attacking = Pin<Box<dyn Future<Output = ()>>>;
+type AttackerFn = fn(Attacker) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// Every attacker with the last byte of its address: those with the token come from one address, strangers from others.
-const ALL: [(&str, u8, fn(Attacker) -> Attacking); 12] = [
+const ALL: [(&str, u8, AttackerFn); 12] = [
     ("idle strangers", 2, |attacker| Box::pin(strangers::stay_idle(attacker))),
     ("pipelining strangers", 3, |attacker| Box::pin(strangers::pipeline(attacker))),
     ("unfinished frames", 4, |attacker| Box::pin(strangers::send_unfinished_frames(attacker))),
@@ -69,12 +69,19 @@ pub(super) struct Attack {
 }
 
 impl Attack {
-    /// Starts all attackers, and waits until each has begun.
+    /// Starts all attackers, or those that `PROMBUS_ABUSE_ONLY` names, and waits until each has begun.
     pub(super) fn start(target: Target) -> Self {
         let (stop, stopped) = oneshot::channel();
-        let tallies: Vec<_> = ALL.map(|(name, ..)| (name, Arc::<Tally>::default())).into();
-        let own = tallies.iter().map(|(_, tally)| Arc::clone(tally)).collect();
-        let thread = std::thread::spawn(move || attack(target, own, stopped));
+        let only = std::env::var("PROMBUS_ABUSE_ONLY").unwrap_or_default();
+        let (mut attackers, mut tallies) = (Vec::new(), Vec::new());
+        for (name, address, run) in ALL {
+            if only.is_empty() || only.split(',').any(|one| one == name) {
+                let (from, tally) = (Ipv4Addr::new(127, 0, 0, address), Arc::<Tally>::default());
+                tallies.push((name, Arc::clone(&tally)));
+                attackers.push((Attacker { target, from, tally }, run));
+            }
+        }
+        let thread = std::thread::spawn(move || attack(attackers, stopped));
         while tallies.iter().any(|(_, tally)| tally.attempts() == 0) {
             assert!(!thread.is_finished(), "no attacker panics");
             std::thread::sleep(Duration::from_millis(10));
@@ -90,12 +97,11 @@ impl Attack {
     }
 }
 
-fn attack(target: Target, tallies: Vec<Arc<Tally>>, stopped: oneshot::Receiver<()>) {
+fn attack(attackers: Vec<(Attacker, AttackerFn)>, stopped: oneshot::Receiver<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
-    for ((_, address, run), tally) in ALL.into_iter().zip(tallies) {
-        let from = Ipv4Addr::new(127, 0, 0, address);
-        local.spawn_local(run(Attacker { target, from, tally }));
+    for (attacker, attack) in attackers {
+        local.spawn_local(attack(attacker));
     }
     // Resolves when the sender is dropped, at the latest with a failing test. Closes all sockets then.
     let _ = local.block_on(&runtime, stopped);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_tungstenite::tungstenite::Error;
 
 use super::connection::{self, GOOD, Socket, authenticated, receive, send};
 use super::server::{Target, WELL_BEHAVED};
@@ -33,26 +34,32 @@ struct Published {
 /// Publishes and consumes for that long, and then until everything is consumed.
 pub(super) fn work(target: Target, time: Duration) -> Work {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let count = usize::try_from(u64::from(PER_SECOND) * time.as_secs()).unwrap();
+    let count = usize::try_from(u64::from(PER_SECOND) * time.as_secs()).unwrap();
+    let started = Instant::now();
+    let worked = runtime.block_on(async {
         // Started before anything is published, so that the group misses nothing.
-        let consumer = subscribed(target).await;
-        let publisher = authenticated(GOOD, target.ws, WELL_BEHAVED).await.expect("it may connect");
-        let started = Instant::now();
+        let consumer = subscribed(target).await?;
+        let publisher = authenticated(GOOD, target.ws, WELL_BEHAVED).await?;
         let consuming = tokio::spawn(consume(consumer, count));
         let (events, mut refusals) = publish(publisher, count).await;
         let (deliveries, refused_acks) = consuming.await.unwrap();
         refusals.extend(refused_acks);
-        Work { events, deliveries, refusals, took: started.elapsed() }
+        Ok(Work { events, deliveries, refusals, took: started.elapsed() })
+    });
+    worked.unwrap_or_else(|error: Error| Work {
+        events: vec![],
+        deliveries: vec![],
+        refusals: vec![format!("it cannot connect: {error}")],
+        took: started.elapsed(),
     })
 }
 
-async fn subscribed(target: Target) -> Socket {
-    let mut socket = authenticated(GOOD, target.ws, WELL_BEHAVED).await.expect("it may connect");
+async fn subscribed(target: Target) -> Result<Socket, Error> {
+    let mut socket = authenticated(GOOD, target.ws, WELL_BEHAVED).await?;
     let subscribe = json!({"op": "SUBSCRIBE", "topic": TOPIC, "group": "good"});
-    let answer = connection::ask(&mut socket, &subscribe).await.expect("it is answered");
+    let answer = connection::ask(&mut socket, &subscribe).await?;
     assert_eq!(answer["op"], "OK", "{answer}");
-    socket
+    Ok(socket)
 }
 
 /// Publishes without waiting for answers, each event at its time.
