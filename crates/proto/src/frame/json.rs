@@ -21,7 +21,7 @@ pub(crate) struct Json<'a> {
     /// It has white space outside of strings, so it may span several lines.
     has_space: bool,
     /// The levels of objects and arrays in it.
-    nesting: u8,
+    nesting: u32,
 }
 
 /// A read position in JSON text.
@@ -49,7 +49,7 @@ impl<'a> Json<'a> {
 
     /// Returns the levels of objects and arrays in the value: 0 for a string or number.
     pub(super) const fn nesting(self) -> u32 {
-        self.nesting as u32
+        self.nesting
     }
 
     pub(super) fn is_null(self) -> bool {
@@ -142,11 +142,8 @@ impl<'a> Cursor<'a> {
         }
         let start = self.at;
         let room = MAX_FRAME_NESTING - self.nesting;
-        let end = past_value(self.text.as_bytes(), start, room)?;
-        let ValueEnd { at, has_space, nesting } = end;
+        let ValueEnd { at, has_space, nesting } = past_value(self.text.as_bytes(), start, room)?;
         self.at = at;
-        // Never cut off: `room` is at most MAX_FRAME_NESTING.
-        let nesting = nesting as u8;
         Ok(Json { text: self.since(start), has_escapes: false, has_space, nesting })
     }
 

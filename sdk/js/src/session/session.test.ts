@@ -321,7 +321,8 @@ describe("subscriptions", () => {
   test("nack an event that cannot be read, and go on", () => {
     const subscription = bound();
     // It nests too deep for the JSON readers of some engines; here it is just not JSON.
-    const unreadable = JSON.stringify({ ...delivery, event: { ...event, id: 'a"1' } }).replace('"payload":1', '"payload":[[');
+    const readable = JSON.stringify({ ...delivery, event: { ...event, id: 'a"1' } });
+    const unreadable = readable.replace('"payload":1', '"payload":[[');
     session.received(unreadable, 0);
     expect(sent(drain())).toMatchObject([{ op: "NACK", topic: "t", group: "g", id: 'a"1' }]);
     expect(sent()[0]?.reason).toContain("the client cannot read the event: ");

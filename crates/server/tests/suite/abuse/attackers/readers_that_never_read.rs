@@ -33,10 +33,10 @@ pub(super) async fn replay(attacker: Attacker) {
     // Without the events there is less to pin; the attack goes on.
     let _ = fill(&attacker).await;
     attacker
-        .repeat(80, Duration::from_secs(1), |attacker, number| async move {
+        .repeat(120, Duration::from_secs(1), |attacker, number| async move {
             let http = attacker.target.http;
             let mut stream = tcp(attacker.from, http).await?;
-            let path = match number % 4 {
+            let path = match number % 6 {
                 0 => format!("/stream?topic={TOPIC}&from=earliest"),
                 1 => format!("/export?topic={TOPIC}"),
                 _ => format!("/replay?topic={TOPIC}&limit=10000"),
