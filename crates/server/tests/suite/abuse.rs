@@ -48,7 +48,8 @@ fn attackers_hurt_only_themselves() {
         measured.work.assert_complete_and_in_order();
         assert_eq!(measured.unhealthy, Vec::<String>::new(), "health checks are answered");
     }
-    let (used, budgets) = (with.memory.saturating_sub(without.memory), server.memory_budgets());
+    let (used, budgets) =
+        (with.memory.saturating_sub(without.memory), AttackedServer::memory_budgets());
     assert!(
         used < budgets + COUNTED_MEMORY,
         "attackers make the server use {used} bytes, with budgets of {budgets}"

@@ -39,13 +39,9 @@ pub(super) struct AttackedServer {
 impl AttackedServer {
     pub(super) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let binary = std::env::var("PROMBUS_ABUSE_BINARY");
-        let mut command = Command::new(binary.as_deref().unwrap_or(env!("CARGO_BIN_EXE_prombus")));
-        command.args(["serve", "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data"]);
+        let mut command = serve();
+        command.args(["--ws", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data"]);
         command.arg(folder.path());
-        for setting in SETTINGS {
-            command.args(["--set", setting]);
-        }
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         let mut address_after = |start: &str| {
@@ -69,6 +65,17 @@ impl AttackedServer {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
     }
 
+    /// Returns the sum of all memory budgets in the settings.
+    pub(super) fn memory_budgets() -> u64 {
+        let printed = serve().arg("--print-config").output().unwrap().stdout;
+        let config: toml::Table = String::from_utf8(printed).unwrap().parse().unwrap();
+        let section = |name: &str| config.get(name).and_then(toml::Value::as_table);
+        let budgets = section("memory").into_iter().flatten().map(|(_, bytes)| bytes);
+        let ndjson = section("gateway").and_then(|gateway| gateway.get("ndjson_memory_bytes"));
+        let bytes = budgets.chain(ndjson).filter_map(toml::Value::as_integer);
+        bytes.map(i64::unsigned_abs).sum()
+    }
+
     /// Fails unless the server runs, is ready, and stops in order.
     pub(super) fn assert_alive(mut self) {
         for path in ["/healthz", "/readyz"] {
@@ -78,6 +85,17 @@ impl AttackedServer {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         assert!(self.child.wait().unwrap().success());
     }
+}
+
+/// Returns the command that starts the server with the settings.
+fn serve() -> Command {
+    let binary = std::env::var("PROMBUS_ABUSE_BINARY");
+    let mut command = Command::new(binary.as_deref().unwrap_or(env!("CARGO_BIN_EXE_prombus")));
+    command.arg("serve");
+    for setting in SETTINGS {
+        command.args(["--set", setting]);
+    }
+    command
 }
 
 impl Drop for AttackedServer {
