@@ -1,6 +1,7 @@
 //! The server's frames as a client reads them.
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -202,16 +203,17 @@ impl ServerFrame {
         }
         #[derive(Deserialize)]
         struct Context {
-            attempt: u32,
+            attempt: NonZeroU32,
             ack_deadline_ms: u64,
         }
         let read: Delivery<'_> = serde_json::from_slice(frame).ok()?;
         let Context { attempt, ack_deadline_ms } = read.ctx;
-        (read.op == "EVENT").then(|| Self::Event {
+        let event = read.event.get();
+        (read.op == "EVENT" && event.starts_with('{')).then(|| Self::Event {
             topic: read.topic,
             group: read.group,
-            event: frame.slice_ref(read.event.get().as_bytes()),
-            attempt,
+            event: frame.slice_ref(event.as_bytes()),
+            attempt: attempt.get(),
             ack_deadline_ms,
         })
     }

@@ -99,6 +99,12 @@ fn an_event_of_any_depth() {
             &frame,
         );
     }
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let not_an_event = r#"{"op":"EVENT","topic":"t","group":"g","event":[],"ctx":{"attempt":1,"ack_deadline_ms":1}"#;
+    let no_attempt = r#"{"op":"EVENT","topic":"t","group":"g","event":{},"ctx":{"attempt":0,"ack_deadline_ms":1}"#;
+    for frame in [not_an_event, no_attempt] {
+        read(&format!(r#"{frame},"more":{deep}}}"#)).unwrap_err();
+    }
     let deep = "[".repeat(200);
     for bad in [format!(r#"{{"op":"EVENT","event":{deep}"#), format!(r#"{{"op":"OK","new":{deep}"#)]
     {
