@@ -92,6 +92,9 @@ fn start(data: &Path, clock: &Arc<ManualClock>) -> Bus {
     let options = DiskOptions { clock: clock.clone(), ..DiskOptions::at(data) };
     let settings = Settings {
         connection_rate: None,
+        connection_bytes_per_sec: None,
+        principal_rate: None,
+        max_counts: None,
         topic_rate: None,
         topics: [].into(),
         max_outbox_bytes: 1 << 20,

@@ -100,14 +100,21 @@ pub struct TlsConfig {
     pub key_file: PathBuf,
 }
 
-/// Rate limits.
+/// What clients may do and create.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitsConfig {
     pub enabled: bool,
     /// Per connection, shared by publishes and deliveries.
     pub connection: BucketConfig,
+    /// Per connection, for the bytes of its publishes.
+    pub connection_bytes_per_sec: u64,
+    /// Of all connections of one token, subject or address together.
+    pub principal: BucketConfig,
     /// Per topic, for publishes.
     pub topic: BucketConfig,
+    /// How many topics may exist when one more is created.
+    pub max_topics: usize,
+    pub max_groups_per_topic: usize,
 }
 
 /// A token bucket. Neither number is zero.

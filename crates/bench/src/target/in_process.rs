@@ -43,6 +43,9 @@ impl InProcess {
         let own = TopicSettings { durability: Some(durability), ..TopicSettings::default() };
         let settings = Settings {
             connection_rate: None,
+            connection_bytes_per_sec: None,
+            principal_rate: None,
+            max_counts: None,
             topic_rate: None,
             topics: load.topics()?.into_iter().map(|topic| (topic, own)).collect(),
             max_outbox_bytes: DELIVERY_QUEUE_BYTES,

@@ -38,6 +38,9 @@ pub(crate) struct Consumer {
 pub(crate) fn unlimited() -> Settings {
     Settings {
         connection_rate: None,
+        connection_bytes_per_sec: None,
+        principal_rate: None,
+        max_counts: None,
         topic_rate: None,
         topics: HashMap::new(),
         max_outbox_bytes: 1 << 20,

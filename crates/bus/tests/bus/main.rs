@@ -6,6 +6,7 @@
 mod acking;
 mod closing;
 mod configuring;
+mod counts;
 mod dead_letters;
 mod delivery_queue_limit;
 mod exposition;
@@ -19,6 +20,7 @@ mod looking;
 mod marking;
 mod metrics;
 mod pausing;
+mod principals;
 mod publishing;
 mod rate_limits;
 mod restarting;

@@ -21,6 +21,9 @@ pub(crate) async fn rate(url: &str, load: Load) -> f64 {
         (0..load.writers).map(|writer| (load.topic_of(writer), own)).collect();
     let settings = Settings {
         connection_rate: None,
+        connection_bytes_per_sec: None,
+        principal_rate: None,
+        max_counts: None,
         topic_rate: None,
         topics,
         max_outbox_bytes: 1 << 20,

@@ -111,10 +111,37 @@ fn limits(raw: &RawConfig) -> Result<LimitsConfig> {
             refill_per_sec: bucket_integer(raw, &section.join("refill_per_sec"))?,
         })
     };
+    let connection = bucket("connection")?;
+    let bytes_per_sec = section.join("connection").join("bytes_per_sec");
     Ok(LimitsConfig {
         enabled: raw.bool(&section.join("enabled"))?,
-        connection: bucket("connection")?,
+        connection,
+        connection_bytes_per_sec: raw.integer(&bytes_per_sec, 1024..=1 << 40)?,
+        principal: principal_limit(raw, &section.join("principal"), connection)?,
         topic: bucket("topic")?,
+        max_topics: raw.integer(&section.join("max_topics"), 1..=COUNT_MAX)?,
+        max_groups_per_topic: raw.integer(&section.join("max_groups_per_topic"), 1..=COUNT_MAX)?,
+    })
+}
+
+/// How many times a connection's limit a principal has, unless it is configured.
+const PRINCIPAL_FACTOR: u32 = 20;
+/// The largest limit of a number of topics or groups.
+const COUNT_MAX: u64 = 1_000_000_000;
+
+/// 0 stands for a multiple of the connection's limit, so that the one follows the other.
+fn principal_limit(
+    raw: &RawConfig,
+    section: &KeyPath,
+    connection: BucketConfig,
+) -> Result<BucketConfig> {
+    let number = |name, of_connection: u32| {
+        let number: u32 = raw.integer(&section.join(name), 0..=*BUCKET_RANGE.end())?;
+        Ok(if number == 0 { of_connection.saturating_mul(PRINCIPAL_FACTOR) } else { number })
+    };
+    Ok(BucketConfig {
+        capacity: number("capacity", connection.capacity)?,
+        refill_per_sec: number("refill_per_sec", connection.refill_per_sec)?,
     })
 }
 

@@ -65,8 +65,12 @@ const MIN_UNANSWERED_BYTES: usize = 1 << 20;
 impl Client {
     pub(super) fn new(gateway: Arc<Gateway>, address: IpAddr) -> Self {
         let grant = gateway.authenticator.is_open().then(Grant::unrestricted);
+        let connection = gateway.bus.connect();
+        if let Some(grant) = &grant {
+            gateway.bus.identify(&connection, &grant.principal_at(address));
+        }
         Self {
-            connection: gateway.bus.connect(),
+            connection,
             gateway,
             address,
             answers: Answers::default(),
@@ -166,11 +170,11 @@ impl Client {
                     }
                 }
             }
-            PendingBatch::Ack { topic, group, ids, mark, frames } => {
+            PendingBatch::Ack { topic, group, ids, mark, charges, frames } => {
                 match self.subscriptions.get(&(topic, group)) {
                     Some(active) => {
                         let mark_until = mark.map(|mark| self.marked_until(mark));
-                        let reply = active.subscription.ack(ids, mark_until, None);
+                        let reply = active.subscription.ack_charged(ids, mark_until, None, charges);
                         self.answers.push(PendingAnswer::Acked { reply, frames });
                     }
                     None => {

@@ -8,8 +8,8 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use prombus_proto::{ErrorCode, Timestamp, Topic};
 
-use super::HttpState;
 use super::error::HttpError;
+use super::{HttpState, Peer};
 use crate::auth::{Action, Grant};
 
 /// The grant of the bearer token. A handler that extracts it rejects requests without a valid
@@ -55,15 +55,22 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
         http: &Arc<HttpState>,
     ) -> Result<Self, HttpError> {
         let (authenticator, now) = (&http.gateway.authenticator, http.now());
+        let known = |grant: Grant| {
+            if let Some(peer) = parts.extensions.get::<Arc<Peer>>() {
+                let principal = grant.principal_at(peer.accepted.address);
+                http.bus().identify(&peer.connection, &principal);
+            }
+            Self { grant, now }
+        };
         if authenticator.is_open() {
-            return Ok(Self { grant: Grant::unrestricted(), now });
+            return Ok(known(Grant::unrestricted()));
         }
         let Some(token) = bearer_token(parts) else {
             let message = "a token is required: send `Authorization: Bearer TOKEN`";
             return Err(HttpError::new(ErrorCode::Unauthorized, message));
         };
         match authenticator.check(token, now) {
-            Ok(grant) => Ok(Self { grant, now }),
+            Ok(grant) => Ok(known(grant)),
             Err(bad) => Err(HttpError::new(bad.code(), bad.to_string())),
         }
     }

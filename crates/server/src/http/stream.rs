@@ -11,7 +11,7 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use prombus_bus::{Deficit, Followed, Follower, RateLimit, ReadBudget, Refusal, StartAt};
+use prombus_bus::{ConnectionLimit, Deficit, Followed, Follower, ReadBudget, Refusal, StartAt};
 use prombus_proto::{ErrorCode, EventId};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -56,7 +56,7 @@ pub(super) async fn get(
             stopping: http.stopping.clone(),
             expires_at: grant.remaining().map(|time| Instant::now() + time),
             sent_retry: false,
-            has_token: false,
+            owed: 1,
         };
         Body::from_stream(stream::try_unfold(events, |mut events| async move {
             Ok::<_, Refusal>(events.next_chunk().await?.map(|bytes| (bytes, events)))
@@ -89,13 +89,14 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, HttpError> {
 /// A running stream.
 struct EventStream {
     follower: Follower,
-    limit: RateLimit,
+    limit: ConnectionLimit,
     stopping: watch::Receiver<bool>,
     /// When the token of the request expires.
     expires_at: Option<Instant>,
     sent_retry: bool,
-    /// The rate limit's token for the next event has been taken.
-    has_token: bool,
+    /// Tokens to take before the next read: one for its first event, and those that were missing for the
+    /// events of the last one.
+    owed: u64,
 }
 
 impl EventStream {
@@ -125,21 +126,22 @@ impl EventStream {
     /// neither an event nor a token.
     async fn next_page(&mut self) -> Result<Followed, Refusal> {
         let now = || Instant::now().into_std();
-        while !self.has_token {
-            match self.limit.try_consume(1, now()) {
-                Ok(()) => self.has_token = true,
+        while self.owed > 0 {
+            match self.limit.try_deliver(1, now()) {
+                Ok(()) => self.owed -= 1,
                 Err(Deficit::Wait(time)) => tokio::time::sleep(time).await,
                 Err(Deficit::Never) => std::future::pending().await,
             }
         }
-        let available = self.limit.status(now()).map_or(u64::MAX, |status| status.available);
-        let affordable = usize::try_from(available.saturating_add(1)).unwrap_or(usize::MAX);
+        let affordable = self.limit.deliverable(now()).saturating_add(1);
+        let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
         let budget = ReadBudget { events: CHUNK.events.min(affordable), ..CHUNK };
         let page = self.follower.page(budget).await?;
         if let Followed::Events(events) = &page {
-            // Cannot fail: this stream occupies the connection, so nothing else uses its bucket.
-            let _ = self.limit.try_consume(events.len() as u64 - 1, now());
-            self.has_token = false;
+            let more = events.len() as u64 - 1;
+            // Other connections of the principal may have taken the tokens in the meantime.
+            let is_paid = self.limit.try_deliver(more, now()).is_ok();
+            self.owed = if is_paid { 1 } else { 1 + more };
         }
         Ok(page)
     }

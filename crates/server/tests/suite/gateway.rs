@@ -31,6 +31,7 @@ pub(crate) mod client;
 mod counting;
 pub(crate) mod encryption;
 mod error_codes;
+mod limits;
 mod liveness;
 mod marking;
 mod pausing;
