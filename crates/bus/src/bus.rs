@@ -14,17 +14,21 @@ use crate::groups::{
     SubscribeOptions, Subscription,
 };
 use crate::limits::RateLimit;
+use crate::memory::Memory;
 use crate::metrics::{self, Metrics};
 use crate::publish::{Committer, Submission, check_ts};
 use crate::sharing::GroupLeases;
 use crate::time::now;
-use crate::topics::{RetentionTask, Settings, TopicInUse, Topics, keep_settings_current};
+use crate::topics::{
+    FeedMemory, RetentionTask, Settings, TopicInUse, Topics, keep_settings_current,
+};
 
 /// The bus over one engine.
 pub struct Bus {
     settings: Arc<Settings>,
     ctx: GroupContext,
     topics: Arc<Topics>,
+    memory: Memory,
     next_member: AtomicU64,
     /// Aborted when the bus is dropped.
     tasks: Vec<JoinHandle<()>>,
@@ -51,7 +55,10 @@ impl Bus {
         let metrics = Arc::new(Metrics::new());
         // Settings are read when a process starts, so those of a later process are newer.
         let revision = clock.now().0;
-        let topics = Arc::new(Topics::new(Arc::clone(&settings), revision, Arc::clone(&metrics)));
+        let memory = Memory::new(settings.memory);
+        let feeds = FeedMemory::new(memory.feeds.clone());
+        let topics = Topics::new(Arc::clone(&settings), revision, feeds, Arc::clone(&metrics));
+        let topics = Arc::new(topics);
         let (committer, committing) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
         let retaining = RetentionTask {
@@ -85,6 +92,7 @@ impl Bus {
                 is_closing: Arc::new(AtomicBool::new(false)),
             },
             topics,
+            memory,
             next_member: AtomicU64::new(1),
             tasks,
         }
@@ -95,7 +103,10 @@ impl Bus {
     pub fn connect(&self) -> Connection {
         Connection {
             limit: RateLimit::new(self.settings.connection_rate, now()),
-            delivery_queue: Arc::new(DeliveryQueue::new(self.settings.max_outbox_bytes)),
+            delivery_queue: Arc::new(DeliveryQueue::new(
+                self.settings.max_outbox_bytes,
+                self.memory.deliveries.share(),
+            )),
         }
     }
 
@@ -170,6 +181,12 @@ impl Bus {
         description.await.ok()
     }
 
+    /// Returns the budgets of buffers.
+    #[must_use]
+    pub const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     #[must_use]
     pub const fn metrics(&self) -> &Arc<Metrics> {
         &self.ctx.metrics
@@ -178,7 +195,7 @@ impl Bus {
     /// Returns the metrics in the Prometheus text format 0.0.4. Reads the lag of all groups from the
     /// engine.
     pub async fn metrics_text(&self) -> Result<String, Refusal> {
-        metrics::text(&self.ctx.metrics, self.ctx.engine.as_ref()).await
+        metrics::text(&self.ctx.metrics, self.ctx.engine.as_ref(), &self.memory).await
     }
 
     /// Refuses publishes and subscriptions, and stops deliveries. Leased events can still be settled.

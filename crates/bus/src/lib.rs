@@ -13,6 +13,7 @@
 //! | `sharing` | several gateways on one store: which of them delivers a group |
 //! | `stored` | the keyed state: one file per kind of key and its versioned encoding |
 //! | `limits` | token buckets of connections and topics |
+//! | `memory` | the budgets of buffers, for the whole process |
 //! | `inspect` | read-only views for operators: topics, groups, lag, latest event of a key |
 //! | `metrics` | counters and histograms, in the Prometheus text format |
 //! | `error` | [`Refusal`], the error that is reported to a client |
@@ -23,6 +24,7 @@ mod error;
 mod groups;
 mod inspect;
 mod limits;
+mod memory;
 mod metrics;
 mod publish;
 mod sharing;
@@ -38,6 +40,7 @@ pub use groups::{
 };
 pub use inspect::{GroupOverview, Lag, TopicOverview};
 pub use limits::{Deficit, LimitScope, LimitStatus, Rate, RateLimit, TokenBucket};
+pub use memory::{Budget, Memory, MemoryLimits, Share};
 pub use metrics::{Metrics, OpenConnection, Traffic, Transport};
 pub use prombus_engine::{
     Bounds, Condition, Durability, Health, Position, ReadBudget, StoredEvent,

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::limits::RateLimit;
 use crate::metrics::{Metrics, TopicSeries};
 use crate::topics::feed::Feed;
+use crate::topics::feed_memory::FeedMemory;
 use crate::topics::remote_appends;
 use crate::topics::{Settings, TopicRules, TopicSettings};
 
@@ -32,6 +33,7 @@ pub(crate) struct TopicInUse {
 #[derive(Debug)]
 pub(crate) struct Topics {
     settings: Arc<Settings>,
+    feeds: Arc<FeedMemory>,
     metrics: Arc<Metrics>,
     known: RwLock<Known>,
     settings_lock: tokio::sync::Mutex<()>,
@@ -51,12 +53,18 @@ struct Known {
 const FIRST_SWEEP: usize = 1024;
 
 impl TopicInUse {
-    fn new(topic: &Topic, rules: &TopicRules, metrics: Arc<Metrics>, now: Instant) -> Self {
+    fn new(
+        topic: &Topic,
+        rules: &TopicRules,
+        feed: Feed,
+        metrics: Arc<Metrics>,
+        now: Instant,
+    ) -> Self {
         Self {
             topic: topic.clone(),
             is_buffered: AtomicBool::new(rules.durability == Durability::Buffered),
             limit: RateLimit::new(rules.rate, now),
-            feed: Arc::new(Feed::new()),
+            feed: Arc::new(feed),
             watches_remote_appends: Mutex::new(false),
             metrics,
             series: OnceLock::new(),
@@ -96,11 +104,16 @@ impl TopicInUse {
 
 impl Topics {
     /// `revision` has to be higher than that of any earlier process.
-    pub(crate) fn new(settings: Arc<Settings>, revision: u64, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        settings: Arc<Settings>,
+        revision: u64,
+        feeds: FeedMemory,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let known =
             Known { in_use: HashMap::new(), sweep_at: FIRST_SWEEP, own: HashMap::new(), revision };
         let settings_lock = tokio::sync::Mutex::new(());
-        Self { settings, metrics, known: RwLock::new(known), settings_lock }
+        Self { settings, feeds: Arc::new(feeds), metrics, known: RwLock::new(known), settings_lock }
     }
 
     /// Locks out other changes of the settings.
@@ -117,7 +130,8 @@ impl Topics {
         let rules = self.rules_in(&known, topic);
         let entry = known.in_use.entry(topic.clone());
         let topic = entry.or_insert_with(|| {
-            Arc::new(TopicInUse::new(topic, &rules, Arc::clone(&self.metrics), now))
+            let feed = Feed::new(Arc::clone(&self.feeds));
+            Arc::new(TopicInUse::new(topic, &rules, feed, Arc::clone(&self.metrics), now))
         });
         Arc::clone(topic)
     }

@@ -11,8 +11,8 @@ use super::known_keys::TOPICS;
 use super::values::UNBOUNDED;
 use super::{
     AuthConfig, BucketConfig, Config, ConfigError, EngineConfig, GatewayConfig, GroupsConfig,
-    KeyPath, LimitsConfig, LogConfig, RawConfig, ServerConfig, SubscribeConfig, TlsConfig,
-    TopicConfig,
+    KeyPath, LimitsConfig, LogConfig, MemoryConfig, RawConfig, ServerConfig, SubscribeConfig,
+    TlsConfig, TopicConfig,
 };
 use crate::logging::{LogFilter, LogFormat};
 use crate::mongo_address::MongoAddress;
@@ -48,6 +48,7 @@ impl Config {
             limits,
             auth: AuthConfig::read(raw)?,
             gateway: gateway(raw)?,
+            memory: memory(raw)?,
             subscribe: subscribe(raw)?,
             groups: groups(raw)?,
             log: log(raw)?,
@@ -180,6 +181,17 @@ fn gateway(raw: &RawConfig) -> Result<GatewayConfig> {
         pong_timeout: time("pong_timeout_ms")?,
         auth_timeout: time("auth_timeout_ms")?,
         slow_consumer_timeout: time("slow_consumer_timeout_ms")?,
+    })
+}
+
+fn memory(raw: &RawConfig) -> Result<MemoryConfig> {
+    let section = KeyPath::of("memory");
+    let bytes = |name| raw.integer(&section.join(name), 1 << 20..=1 << 40);
+    Ok(MemoryConfig {
+        feeds: bytes("feeds_bytes")?,
+        deliveries: bytes("deliveries_bytes")?,
+        frames: bytes("frames_bytes")?,
+        responses: bytes("responses_bytes")?,
     })
 }
 

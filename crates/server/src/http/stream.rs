@@ -12,7 +12,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use prombus_bus::{
-    Deficit, FeedEvent, Follower, RateLimit, ReadBudget, ReadPage, Refusal, StartAt,
+    Deficit, FeedEvent, Follower, RateLimit, ReadBudget, ReadPage, Refusal, Share, StartAt,
 };
 use prombus_proto::{ErrorCode, EventId};
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::error::HttpError;
 use super::query::QueryParams;
 use super::request_grant::RequestGrant;
-use super::{HttpState, Peer, damaged, start};
+use super::{HttpState, Peer, damaged, response, start};
 use crate::auth::Action;
 
 /// The most that is sent at once.
@@ -55,6 +55,7 @@ pub(super) async fn get(
         let events = EventStream {
             follower,
             limit: peer.connection.limit.clone(),
+            room: http.bus().memory().responses.share(),
             stopping: http.stopping.clone(),
             expires_at: grant.remaining().map(|time| Instant::now() + time),
             sent_retry: false,
@@ -92,6 +93,8 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, HttpError> {
 struct EventStream {
     follower: Follower,
     limit: RateLimit,
+    /// Always empty: a chunk counts in a share of its own, which lasts until it is sent.
+    room: Share,
     stopping: watch::Receiver<bool>,
     /// When the token of the request expires.
     expires_at: Option<Instant>,
@@ -118,7 +121,9 @@ impl EventStream {
             // An error means that the server is gone, which also ends the stream.
             _ = stopping.wait_for(|stop| *stop) => Ok(None),
             () = expired => Ok(None),
-            page = self.next_page() => Ok(Some(encode(&page?))),
+            page = self.next_page() => {
+                Ok(Some(response::counted(encode(&page?), self.room.budget().share())))
+            }
             () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => Ok(Some(Bytes::from_static(KEEP_ALIVE))),
         }
     }
@@ -136,7 +141,10 @@ impl EventStream {
         }
         let available = self.limit.status(now()).map_or(u64::MAX, |status| status.available);
         let affordable = usize::try_from(available.saturating_add(1)).unwrap_or(usize::MAX);
-        let budget = ReadBudget { events: CHUNK.events.min(affordable), ..CHUNK };
+        let budget = ReadBudget {
+            events: CHUNK.events.min(affordable),
+            bytes: CHUNK.bytes.min(self.room.allowance()),
+        };
         let page = self.follower.page(budget).await?;
         if let ReadPage::Events(events) = &page {
             // Cannot fail: this stream occupies the connection, so nothing else uses its bucket.
@@ -149,7 +157,7 @@ impl EventStream {
 
 /// Damage has an event type of its own, which handlers of events do not see, and no id: a client that
 /// reconnects is told again.
-fn encode(page: &ReadPage<FeedEvent>) -> Bytes {
+fn encode(page: &ReadPage<FeedEvent>) -> Vec<u8> {
     let mut text = Vec::new();
     match page {
         ReadPage::Events(events) => {
@@ -165,5 +173,5 @@ fn encode(page: &ReadPage<FeedEvent>) -> Bytes {
             text.extend_from_slice(b"\n\n");
         }
     }
-    text.into()
+    text
 }
