@@ -2,7 +2,6 @@
 //! by the connection.
 
 use std::collections::VecDeque;
-use std::mem::size_of;
 use std::sync::Arc;
 use std::time::Instant;
 

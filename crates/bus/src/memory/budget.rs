@@ -106,7 +106,7 @@ impl Share {
     #[must_use]
     pub fn exceeds_fair_share(&self) -> bool {
         let Shared { limit, minimum, .. } = *self.budget.0;
-        self.bytes > limit.saturating_sub(self.budget.in_use()).max(minimum)
+        self.bytes > minimum && self.bytes > limit.saturating_sub(self.budget.in_use())
     }
 
     /// Takes as much as is fair, so that it has at most `bytes`. Returns how much it took.

@@ -2,7 +2,6 @@
 //!
 //! Both are addressed by `seq`, so no event is missed or repeated between the two.
 
-use std::mem::size_of;
 use std::sync::Arc;
 use std::time::Instant;
 

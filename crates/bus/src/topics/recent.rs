@@ -1,7 +1,6 @@
 //! The newest events of one topic, in memory.
 
 use std::collections::VecDeque;
-use std::mem::size_of;
 
 use prombus_engine::ReadBudget;
 use prombus_proto::Seq;

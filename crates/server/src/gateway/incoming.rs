@@ -74,7 +74,8 @@ impl Incoming {
 
     pub(super) fn append(&mut self, read: &[u8]) {
         let capacity = self.capacity_with(read.len());
-        if capacity > self.bytes.capacity() {
+        if capacity > self.bytes.len() + read.len() && capacity > self.bytes.capacity() {
+            // Room for more of a large frame, but not for more than that frame.
             let mut grown = BytesMut::with_capacity(capacity);
             grown.extend_from_slice(&self.bytes);
             self.bytes = grown;

@@ -263,7 +263,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
 
     /// Returns the bytes at which the write buffer is full.
     fn outbox_limit(&self) -> usize {
-        self.client.settings().max_outbox_bytes.min(self.outbox.allowance())
+        let allowance = match self.client.is_authenticated() {
+            true => self.outbox.allowance(),
+            // A stranger has no deliveries and needs no long answers.
+            false => Memory::MINIMUM,
+        };
+        self.client.settings().max_outbox_bytes.min(allowance)
     }
 
     /// Counts the memory of the write buffer, after as much as possible was written.

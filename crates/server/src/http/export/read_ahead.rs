@@ -1,6 +1,5 @@
 //! Reads a range of a topic page by page, one page ahead of its consumer.
 
-use std::mem::size_of_val;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -11,7 +10,8 @@ use prombus_proto::{Seq, Topic};
 
 use crate::http::HttpState;
 
-/// The size of a page, if the budget of responses allows it. Each read wakes several threads in turn: with pages of 256 KiB an export took 50 % longer.
+/// The size of a page, if the budget of responses allows it. Each read wakes several threads in turn: with
+/// pages of 256 KiB an export took 50 % longer.
 const PAGE_BYTES: usize = 1 << 20;
 
 pub(super) struct ReadAhead {
@@ -67,7 +67,7 @@ impl ReadAhead {
                 let json: usize = events.iter().map(|event| event.json.len()).sum();
                 room.set(json + size_of_val(events.as_slice()));
             }
-            Ok((page, room))
+            Ok::<CountedPage, Refusal>((page, room))
         };
         let reading = reading.boxed();
         let mut reading = Box::pin(maybe_done(reading));

@@ -1,12 +1,12 @@
 //! Responses that nobody reads share a budget.
 
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::gateway::memory::{buffers, until};
 use crate::gateway::running::{Running, started};
-use crate::http::client::HttpClient;
+use crate::http::client::{HttpClient, Raw};
 
 const MIB: usize = 1 << 20;
 /// What every response may have.
@@ -93,4 +93,19 @@ async fn unread_exports_and_streams_count() {
         drop(stuck);
         until(&running, "responses", |bytes, _| bytes == 0).await;
     }
+}
+
+#[tokio::test]
+async fn a_stranger_cannot_send_a_body_or_a_long_head() {
+    let tokens = r#"auth.tokens=[{token="all",scopes=["publish:**"]}]"#;
+    let running = started(&[tokens]).await;
+    // Refused although the body never comes.
+    let head = "content-length: 1000000\r\n";
+    let (status, error) = Raw::post(&running, "/publish/t", head, "").await.answer().await;
+    assert_eq!((status, &error["code"]), (401, &json!("unauthorized")));
+    let head = format!("x-long: {}\r\n", "x".repeat(70_000));
+    let mut raw = Raw::post(&running, "/publish/t", &head, "").await;
+    let mut status = [0; 12];
+    raw.0.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 431");
 }
