@@ -121,8 +121,7 @@ async fn unfinished_frames_share_a_budget() {
     let mut client = running.connect().await;
     client.publish("t", json!("x".repeat(5000))).await;
     let large = json!({"op": "PUBLISH", "topic": "t", "payload": "x".repeat(400_000)});
-    client.send(&large).await;
-    drop(stuck);
+    tokio::join!(client.send(&large), async { drop(stuck) });
     assert_eq!(parsed(&client.answer().await)["op"], "OK");
     until(&running, "frames", |bytes, _| bytes == 0).await;
 }

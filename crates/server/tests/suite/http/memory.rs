@@ -44,7 +44,7 @@ async fn unread_pages_share_a_budget_and_others_get_shorter_ones() {
         let (bytes, _) = buffers(&running, "responses").await;
         assert!(bytes <= MIB + CLIENTS * MINIMUM, "{bytes}");
     }
-    until(&running, "responses", |bytes, _| bytes > MIB * 3 / 4).await;
+    until(&running, "responses", |bytes, _| bytes > MIB / 2).await;
     let (mut query, mut seqs) = ("topic=t&limit=10000".to_owned(), Vec::new());
     loop {
         let page = client.get(&format!("/replay?{query}")).await.ok();
