@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prombus_bus::{
-    Bus, CensusLimits, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings,
+    Bus, CensusLimits, MemoryLimits, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings,
 };
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
@@ -246,6 +246,12 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
         }),
         topics: topics.collect::<HashMap<_, _>>(),
         max_outbox_bytes: config.gateway.max_outbox_bytes,
+        memory: MemoryLimits {
+            feeds: config.memory.feeds,
+            deliveries: config.memory.deliveries,
+            frames: config.memory.frames,
+            responses: config.memory.responses,
+        },
         subscription: SubscriptionDefaults {
             max_in_flight: config.subscribe.max_in_flight,
             ack_timeout: config.subscribe.ack_timeout,

@@ -11,7 +11,9 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use prombus_bus::{ConnectionLimit, Deficit, Followed, Follower, ReadBudget, Refusal, StartAt};
+use prombus_bus::{
+    ConnectionLimit, Deficit, Followed, Follower, ReadBudget, Refusal, Share, StartAt,
+};
 use prombus_proto::{ErrorCode, EventId};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -19,7 +21,7 @@ use tokio::time::Instant;
 use super::error::HttpError;
 use super::query::QueryParams;
 use super::request_grant::RequestGrant;
-use super::{HttpState, Peer, damaged, start};
+use super::{HttpState, Peer, damaged, response, start};
 use crate::auth::Action;
 
 /// The most that is sent at once.
@@ -53,6 +55,7 @@ pub(super) async fn get(
         let events = EventStream {
             follower,
             limit: peer.connection.limit.clone(),
+            room: http.bus().memory().responses.share(),
             stopping: http.stopping.clone(),
             expires_at: grant.remaining().map(|time| Instant::now() + time),
             sent_retry: false,
@@ -90,6 +93,8 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, HttpError> {
 struct EventStream {
     follower: Follower,
     limit: ConnectionLimit,
+    /// Always empty: a chunk counts in a share of its own, which lasts until it is sent.
+    room: Share,
     stopping: watch::Receiver<bool>,
     /// When the token of the request expires.
     expires_at: Option<Instant>,
@@ -117,7 +122,9 @@ impl EventStream {
             // An error means that the server is gone, which also ends the stream.
             _ = stopping.wait_for(|stop| *stop) => Ok(None),
             () = expired => Ok(None),
-            page = self.next_page() => Ok(Some(encode(&page?))),
+            page = self.next_page() => {
+                Ok(Some(response::counted(encode(&page?), self.room.budget().share())))
+            }
             () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => Ok(Some(Bytes::from_static(KEEP_ALIVE))),
         }
     }
@@ -135,7 +142,10 @@ impl EventStream {
         }
         let affordable = self.limit.deliverable(now()).saturating_add(1);
         let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
-        let budget = ReadBudget { events: CHUNK.events.min(affordable), ..CHUNK };
+        let budget = ReadBudget {
+            events: CHUNK.events.min(affordable),
+            bytes: CHUNK.bytes.min(self.room.allowance()),
+        };
         let page = self.follower.page(budget).await?;
         if let Followed::Events(events) = &page {
             let more = events.len() as u64 - 1;
@@ -149,7 +159,7 @@ impl EventStream {
 
 /// Damage and removed events have event types of their own, which handlers of events do not see, and no
 /// id: a client that reconnects is told again.
-fn encode(page: &Followed) -> Bytes {
+fn encode(page: &Followed) -> Vec<u8> {
     let mut text = Vec::new();
     match page {
         Followed::Events(events) => {
@@ -169,5 +179,5 @@ fn encode(page: &Followed) -> Bytes {
             text.extend_from_slice(gap.as_bytes());
         }
     }
-    text.into()
+    text
 }

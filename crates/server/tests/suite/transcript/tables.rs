@@ -42,6 +42,7 @@ fn size_limits() {
     let config = defaults();
     let expected = [
         config.gateway.max_frame_bytes,
+        limits::MAX_FRAME_BYTES_BEFORE_AUTH,
         limits::MAX_NAME_BYTES,
         limits::MAX_ID_BYTES,
         limits::MAX_KEY_BYTES,
