@@ -38,7 +38,9 @@ pub use groups::{
 };
 pub use inspect::{GroupOverview, Lag, TopicOverview};
 pub use limits::{Deficit, LimitScope, LimitStatus, Rate, RateLimit, TokenBucket};
-pub use metrics::{Metrics, OpenConnection, Traffic, Transport};
+pub use metrics::{
+    ConnectionLimit, MemoryGauge, Metrics, NdjsonStage, OpenConnection, Traffic, Transport,
+};
 pub use prombus_engine::{
     Bounds, Condition, Durability, Health, Position, ReadBudget, StoredEvent,
 };

@@ -20,6 +20,47 @@ impl Transport {
     }
 }
 
+/// A limit of the number of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionLimit {
+    /// Of all connections.
+    Total,
+    /// Of the connections from one address.
+    PerAddress,
+}
+
+impl ConnectionLimit {
+    pub(super) const ALL: [ConnectionLimit; 2] =
+        [ConnectionLimit::Total, ConnectionLimit::PerAddress];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            ConnectionLimit::Total => "total",
+            ConnectionLimit::PerAddress => "address",
+        }
+    }
+}
+
+/// A stage of an NDJSON request that holds memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NdjsonStage {
+    /// Its lines arrive.
+    Receiving,
+    /// It waits for the tokens of its events, or is stored.
+    Waiting,
+}
+
+impl NdjsonStage {
+    pub(super) const ALL: [NdjsonStage; 2] = [NdjsonStage::Receiving, NdjsonStage::Waiting];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            NdjsonStage::Receiving => "receiving",
+            NdjsonStage::Waiting => "waiting",
+        }
+    }
+}
+
 /// A guard that counts a connection as open until it is dropped.
 #[derive(Debug)]
 pub struct OpenConnection(IntGauge);

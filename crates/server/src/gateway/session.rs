@@ -6,7 +6,6 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,6 +28,7 @@ use super::deadlines::Deadlines;
 use super::messages::Messages;
 use super::socket::Socket;
 use super::wire::Wire;
+use crate::accept::Arrival;
 
 pub(super) struct Session<S> {
     socket: Socket<S>,
@@ -76,7 +76,7 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     pub(super) fn new(
         stream: S,
-        address: IpAddr,
+        arrival: Arrival,
         read_ahead: &[u8],
         gateway: Arc<Gateway>,
         mut stopping: watch::Receiver<bool>,
@@ -87,10 +87,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let open = metrics.connection(Transport::Ws);
         let mut messages = Messages::new(gateway.settings.max_frame_bytes);
         messages.append(read_ahead);
-        let client = Client::new(gateway, address);
+        let client = Client::new(gateway, arrival.address);
         Self {
             socket: Socket::new(Wire::new(stream, traffic), messages),
-            deadlines: Deadlines::new(client.settings(), client.is_authenticated()),
+            deadlines: Deadlines::new(client.settings(), arrival.at, client.is_authenticated()),
             client,
             timer: Box::pin(sleep_until(Instant::now())),
             stopping: Box::pin(async move {

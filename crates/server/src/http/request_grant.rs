@@ -8,14 +8,17 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use prombus_proto::{ErrorCode, Timestamp, Topic};
 
-use super::HttpState;
+use super::caller::Caller;
 use super::error::HttpError;
+use super::{HttpState, Peer};
 use crate::auth::{Action, Grant};
+use crate::client_network::ClientNetwork;
 
 /// The grant of the bearer token. A handler that extracts it rejects requests without a valid
 /// token, unless the server is open.
 pub(super) struct RequestGrant {
     grant: Grant,
+    pub(super) caller: Caller,
     /// When the request arrived.
     now: Timestamp,
 }
@@ -55,15 +58,21 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
         http: &Arc<HttpState>,
     ) -> Result<Self, HttpError> {
         let (authenticator, now) = (&http.gateway.authenticator, http.now());
+        let peer = parts.extensions.get::<Arc<Peer>>().expect("every request carries its peer");
         if authenticator.is_open() {
-            return Ok(Self { grant: Grant::unrestricted(), now });
+            let caller = Caller::Network(ClientNetwork::of(peer.accepted.address));
+            return Ok(Self { grant: Grant::unrestricted(), caller, now });
         }
         let Some(token) = bearer_token(parts) else {
             let message = "a token is required: send `Authorization: Bearer TOKEN`";
             return Err(HttpError::new(ErrorCode::Unauthorized, message));
         };
         match authenticator.check(token, now) {
-            Ok(grant) => Ok(Self { grant, now }),
+            Ok(grant) => {
+                peer.accepted.identified.set();
+                let caller = Caller::with_token(token, &grant, &http.token_hasher);
+                Ok(Self { grant, caller, now })
+            }
             Err(bad) => Err(HttpError::new(bad.code(), bad.to_string())),
         }
     }

@@ -58,6 +58,7 @@ fn size_limits() {
         usize::try_from(limits::MAX_MARK_TTL_MS).unwrap(),
         config.gateway.max_subscriptions,
         config.gateway.max_connections,
+        config.gateway.max_connections_per_address,
     ];
     let rows = table("## Limits");
     let documented: Vec<usize> =
