@@ -257,7 +257,7 @@ mod tests {
         one.grow_to(5000).now_or_never().expect("it has the turn");
         assert!(one.ends_at().is_some());
         let mut other = grown(&memory, B, 25);
-        let mut growing = pin!(other.grow_to(5000));
+        let mut growing = Box::pin(other.grow_to(5000));
         assert!(growing.as_mut().now_or_never().is_none(), "the turn is taken");
         drop(one);
         growing.now_or_never().expect("it has the turn now");
@@ -277,7 +277,7 @@ mod tests {
         assert!(second.as_mut().now_or_never().is_none());
         assert!(third.as_mut().now_or_never().is_none());
         let mut other = memory.room(B);
-        let mut growing = pin!(other.grow_to(60));
+        let mut growing = Box::pin(other.grow_to(60));
         assert!(growing.as_mut().now_or_never().is_none());
         drop(holder);
         growing.now_or_never().expect("it is the first in the queue");

@@ -94,7 +94,7 @@ async fn requests_larger_than_the_memory_are_all_stored() {
 /// A slow upload whose turn it is delays the others of its caller for a bounded time.
 #[tokio::test]
 async fn a_slow_upload_that_holds_up_others_is_ended() {
-    let set = ["gateway.ndjson_memory_bytes=1048576", "gateway.slow_consumer_timeout_ms=500"];
+    let set = ["gateway.ndjson_memory_bytes=1048576", "gateway.slow_consumer_timeout_ms=2000"];
     let running = started(&set).await;
     let mut stuck = Vec::new();
     for _ in 0..3 {
