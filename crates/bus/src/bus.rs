@@ -14,12 +14,15 @@ use crate::groups::{
     SubscribeOptions, Subscription,
 };
 use crate::limits::{ConnectionLimit, Principal, Principals, RateLimit, keep_census_current};
+use crate::memory::Memory;
 use crate::metrics::{self, Metrics};
 use crate::publish::{Committer, Submission, check_ts};
 use crate::sharing::GroupLeases;
 use crate::stored::cursor::Cursor;
 use crate::time::now;
-use crate::topics::{RetentionTask, Settings, TopicInUse, Topics, keep_settings_current};
+use crate::topics::{
+    FeedMemory, RetentionTask, Settings, TopicInUse, Topics, keep_settings_current,
+};
 
 /// The bus over one engine.
 pub struct Bus {
@@ -28,6 +31,7 @@ pub struct Bus {
     topics: Arc<Topics>,
     /// `None` without limits of principals.
     principals: Option<Principals>,
+    memory: Memory,
     next_member: AtomicU64,
     /// Aborted when the bus is dropped.
     tasks: Vec<JoinHandle<()>>,
@@ -57,7 +61,10 @@ impl Bus {
         let metrics = Arc::new(Metrics::new());
         // Settings are read when a process starts, so those of a later process are newer.
         let revision = clock.now().0;
-        let topics = Arc::new(Topics::new(Arc::clone(&settings), revision, Arc::clone(&metrics)));
+        let memory = Memory::new(settings.memory);
+        let feeds = FeedMemory::new(memory.feeds.clone());
+        let topics = Topics::new(Arc::clone(&settings), revision, feeds, Arc::clone(&metrics));
+        let topics = Arc::new(topics);
         let (committer, committing) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
         let retaining = RetentionTask {
@@ -103,6 +110,7 @@ impl Bus {
             },
             topics,
             principals,
+            memory,
             next_member: AtomicU64::new(1),
             tasks,
         }
@@ -118,7 +126,10 @@ impl Bus {
                 self.settings.connection_bytes_per_sec,
                 now(),
             ),
-            delivery_queue: Arc::new(DeliveryQueue::new(self.settings.max_outbox_bytes)),
+            delivery_queue: Arc::new(DeliveryQueue::new(
+                self.settings.max_outbox_bytes,
+                self.memory.deliveries.share(),
+            )),
         }
     }
 
@@ -227,6 +238,12 @@ impl Bus {
         description.await.ok()
     }
 
+    /// Returns the budgets of buffers.
+    #[must_use]
+    pub const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     #[must_use]
     pub const fn metrics(&self) -> &Arc<Metrics> {
         &self.ctx.metrics
@@ -235,7 +252,7 @@ impl Bus {
     /// Returns the metrics in the Prometheus text format 0.0.4. Reads the lag of all groups from the
     /// engine.
     pub async fn metrics_text(&self) -> Result<String, Refusal> {
-        metrics::text(&self.ctx.metrics, self.ctx.engine.as_ref()).await
+        metrics::text(&self.ctx.metrics, self.ctx.engine.as_ref(), &self.memory).await
     }
 
     /// Refuses publishes and subscriptions, and stops deliveries. Leased events can still be settled.

@@ -77,7 +77,7 @@ impl Member {
 
     pub(super) fn deliver(&mut self, delivery: Delivery) {
         self.in_flight += 1;
-        self.outgoing.room = self.outgoing.room.saturating_sub(delivery.event.json_bytes());
+        self.outgoing.room = self.outgoing.room.saturating_sub(delivery.queued_bytes());
         self.outgoing.deliveries.push(delivery);
     }
 

@@ -14,6 +14,7 @@ use crate::error::Refusal;
 use crate::limits::{Census, RateLimit, TopicPermit};
 use crate::metrics::{Metrics, TopicSeries};
 use crate::topics::feed::Feed;
+use crate::topics::feed_memory::FeedMemory;
 use crate::topics::remote_appends;
 use crate::topics::{Settings, TopicRules, TopicSettings};
 
@@ -36,6 +37,7 @@ pub(crate) struct TopicInUse {
 #[derive(Debug)]
 pub(crate) struct Topics {
     settings: Arc<Settings>,
+    feeds: Arc<FeedMemory>,
     metrics: Arc<Metrics>,
     census: Arc<Census>,
     known: RwLock<Known>,
@@ -59,6 +61,7 @@ impl TopicInUse {
     fn new(
         topic: &Topic,
         rules: &TopicRules,
+        feed: Feed,
         metrics: Arc<Metrics>,
         census: Arc<Census>,
         now: Instant,
@@ -69,7 +72,7 @@ impl TopicInUse {
             topic: topic.clone(),
             is_buffered: AtomicBool::new(rules.durability == Durability::Buffered),
             limit: RateLimit::new(rules.rate, now),
-            feed: Arc::new(Feed::new()),
+            feed: Arc::new(feed),
             watches_remote_appends: Mutex::new(false),
             metrics,
             series: OnceLock::new(),
@@ -129,12 +132,18 @@ impl TopicInUse {
 
 impl Topics {
     /// `revision` has to be higher than that of any earlier process.
-    pub(crate) fn new(settings: Arc<Settings>, revision: u64, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        settings: Arc<Settings>,
+        revision: u64,
+        feeds: FeedMemory,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let known =
             Known { in_use: HashMap::new(), sweep_at: FIRST_SWEEP, own: HashMap::new(), revision };
         let settings_lock = tokio::sync::Mutex::new(());
         let census = Arc::new(Census::new(settings.max_counts));
-        Self { settings, metrics, census, known: RwLock::new(known), settings_lock }
+        let feeds = Arc::new(feeds);
+        Self { settings, feeds, metrics, census, known: RwLock::new(known), settings_lock }
     }
 
     pub(crate) const fn census(&self) -> &Arc<Census> {
@@ -177,8 +186,9 @@ impl Topics {
         let rules = self.rules_in(&known, topic);
         let entry = known.in_use.entry(topic.clone());
         let topic = entry.or_insert_with(|| {
+            let feed = Feed::new(Arc::clone(&self.feeds));
             let (metrics, census) = (Arc::clone(&self.metrics), Arc::clone(&self.census));
-            Arc::new(TopicInUse::new(topic, &rules, metrics, census, now))
+            Arc::new(TopicInUse::new(topic, &rules, feed, metrics, census, now))
         });
         Arc::clone(topic)
     }

@@ -7,6 +7,7 @@ use prombus_engine::Durability;
 use prombus_proto::Topic;
 
 use crate::limits::{CensusLimits, Rate};
+use crate::memory::MemoryLimits;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -24,6 +25,7 @@ pub struct Settings {
     pub topics: HashMap<Topic, TopicSettings>,
     /// The limit of a delivery queue.
     pub max_outbox_bytes: usize,
+    pub memory: MemoryLimits,
     pub subscription: SubscriptionDefaults,
     /// How long a group waits for a dead gateway before another one takes over.
     pub group_lease: Duration,

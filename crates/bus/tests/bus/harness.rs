@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use prombus_bus::cursor::Cursor;
 use prombus_bus::{
-    Acked, Bus, Connection, Delivery, PublishBatch, Refusal, Settings, StartAt, SubscribeOptions,
-    Subscription, SubscriptionDefaults,
+    Acked, Bus, Connection, Delivery, MemoryLimits, PublishBatch, Refusal, Settings, StartAt,
+    SubscribeOptions, Subscription, SubscriptionDefaults,
 };
 use prombus_engine::{
     DiskEngine, DiskOptions, Engine, MemoryEngine, Position, ReadBudget, StoredEvent,
@@ -44,6 +44,7 @@ pub(crate) fn unlimited() -> Settings {
         topic_rate: None,
         topics: HashMap::new(),
         max_outbox_bytes: 1 << 20,
+        memory: MemoryLimits::of_each(64 << 20),
         subscription: SubscriptionDefaults {
             max_in_flight: 100,
             ack_timeout: Duration::from_secs(30),

@@ -18,6 +18,7 @@ mod idling;
 mod lease_times;
 mod looking;
 mod marking;
+mod memory;
 mod metrics;
 mod pausing;
 mod principals;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prombus_bus::{
-    Bus, PendingCommit, PublishBatch, Settings, SubscriptionDefaults, TopicSettings,
+    Bus, MemoryLimits, PendingCommit, PublishBatch, Settings, SubscriptionDefaults, TopicSettings,
 };
 use prombus_proto::{SystemClock, Topic};
 use tokio::task::JoinSet;
@@ -27,6 +27,7 @@ pub(crate) async fn rate(url: &str, load: Load) -> f64 {
         topic_rate: None,
         topics,
         max_outbox_bytes: 1 << 20,
+        memory: MemoryLimits::of_each(64 << 20),
         subscription: SubscriptionDefaults {
             max_in_flight: 100,
             ack_timeout: Duration::from_secs(30),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use prombus_bus::{Connection, Delivery, DeliveryQueue, Refusal, Subscription};
+use prombus_bus::{Connection, Delivery, DeliveryQueue, Memory, Refusal, Subscription};
 use prombus_proto::frame::{ClientFrame, ClientOp, Corr, FrameError, FrameLimits, Mark, Subscribe};
 use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -248,6 +248,16 @@ impl Client {
         let largest = MAX_UNANSWERED_LARGE_FRAMES * self.settings().max_frame_bytes;
         self.answers.frames() < MAX_UNANSWERED_FRAMES
             && self.answers.frame_bytes() < largest.max(MIN_UNANSWERED_BYTES)
+    }
+
+    /// Returns the bytes of all unanswered frames.
+    pub(super) const fn unanswered_bytes(&self) -> usize {
+        self.answers.frame_bytes()
+    }
+
+    /// Returns the budgets of buffers.
+    pub(super) fn memory(&self) -> &Memory {
+        self.gateway.bus.memory()
     }
 
     pub(super) fn has_pending_answers(&self) -> bool {

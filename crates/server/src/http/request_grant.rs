@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use prombus_bus::Principal;
 use prombus_proto::{ErrorCode, Timestamp, Topic};
 
 use super::error::HttpError;
@@ -16,6 +17,7 @@ use crate::auth::{Action, Grant};
 /// token, unless the server is open.
 pub(super) struct RequestGrant {
     grant: Grant,
+    pub(super) caller: Principal,
     /// When the request arrived.
     now: Timestamp,
 }
@@ -55,12 +57,11 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
         http: &Arc<HttpState>,
     ) -> Result<Self, HttpError> {
         let (authenticator, now) = (&http.gateway.authenticator, http.now());
+        let peer = parts.extensions.get::<Arc<Peer>>().expect("every request carries its peer");
         let known = |grant: Grant| {
-            if let Some(peer) = parts.extensions.get::<Arc<Peer>>() {
-                let principal = grant.principal_at(peer.accepted.address);
-                http.bus().identify(&peer.connection, &principal);
-            }
-            Self { grant, now }
+            let caller = grant.principal_at(peer.accepted.address);
+            http.bus().identify(&peer.connection, &caller);
+            Self { grant, caller, now }
         };
         if authenticator.is_open() {
             return Ok(known(Grant::unrestricted()));
@@ -70,7 +71,10 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
             return Err(HttpError::new(ErrorCode::Unauthorized, message));
         };
         match authenticator.check(token, now) {
-            Ok(grant) => Ok(known(grant)),
+            Ok(grant) => {
+                peer.accepted.identified.set();
+                Ok(known(grant))
+            }
             Err(bad) => Err(HttpError::new(bad.code(), bad.to_string())),
         }
     }

@@ -50,10 +50,16 @@ fn defaults_match_the_protocol() {
     assert_eq!(config.gateway.max_outbox_bytes, mib);
     assert_eq!(config.gateway.max_subscriptions, 128);
     assert_eq!(config.gateway.max_connections, 10_000);
+    assert_eq!(config.gateway.max_connections_per_address, 1000);
+    assert_eq!(config.gateway.ndjson_memory_bytes, 128 * mib);
     assert_eq!(config.gateway.ping_interval, ms(25_000));
     assert_eq!(config.gateway.pong_timeout, ms(10_000));
     assert_eq!(config.gateway.auth_timeout, ms(10_000));
     assert_eq!(config.gateway.slow_consumer_timeout, ms(10_000));
+
+    let memory = config.memory;
+    assert_eq!((memory.feeds, memory.deliveries), (64 * mib, 128 * mib));
+    assert_eq!((memory.frames, memory.responses), (64 * mib, 64 * mib));
 
     assert_eq!(config.subscribe.max_in_flight, 100);
     assert_eq!(config.subscribe.ack_timeout, ms(30_000));

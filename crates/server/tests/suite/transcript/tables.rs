@@ -42,12 +42,14 @@ fn size_limits() {
     let config = defaults();
     let expected = [
         config.gateway.max_frame_bytes,
+        limits::MAX_FRAME_BYTES_BEFORE_AUTH,
         limits::MAX_NAME_BYTES,
         limits::MAX_ID_BYTES,
         limits::MAX_KEY_BYTES,
         limits::MAX_HEADERS,
         limits::MAX_CORR_BYTES,
         limits::MAX_FRAME_NESTING as usize,
+        limits::MAX_PAYLOAD_NESTING as usize,
         limits::MAX_FRAME_EVENTS,
         limits::MAX_IN_FLIGHT as usize,
         limits::MAX_IN_FLIGHT as usize,
@@ -58,6 +60,7 @@ fn size_limits() {
         usize::try_from(limits::MAX_MARK_TTL_MS).unwrap(),
         config.gateway.max_subscriptions,
         config.gateway.max_connections,
+        config.gateway.max_connections_per_address,
         config.limits.max_topics,
         config.limits.max_groups_per_topic,
     ];

@@ -18,6 +18,7 @@ use crate::error::Refusal;
 use crate::groups::command::{Acked, Command};
 use crate::groups::{Delivery, DeliveryQueue, Member, MemberId};
 use crate::limits::{Charges, ConnectionLimit};
+use crate::memory::Budget;
 use crate::metrics::Metrics;
 use crate::publish::{CommitReceipt, CommitResult, PublishBatch, Submission};
 use crate::stored::cursor::{Cursor, Progress};
@@ -383,7 +384,8 @@ impl Consumer {
         store: &mut Store,
         now: Instant,
     ) -> Option<Self> {
-        let (id, queue) = (MemberId(id), Arc::new(DeliveryQueue::new(1 << 20)));
+        let share = Budget::new(4 << 20, 0).share();
+        let (id, queue) = (MemberId(id), Arc::new(DeliveryQueue::new(1 << 20, share)));
         let (reply, joined) = oneshot::channel();
         let handles = (Arc::clone(&queue), ConnectionLimit::new(None, None, now));
         let member = Member::new(id, handles, max_in_flight, ACK_TIMEOUT, MAX_ATTEMPTS);
