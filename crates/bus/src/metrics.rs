@@ -32,7 +32,7 @@ pub(crate) use self::group_series::{GroupSeries, InFlight};
 pub use self::memory_gauge::MemoryGauge;
 pub(crate) use self::scrape::text;
 pub(crate) use self::topic_series::TopicSeries;
-pub use self::transport::{ConnectionLimit, NdjsonStage, OpenConnection, Traffic, Transport};
+pub use self::transport::{NdjsonStage, OpenConnection, PlaceLimit, Traffic, Transport};
 
 /// Topics with series of their own.
 const MAX_TOPICS: usize = 1000;
@@ -66,8 +66,7 @@ pub struct Metrics {
     dead_lettered: IntCounterVec,
     lost_to_retention: IntCounterVec,
     in_flight: IntGaugeVec,
-    limited_connections: IntCounter,
-    limited_topics: IntCounter,
+    rate_limited: [IntCounter; LimitScope::ALL.len()],
     connections: IntGaugeVec,
     refused_connections: IntCounterVec,
     ndjson_memory: IntGaugeVec,
@@ -122,8 +121,7 @@ impl Metrics {
                 &format!("Events delivered and not acknowledged. {}", pairs_note()),
                 &["topic", "group"],
             ),
-            limited_connections: limited.with_label_values(&["connection"]),
-            limited_topics: limited.with_label_values(&["topic"]),
+            rate_limited: LimitScope::ALL.map(|scope| limited.with_label_values(&[scope.name()])),
             connections: gauges(
                 &registry,
                 "prombus_connections",
@@ -180,7 +178,7 @@ impl Metrics {
             registry,
         };
         metrics.set_build_info();
-        for limit in ConnectionLimit::ALL {
+        for limit in PlaceLimit::ALL {
             drop(metrics.refused_connections.with_label_values(&[limit.name()]));
         }
         for stage in NdjsonStage::ALL {
@@ -239,9 +237,10 @@ impl Metrics {
     }
 
     pub(crate) fn rate_limited(&self, scope: LimitScope, events: u64) {
-        match scope {
-            LimitScope::Connection => self.limited_connections.inc_by(events),
-            LimitScope::Topic => self.limited_topics.inc_by(events),
+        for (known, counter) in LimitScope::ALL.into_iter().zip(&self.rate_limited) {
+            if known == scope {
+                counter.inc_by(events);
+            }
         }
     }
 
@@ -252,7 +251,7 @@ impl Metrics {
     }
 
     /// Counts a connection that exceeds a limit.
-    pub fn connection_refused(&self, limit: ConnectionLimit) {
+    pub fn connection_refused(&self, limit: PlaceLimit) {
         self.refused_connections.with_label_values(&[limit.name()]).inc();
     }
 

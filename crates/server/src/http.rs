@@ -4,7 +4,6 @@
 //! - `port`, `cors`: checks that every request passes before it is routed
 //! - `request_grant`, `path_topic`, `query`, `body`: what handlers extract from a request
 //! - `response`, `error`: what they return
-//! - `caller`: who a request counts for
 //! - `publish`: stores events
 //! - `replay`, `export`, `stream`, `latest_by_key`: read them; `start` says from where
 //! - `damaged`: names events that cannot be read back
@@ -13,7 +12,6 @@
 //! - `health`, `metrics`, `openapi`, `docs`: the server itself
 
 mod body;
-mod caller;
 mod cors;
 mod damaged;
 mod docs;
@@ -37,7 +35,6 @@ mod stream;
 mod topics;
 mod websocket;
 
-use std::hash::RandomState;
 use std::sync::Arc;
 
 use prombus_bus::{Bus, Connection, OpenConnection};
@@ -59,8 +56,6 @@ pub(crate) struct HttpState {
     /// Turns `true` on shutdown. Responses without an end must watch it.
     stopping: watch::Receiver<bool>,
     ndjson_memory: NdjsonMemory,
-    /// Hashes tokens, to tell callers apart.
-    token_hasher: RandomState,
 }
 
 /// One HTTP connection. Every request carries its peer as an extension.
@@ -80,7 +75,7 @@ impl HttpState {
     ) -> Self {
         let bytes = gateway.settings.ndjson_memory_bytes;
         let ndjson_memory = NdjsonMemory::new(bytes, gateway.bus.metrics());
-        Self { gateway, is_local, stopping, ndjson_memory, token_hasher: RandomState::new() }
+        Self { gateway, is_local, stopping, ndjson_memory }
     }
 
     fn bus(&self) -> &Bus {

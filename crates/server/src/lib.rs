@@ -9,7 +9,6 @@
 //! - [`threads`]: the threads that serve connections
 //! - `descriptors`: file descriptors for the store, and how many connections the rest allows
 //! - `accept`: accepts connections on both ports, with TLS and the connection limits
-//! - `client_network`: which addresses count as one client
 //! - [`auth`]: who may publish and subscribe to what: static tokens, JWT, scopes, origins
 //! - [`gateway`]: the WebSocket protocol: one session per connection
 //! - [`http`]: the HTTP API: publish, replay, export, stream, topics, groups, health, metrics
@@ -20,7 +19,6 @@
 
 mod accept;
 pub mod auth;
-mod client_network;
 pub mod config;
 mod descriptors;
 pub mod gateway;

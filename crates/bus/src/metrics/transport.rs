@@ -22,21 +22,20 @@ impl Transport {
 
 /// A limit of the number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionLimit {
+pub enum PlaceLimit {
     /// Of all connections.
     Total,
     /// Of the connections from one address.
     PerAddress,
 }
 
-impl ConnectionLimit {
-    pub(super) const ALL: [ConnectionLimit; 2] =
-        [ConnectionLimit::Total, ConnectionLimit::PerAddress];
+impl PlaceLimit {
+    pub(super) const ALL: [PlaceLimit; 2] = [PlaceLimit::Total, PlaceLimit::PerAddress];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
-            ConnectionLimit::Total => "total",
-            ConnectionLimit::PerAddress => "address",
+            PlaceLimit::Total => "total",
+            PlaceLimit::PerAddress => "address",
         }
     }
 }

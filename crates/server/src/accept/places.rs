@@ -10,11 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use prombus_bus::{Bus, ConnectionLimit};
+use prombus_bus::{Bus, PlaceLimit, Principal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
-
-use crate::client_network::ClientNetwork;
 
 /// Surplus places. Connections beyond are closed at once.
 pub(crate) const MAX_SURPLUS: usize = 16;
@@ -42,7 +40,7 @@ pub(crate) struct PlaceLimits {
 #[derive(Default)]
 struct TakenPlaces {
     ordinary: usize,
-    by_network: HashMap<ClientNetwork, usize>,
+    by_network: HashMap<Principal, usize>,
     surplus: usize,
     /// Dropping one makes its surplus connection give way. Oldest first.
     holds: VecDeque<oneshot::Sender<()>>,
@@ -58,8 +56,8 @@ pub(crate) struct Place {
 }
 
 enum PlaceKind {
-    Ordinary(ClientNetwork),
-    Surplus { limit: ConnectionLimit, hold: oneshot::Receiver<()> },
+    Ordinary(Principal),
+    Surplus { limit: PlaceLimit, hold: oneshot::Receiver<()> },
 }
 
 /// What a connection is admitted to.
@@ -67,15 +65,15 @@ enum PlaceKind {
 pub(crate) enum Admission {
     Everything,
     /// One health check, because the connection exceeds this limit.
-    HealthCheck(ConnectionLimit),
+    HealthCheck(PlaceLimit),
 }
 
 impl Admission {
     /// Returns what a client is told that exceeds `limit`.
-    pub(crate) const fn refusal(limit: ConnectionLimit) -> &'static str {
+    pub(crate) const fn refusal(limit: PlaceLimit) -> &'static str {
         match limit {
-            ConnectionLimit::Total => "too many connections",
-            ConnectionLimit::PerAddress => "too many connections from this address",
+            PlaceLimit::Total => "too many connections",
+            PlaceLimit::PerAddress => "too many connections from this address",
         }
     }
 }
@@ -87,12 +85,12 @@ impl Places {
 
     /// Returns `None` if the connection has to be closed at once.
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
-        let network = ClientNetwork::of(address);
+        let network = Principal::of_address(address);
         let mut taken = self.taken.lock();
-        let kind = match taken.exceeded(self.limits, network) {
+        let kind = match taken.exceeded(self.limits, &network) {
             None => {
                 taken.ordinary += 1;
-                *taken.by_network.entry(network).or_default() += 1;
+                *taken.by_network.entry(network.clone()).or_default() += 1;
                 Some(PlaceKind::Ordinary(network))
             }
             Some(limit) => {
@@ -109,12 +107,12 @@ impl Places {
 }
 
 impl TakenPlaces {
-    fn exceeded(&self, limits: PlaceLimits, network: ClientNetwork) -> Option<ConnectionLimit> {
-        let of_network = self.by_network.get(&network).copied().unwrap_or(0);
+    fn exceeded(&self, limits: PlaceLimits, network: &Principal) -> Option<PlaceLimit> {
+        let of_network = self.by_network.get(network).copied().unwrap_or(0);
         if of_network >= limits.per_address {
-            return Some(ConnectionLimit::PerAddress);
+            return Some(PlaceLimit::PerAddress);
         }
-        (self.ordinary >= limits.total).then_some(ConnectionLimit::Total)
+        (self.ordinary >= limits.total).then_some(PlaceLimit::Total)
     }
 
     fn hold_surplus(&mut self) -> Option<oneshot::Receiver<()>> {
@@ -143,11 +141,11 @@ impl TakenPlaces {
     }
 }
 
-fn log(count: Option<u64>, limit: ConnectionLimit, address: IpAddr) {
+fn log(count: Option<u64>, limit: PlaceLimit, address: IpAddr) {
     let Some(count) = count else { return };
     let setting = match limit {
-        ConnectionLimit::Total => "gateway.max_connections",
-        ConnectionLimit::PerAddress => "gateway.max_connections_per_address",
+        PlaceLimit::Total => "gateway.max_connections",
+        PlaceLimit::PerAddress => "gateway.max_connections_per_address",
     };
     tracing::warn!("refused {count} connections, the last from {address} because of {setting}");
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 use percent_encoding::percent_decode_str;
-use prombus_bus::{ConnectionLimit, Traffic, Transport};
+use prombus_bus::{PlaceLimit, Traffic, Transport};
 use prombus_proto::ErrorCode;
 use tower_service::Service;
 
@@ -89,7 +89,7 @@ impl Port for HttpPort {
 impl Peer {
     /// Returns the limit that the connection exceeds, unless `request` is a health check. The machine that runs
     /// the server may also read the metrics.
-    fn refused(&self, request: &Request<Body>) -> Option<ConnectionLimit> {
+    fn refused(&self, request: &Request<Body>) -> Option<PlaceLimit> {
         let Admission::HealthCheck(limit) = self.accepted.admission else { return None };
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let is_served = is_read
@@ -107,7 +107,7 @@ fn data_len(frame: &Frame<Bytes>) -> usize {
     frame.data_ref().map_or(0, Bytes::len)
 }
 
-fn too_many_connections(limit: ConnectionLimit) -> Response {
+fn too_many_connections(limit: PlaceLimit) -> Response {
     HttpError::new(ErrorCode::RateLimited, Admission::refusal(limit))
         .with_status(StatusCode::SERVICE_UNAVAILABLE)
         .into_response()

@@ -6,19 +6,18 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use prombus_bus::Principal;
 use prombus_proto::{ErrorCode, Timestamp, Topic};
 
-use super::caller::Caller;
 use super::error::HttpError;
 use super::{HttpState, Peer};
 use crate::auth::{Action, Grant};
-use crate::client_network::ClientNetwork;
 
 /// The grant of the bearer token. A handler that extracts it rejects requests without a valid
 /// token, unless the server is open.
 pub(super) struct RequestGrant {
     grant: Grant,
-    pub(super) caller: Caller,
+    pub(super) caller: Principal,
     /// When the request arrived.
     now: Timestamp,
 }
@@ -59,9 +58,13 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
     ) -> Result<Self, HttpError> {
         let (authenticator, now) = (&http.gateway.authenticator, http.now());
         let peer = parts.extensions.get::<Arc<Peer>>().expect("every request carries its peer");
+        let known = |grant: Grant| {
+            let caller = grant.principal_at(peer.accepted.address);
+            http.bus().identify(&peer.connection, &caller);
+            Self { grant, caller, now }
+        };
         if authenticator.is_open() {
-            let caller = Caller::Network(ClientNetwork::of(peer.accepted.address));
-            return Ok(Self { grant: Grant::unrestricted(), caller, now });
+            return Ok(known(Grant::unrestricted()));
         }
         let Some(token) = bearer_token(parts) else {
             let message = "a token is required: send `Authorization: Bearer TOKEN`";
@@ -70,8 +73,7 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
         match authenticator.check(token, now) {
             Ok(grant) => {
                 peer.accepted.identified.set();
-                let caller = Caller::with_token(token, &grant, &http.token_hasher);
-                Ok(Self { grant, caller, now })
+                Ok(known(grant))
             }
             Err(bad) => Err(HttpError::new(bad.code(), bad.to_string())),
         }

@@ -26,6 +26,7 @@ mod export;
 mod groups;
 mod health;
 mod latest_by_key;
+mod memory;
 mod metrics;
 mod ndjson_memory;
 mod origins;

@@ -6,7 +6,9 @@ use axum::extract::Request;
 use axum::response::Response;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
-use prombus_bus::{Bus, Connection, Metrics, NdjsonStage, Position, PublishBatch, Refusal};
+use prombus_bus::{
+    Bus, Connection, Metrics, NdjsonStage, Position, Principal, PublishBatch, Refusal,
+};
 use prombus_proto::frame::parse_event_line;
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_BATCH_EVENTS};
 use prombus_proto::{ErrorCode, FrameLimits, NewEvent, Seq, Topic};
@@ -15,7 +17,6 @@ use serde::Serialize;
 use super::event_headers;
 use super::shared_memory::{Room, SharedMemory};
 use crate::http::body::RequestBody;
-use crate::http::caller::Caller;
 use crate::http::error::HttpError;
 use crate::http::query::{QueryParams, invalid};
 use crate::http::{HttpState, response};
@@ -51,7 +52,7 @@ struct PublishedBatch {
 pub(super) async fn publish(
     http: &HttpState,
     connection: &Connection,
-    caller: Caller,
+    caller: Principal,
     topic: &Topic,
     request: Request,
 ) -> Result<Response, HttpError> {
@@ -64,7 +65,7 @@ pub(super) async fn publish(
     let stall_timeout = http.gateway.settings.slow_consumer_timeout;
     let body = RequestBody::new(&head.headers, body, MAX_BATCH_BYTES, stall_timeout)?;
     let limits = FrameLimits { max_payload_bytes: http.gateway.settings.max_frame_bytes };
-    let mut received = http.ndjson_memory.receiving.room(caller);
+    let mut received = http.ndjson_memory.receiving.room(caller.clone());
     let events = read_events(body, &mut received, http.bus(), &limits).await?;
     if events.is_empty() {
         return Ok(response::json(&PublishedBatch::new(&[])));

@@ -10,11 +10,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use prombus_bus::MemoryGauge;
+use prombus_bus::{MemoryGauge, Principal};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-
-use crate::http::caller::Caller;
 
 /// How long a request may have the turn.
 const TURN_TIME: Duration = Duration::from_secs(30);
@@ -29,7 +27,7 @@ pub(super) struct SharedMemory {
 
 struct State {
     free: usize,
-    callers: HashMap<Caller, CallerState>,
+    callers: HashMap<Principal, CallerState>,
 }
 
 #[derive(Default)]
@@ -42,7 +40,7 @@ struct CallerState {
 /// The memory of one request, which is free again when it is dropped.
 pub(super) struct Room<'a> {
     memory: &'a SharedMemory,
-    caller: Caller,
+    caller: Principal,
     /// Taken from the shared memory.
     bytes: usize,
     /// Taken beyond it.
@@ -60,7 +58,7 @@ struct Turn<'a> {
 /// The place of a caller in the queue for the turn.
 struct Queued<'a> {
     memory: &'a SharedMemory,
-    caller: Caller,
+    caller: Principal,
 }
 
 impl SharedMemory {
@@ -74,28 +72,28 @@ impl SharedMemory {
     }
 
     /// Returns room without any memory yet.
-    pub(super) const fn room(&self, caller: Caller) -> Room<'_> {
+    pub(super) const fn room(&self, caller: Principal) -> Room<'_> {
         Room { memory: self, caller, bytes: 0, extra: 0, turn: None }
     }
 
     /// Returns room with `bytes`, or `None` if the caller has to wait for them.
-    pub(super) fn try_room(&self, caller: Caller, bytes: usize) -> Option<Room<'_>> {
+    pub(super) fn try_room(&self, caller: Principal, bytes: usize) -> Option<Room<'_>> {
         let mut room = self.room(caller);
         room.try_take(bytes).then_some(room)
     }
 
-    fn try_take(&self, caller: Caller, bytes: usize) -> bool {
+    fn try_take(&self, caller: &Principal, bytes: usize) -> bool {
         let mut state = self.state.lock();
-        let held = state.callers.get(&caller).map_or(0, |caller| caller.bytes);
+        let held = state.callers.get(caller).map_or(0, |caller| caller.bytes);
         let Some(left) = state.free.checked_sub(bytes).filter(|left| held + bytes <= *left) else {
             return false;
         };
         state.free = left;
-        state.callers.entry(caller).or_default().bytes += bytes;
+        state.callers.entry(caller.clone()).or_default().bytes += bytes;
         true
     }
 
-    fn give_back(&self, caller: Caller, bytes: usize) {
+    fn give_back(&self, caller: &Principal, bytes: usize) {
         let mut state = self.state.lock();
         state.free += bytes;
         state.change(caller, |caller| caller.bytes -= bytes);
@@ -104,7 +102,7 @@ impl SharedMemory {
     }
 
     /// Waits for the turn. A caller with many requests waits with one of them only.
-    async fn turn(&self, caller: Caller) -> Turn<'_> {
+    async fn turn<'a>(&'a self, caller: &Principal) -> Turn<'a> {
         loop {
             let freed = self.freed.notified();
             if let Some(queued) = self.queue(caller) {
@@ -116,21 +114,21 @@ impl SharedMemory {
         }
     }
 
-    fn queue(&self, caller: Caller) -> Option<Queued<'_>> {
+    fn queue<'a>(&'a self, caller: &Principal) -> Option<Queued<'a>> {
         let mut state = self.state.lock();
-        let state = state.callers.entry(caller).or_default();
+        let state = state.callers.entry(caller.clone()).or_default();
         let was_queued = std::mem::replace(&mut state.is_queued, true);
-        (!was_queued).then_some(Queued { memory: self, caller })
+        (!was_queued).then(|| Queued { memory: self, caller: caller.clone() })
     }
 }
 
 impl State {
     /// Changes the state of a caller, and forgets it once it has nothing.
-    fn change(&mut self, caller: Caller, change: impl FnOnce(&mut CallerState)) {
-        let state = self.callers.entry(caller).or_default();
+    fn change(&mut self, caller: &Principal, change: impl FnOnce(&mut CallerState)) {
+        let state = self.callers.entry(caller.clone()).or_default();
         change(state);
         if state.bytes == 0 && !state.is_queued {
-            self.callers.remove(&caller);
+            self.callers.remove(caller);
         }
     }
 }
@@ -147,7 +145,8 @@ impl Room<'_> {
             return;
         }
         let memory = self.memory;
-        let mut turn = pin!(memory.turn(self.caller));
+        let caller = self.caller.clone();
+        let mut turn = pin!(memory.turn(&caller));
         loop {
             let freed = memory.freed.notified();
             // With the turn, once the shared memory has room for all of it, the turn is passed on.
@@ -184,7 +183,7 @@ impl Room<'_> {
     }
 
     fn try_take(&mut self, bytes: usize) -> bool {
-        let taken = self.memory.try_take(self.caller, bytes);
+        let taken = self.memory.try_take(&self.caller, bytes);
         if taken {
             self.bytes += bytes;
             self.memory.gauge.add(bytes);
@@ -196,7 +195,7 @@ impl Room<'_> {
         if bytes > 0 {
             self.bytes -= bytes;
             self.memory.gauge.sub(bytes);
-            self.memory.give_back(self.caller, bytes);
+            self.memory.give_back(&self.caller, bytes);
         }
     }
 }
@@ -209,13 +208,15 @@ impl Drop for Room<'_> {
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.memory.state.lock().change(self.caller, |caller| caller.is_queued = false);
+        self.memory.state.lock().change(&self.caller, |caller| caller.is_queued = false);
         self.memory.freed.notify_waiters();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
     use futures_util::FutureExt;
 
     use super::*;
@@ -224,11 +225,11 @@ mod tests {
         SharedMemory::new(bytes, MemoryGauge::default())
     }
 
-    const A: Caller = Caller::Token(1);
-    const B: Caller = Caller::Token(2);
-    const C: Caller = Caller::Token(3);
+    const A: Principal = Principal::Network(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+    const B: Principal = Principal::Network(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
+    const C: Principal = Principal::Network(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3)));
 
-    fn grown<'a>(memory: &'a SharedMemory, caller: Caller, bytes: usize) -> Room<'a> {
+    fn grown<'a>(memory: &'a SharedMemory, caller: Principal, bytes: usize) -> Room<'a> {
         let mut room = memory.room(caller);
         room.grow_to(bytes).now_or_never().expect("there is room");
         room
