@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 
 use crate::error::Refusal;
 use crate::groups::{
-    Command, DeliveryQueue, Description, GroupContext, GroupTask, Groups, Member, MemberId,
-    SubscribeOptions, Subscription,
+    Command, DeliveryQueue, Description, GroupContext, GroupInfo, GroupTask, Groups, Member,
+    MemberId, RetryRules, SubscribeOptions, Subscription, allowed_attempts,
 };
 use crate::limits::RateLimit;
 use crate::metrics::{self, Metrics};
@@ -72,6 +72,10 @@ impl Bus {
             let configuring = keep_settings_current(Arc::clone(&engine), Arc::clone(&topics));
             tasks.push(tokio::spawn(configuring));
         }
+        let retry = RetryRules {
+            delays: settings.retry,
+            max_attempts: allowed_attempts(settings.subscription.max_attempts),
+        };
         Self {
             settings,
             ctx: GroupContext {
@@ -82,6 +86,7 @@ impl Bus {
                 groups,
                 metrics,
                 group_leases,
+                retry,
                 is_closing: Arc::new(AtomicBool::new(false)),
             },
             topics,
@@ -130,9 +135,9 @@ impl Bus {
                     (Arc::clone(&connection.delivery_queue), connection.limit.clone()),
                     options.max_in_flight.unwrap_or(defaults.max_in_flight),
                     options.ack_timeout.unwrap_or(defaults.ack_timeout),
-                    options.max_attempts.unwrap_or(defaults.max_attempts),
                 ),
                 start: options.start.clone(),
+                max_attempts: options.max_attempts,
                 reply,
             };
             // The group has just stopped: start it again.
@@ -141,9 +146,15 @@ impl Bus {
             }
             // Created before the wait: dropping it leaves the group, also if this future is dropped.
             let (topic, group) = (topic.clone(), group.clone());
-            let subscription = Subscription { topic, group, member, commands };
+            let is_closing = Arc::clone(&self.ctx.is_closing);
+            let info = GroupInfo { max_attempts: defaults.max_attempts, created: false };
+            let mut subscription =
+                Subscription { topic, group, member, commands, info, is_closing };
             match joined.await {
-                Ok(Ok(())) => return Ok(subscription),
+                Ok(Ok(info)) => {
+                    subscription.info = info;
+                    return Ok(subscription);
+                }
                 Ok(Err(refusal)) => return Err(refusal),
                 Err(_) => {}
             }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prombus_bus::{
-    Bus, Durability, Settings, StartAt, SubscribeOptions, Subscription, SubscriptionDefaults,
-    TopicSettings,
+    Bus, Durability, RetryDelays, Settings, StartAt, SubscribeOptions, Subscription,
+    SubscriptionDefaults, TopicSettings,
 };
 use prombus_engine::Engine;
 use prombus_proto::{Group, IdSource, SystemClock, Topic};
@@ -50,6 +50,11 @@ impl InProcess {
                 max_in_flight: 100,
                 ack_timeout: LEASE,
                 max_attempts: 5,
+            },
+            retry: RetryDelays {
+                first: Duration::from_secs(1),
+                factor: 5,
+                max: Duration::from_secs(600),
             },
             group_lease: GROUP_LEASE,
         };

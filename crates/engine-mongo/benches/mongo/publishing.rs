@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prombus_bus::{
-    Bus, PendingCommit, PublishBatch, Settings, SubscriptionDefaults, TopicSettings,
+    Bus, PendingCommit, PublishBatch, RetryDelays, Settings, SubscriptionDefaults, TopicSettings,
 };
 use prombus_proto::{SystemClock, Topic};
 use tokio::task::JoinSet;
@@ -28,6 +28,11 @@ pub(crate) async fn rate(url: &str, load: Load) -> f64 {
             max_in_flight: 100,
             ack_timeout: Duration::from_secs(30),
             max_attempts: 5,
+        },
+        retry: RetryDelays {
+            first: Duration::from_secs(1),
+            factor: 5,
+            max: Duration::from_secs(600),
         },
         group_lease: Duration::from_secs(10),
     };
