@@ -12,6 +12,7 @@ use crate::error::Refusal;
 use crate::groups::command::Departure;
 use crate::groups::leases::{MAX_LEASE, MemberId};
 use crate::groups::{Acked, AfterNack, Command, GroupInfo, Nacked};
+use crate::limits::Charges;
 use crate::publish::PublishBatch;
 use crate::topics::StartAt;
 
@@ -74,8 +75,19 @@ impl Subscription {
         mark_until: Option<Timestamp>,
         publish: Option<PublishBatch>,
     ) -> GroupReply<Acked> {
+        self.ack_charged(ids, mark_until, publish, Charges::default())
+    }
+
+    /// Like [`Subscription::ack`]. The tokens of `charges` return if the acknowledgement is refused.
+    pub fn ack_charged(
+        &self,
+        ids: Vec<EventId>,
+        mark_until: Option<Timestamp>,
+        publish: Option<PublishBatch>,
+        charges: Charges,
+    ) -> GroupReply<Acked> {
         let member = self.member;
-        self.ask(|reply| Command::Ack { member, ids, mark_until, publish, reply })
+        self.ask(|reply| Command::Ack { member, ids, mark_until, publish, charges, reply })
     }
 
     /// Reports that the events with these ids failed, and what is to follow.

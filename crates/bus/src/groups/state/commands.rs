@@ -31,8 +31,8 @@ impl GroupState {
                     let _ = reply.send(Ok(()));
                 }
             }
-            Command::Ack { member, ids, mark_until, publish, reply } => {
-                self.ack(Ack { member, ids, mark_until, reply }, publish, now);
+            Command::Ack { member, ids, mark_until, publish, charges, reply } => {
+                self.ack(Ack { member, ids, mark_until, charges, reply }, publish, now);
             }
             Command::Nack { member, ids, reason, next, reply } => {
                 let nacked = self.nack(member, &ids, reason.as_deref(), next, now);

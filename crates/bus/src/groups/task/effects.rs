@@ -20,6 +20,7 @@ use crate::groups::state::{
     Ack, Claim, ClaimOutcome, DeadLetterPending, GroupName, Loaded, MarkLookup, ReadOutcome,
     StoredAck,
 };
+use crate::limits::GroupPermit;
 use crate::publish::{CommitResult, Committer, Submission};
 use crate::sharing::GroupLeases;
 use crate::stored::cursor::Cursor;
@@ -41,6 +42,15 @@ pub(super) struct GroupStore {
 pub(super) struct GroupKeys {
     pub(super) lease: StateKey,
     pub(super) properties: StateKey,
+}
+
+/// The commit that makes this gateway the owner of a group.
+struct PreparedClaim {
+    submission: Submission,
+    group: Loaded,
+    epoch: u64,
+    /// For a group that is created.
+    permit: Option<GroupPermit>,
 }
 
 /// How much is read ahead.
@@ -67,9 +77,13 @@ impl GroupStore {
         let cursor = match known {
             Some((cursor, _)) => cursor,
             None => {
+                let permit = self.ctx.census.permit_group(&self.name.topic)?;
                 let cursor = self.first_cursor(start).await?;
                 let put = self.put_cursor(&cursor, Expect::Any);
                 self.commit(Submission::of_state(vec![put], self.topic.durability())).await?;
+                if let Some(permit) = permit {
+                    permit.created();
+                }
                 cursor
             }
         };
@@ -85,13 +99,19 @@ impl GroupStore {
         };
         let owned_elsewhere = ClaimOutcome::OwnedElsewhere(properties);
         let Some(leases) = &self.ctx.group_leases else { return owned_elsewhere };
-        let (submission, group, epoch) = match self.prepare_claim(leases, claim, properties).await {
+        let prepared = match self.prepare_claim(leases, claim, properties).await {
             Ok(Some(prepared)) => prepared,
             Ok(None) => return owned_elsewhere,
             Err(refusal) => return ClaimOutcome::Failed(refusal),
         };
+        let PreparedClaim { submission, group, epoch, permit } = prepared;
         match self.commit(submission).await {
-            Ok(stored) => ClaimOutcome::Claimed { group, epoch, version: stored.version },
+            Ok(stored) => {
+                if let Some(permit) = permit {
+                    permit.created();
+                }
+                ClaimOutcome::Claimed { group, epoch, version: stored.version }
+            }
             Err(CommitError::Conflict(_)) => owned_elsewhere,
             Err(error) => ClaimOutcome::Unclear(error.into()),
         }
@@ -104,7 +124,7 @@ impl GroupStore {
         leases: &GroupLeases,
         claim: &Claim,
         properties: GroupProperties,
-    ) -> Result<Option<(Submission, Loaded, u64)>, Refusal> {
+    ) -> Result<Option<PreparedClaim>, Refusal> {
         // A group that was ever owned has a cursor, so a takeover needs no start.
         let (start, expired) = match claim {
             Claim::Join(joining) => (&joining.start, None),
@@ -125,9 +145,12 @@ impl GroupStore {
         }
         let known = self.cursor().await?;
         let created = known.is_none();
-        let (mut cursor, expect) = match known {
-            Some((cursor, version)) => (cursor, Expect::Version(version)),
-            None => (self.first_cursor(start).await?, Expect::Absent),
+        let (mut cursor, expect, permit) = match known {
+            Some((cursor, version)) => (cursor, Expect::Version(version), None),
+            None => {
+                let permit = self.ctx.census.permit_group(&self.name.topic)?;
+                (self.first_cursor(start).await?, Expect::Absent, permit)
+            }
         };
         let topic_end = self.topic_end().await?;
         let last_epoch = lease.as_ref().map_or(0, |(lease, _)| lease.epoch);
@@ -139,8 +162,8 @@ impl GroupStore {
             self.put_cursor(&cursor, expect),
         ];
         let submission = Submission::of_state(ops, Durability::Fsync);
-        let loaded = Loaded { cursor, topic_end, properties, created };
-        Ok(Some((submission, loaded, epoch)))
+        let group = Loaded { cursor, topic_end, properties, created };
+        Ok(Some(PreparedClaim { submission, group, epoch, permit }))
     }
 
     /// Gives the lease back if it names this gateway.

@@ -4,7 +4,7 @@ use prombus_bus::Refusal;
 use prombus_proto::ErrorCode;
 use prombus_proto::frame::{Auth, Corr};
 
-use crate::auth::Action;
+use crate::auth::{Action, Grant};
 use crate::gateway::client::Client;
 
 impl Client {
@@ -13,11 +13,14 @@ impl Client {
         auth: &Auth,
         corr: Option<&Corr>,
     ) -> Result<(), Refusal> {
-        let grant = self
-            .gateway
-            .authenticator
-            .check(auth.token.secret(), self.now())
-            .map_err(|bad| Refusal::new(ErrorCode::BadToken, bad.to_string()))?;
+        let authenticator = &self.gateway.authenticator;
+        let grant = match &auth.token {
+            Some(token) => authenticator
+                .check(token.secret(), self.now())
+                .map_err(|bad| Refusal::new(ErrorCode::BadToken, bad.to_string()))?,
+            None if authenticator.is_open() => Grant::unrestricted(),
+            None => return Err(Refusal::new(ErrorCode::BadFrame, "token is missing".to_owned())),
+        };
         let now = self.now();
         self.subscriptions
             .retain(|(topic, _), _| grant.authorize(Action::Subscribe(topic), || now).is_ok());
@@ -26,6 +29,7 @@ impl Client {
             // No one waits for the reply.
             drop(active.subscription.resume());
         }
+        self.gateway.bus.identify(&self.connection, &grant.principal_at(self.address));
         self.grant = Some(grant);
         self.answers.ok(corr);
         Ok(())
