@@ -8,6 +8,7 @@ use prombus_proto::{Group, IdSource, ManualClock, SeededRandom, Timestamp, Topic
 use super::effects::{GroupKeys, GroupStore};
 use super::*;
 use crate::groups::{Groups, RetryDelays, RetryRules};
+use crate::memory::MemoryLimits;
 use crate::metrics::Metrics;
 use crate::publish::Committer;
 use crate::sharing::GroupLeases;
@@ -33,9 +34,13 @@ impl Gateway {
             SubscriptionDefaults { max_in_flight: 1, ack_timeout: LEASE, max_attempts: 5 };
         let settings = Settings {
             connection_rate: None,
+            connection_bytes_per_sec: None,
+            principal_rate: None,
+            max_counts: None,
             topic_rate: None,
             topics: std::collections::HashMap::new(),
             max_outbox_bytes: 1 << 20,
+            memory: MemoryLimits::of_each(1 << 20),
             subscription,
             retry: DELAYS,
             group_lease: LEASE,
@@ -45,6 +50,7 @@ impl Gateway {
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
         let group_leases = Some(Arc::new(GroupLeases::new(&ids, LEASE)));
         let ctx = GroupContext {
+            census: Arc::clone(topics.census()),
             engine,
             committer,
             clock,

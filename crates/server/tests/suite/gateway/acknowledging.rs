@@ -9,7 +9,8 @@ use crate::gateway::running::{Running, started, started_with_faults};
 
 /// Returns a client that subscribes to `t`, which has `events` events with the ids `e1`, `e2`, ….
 async fn consumer(events: usize, opts: Value) -> (Running, Client) {
-    let running = started(&[]).await;
+    // Each back-off takes 400 ms.
+    let running = started(&["groups.retry.first_ms=400", "groups.retry.factor=1"]).await;
     let mut client = running.connect().await;
     client.subscribe("t", "g", opts).await;
     for n in 1..=events {
