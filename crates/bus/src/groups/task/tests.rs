@@ -8,11 +8,11 @@ use prombus_proto::{Group, IdSource, ManualClock, SeededRandom, Timestamp, Topic
 use super::effects::{GroupKeys, GroupStore};
 use super::*;
 use crate::groups::{Groups, RetryDelays, RetryRules};
-use crate::memory::MemoryLimits;
+use crate::memory::{Memory, MemoryLimits};
 use crate::metrics::Metrics;
 use crate::publish::Committer;
 use crate::sharing::GroupLeases;
-use crate::topics::{Settings, SubscriptionDefaults, Topics};
+use crate::topics::{FeedMemory, Settings, SubscriptionDefaults, Topics};
 
 const LEASE: Duration = Duration::from_secs(10);
 const DELAYS: RetryDelays =
@@ -45,7 +45,8 @@ impl Gateway {
             retry: DELAYS,
             group_lease: LEASE,
         };
-        let topics = Arc::new(Topics::new(Arc::new(settings), 1, Arc::clone(&metrics)));
+        let feeds = FeedMemory::new(Memory::new(settings.memory).feeds.clone());
+        let topics = Arc::new(Topics::new(Arc::new(settings), 1, feeds, Arc::clone(&metrics)));
         let (committer, _) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
         let group_leases = Some(Arc::new(GroupLeases::new(&ids, LEASE)));
