@@ -182,11 +182,23 @@ pub struct SubscribeConfig {
     pub max_attempts: u32,
 }
 
-/// How gateways share consumer groups.
+/// How consumer groups retry events, and how gateways share groups.
 #[derive(Clone, Debug)]
 pub struct GroupsConfig {
+    pub retry: RetryConfig,
     /// Another gateway takes over the groups of a dead gateway within this time.
     pub lease: Duration,
+}
+
+/// The wait before an event that failed is redelivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryConfig {
+    /// After the first failure.
+    pub first: Duration,
+    /// How many times longer each wait is than the one before.
+    pub factor: u32,
+    /// The longest wait.
+    pub max: Duration,
 }
 
 #[derive(Clone, Debug)]

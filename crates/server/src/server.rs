@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prombus_bus::{
-    Bus, CensusLimits, MemoryLimits, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings,
+    Bus, CensusLimits, MemoryLimits, Rate, Refusal, RetryDelays, Settings, SubscriptionDefaults,
+    TopicSettings,
 };
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
@@ -258,6 +259,11 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
             max_in_flight: config.subscribe.max_in_flight,
             ack_timeout: config.subscribe.ack_timeout,
             max_attempts: config.subscribe.max_attempts,
+        },
+        retry: RetryDelays {
+            first: config.groups.retry.first,
+            factor: config.groups.retry.factor,
+            max: config.groups.retry.max,
         },
         group_lease: config.groups.lease,
     }

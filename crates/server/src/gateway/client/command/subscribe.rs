@@ -41,8 +41,9 @@ impl Client {
         };
         let bus = &self.gateway.bus;
         let subscription = bus.subscribe(&self.connection, &key.0, &key.1, options).await?;
+        let group = subscription.group_info();
         self.subscriptions.insert(key, ActiveSubscription { subscription, is_paused: false });
-        self.answers.ok(corr);
+        self.answers.subscribed(corr, group);
         self.deliver_after = self.answers.answered_with_pending();
         Ok(())
     }
