@@ -65,6 +65,7 @@ pub struct Metrics {
     in_flight: IntGaugeVec,
     limited_connections: IntCounter,
     limited_topics: IntCounter,
+    failed_logins: IntCounter,
     connections: IntGaugeVec,
     received_bytes: IntCounterVec,
     sent_bytes: IntCounterVec,
@@ -119,6 +120,11 @@ impl Metrics {
             ),
             limited_connections: limited.with_label_values(&["connection"]),
             limited_topics: limited.with_label_values(&["topic"]),
+            failed_logins: counter(
+                &registry,
+                "prombus_failed_logins_total",
+                "Logins with a token that was rejected, or refused unseen after too many of them.",
+            ),
             connections: gauges(
                 &registry,
                 "prombus_connections",
@@ -222,6 +228,11 @@ impl Metrics {
         }
     }
 
+    /// Counts a login that was rejected.
+    pub fn failed_login(&self) {
+        self.failed_logins.inc();
+    }
+
     /// Counts a connection as open until the guard is dropped.
     #[must_use]
     pub fn connection(&self, transport: Transport) -> OpenConnection {
@@ -245,6 +256,10 @@ fn topics_note() -> String {
 
 fn pairs_note() -> String {
     format!("Groups beyond the first {MAX_PAIRS} are counted as \"{OTHER}\" on topic \"{OTHER}\".")
+}
+
+fn counter(registry: &Registry, name: &str, help: &str) -> IntCounter {
+    registered(registry, IntCounter::with_opts(Opts::new(name, help)))
 }
 
 fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
