@@ -37,12 +37,14 @@ mod websocket;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prombus_bus::{Bus, Connection, OpenConnection};
 use prombus_proto::Timestamp;
 use prombus_proto::limits::MAX_BATCH_BYTES;
 use tokio::sync::{Semaphore, watch};
 
 use crate::accept::NewConnection;
+use crate::auth::TokenDigest;
 use crate::gateway::Gateway;
 
 pub(crate) use port::HttpPort;
@@ -67,6 +69,8 @@ struct Peer {
     /// Holds the token bucket that all requests of the connection share.
     connection: Connection,
     accepted: NewConnection,
+    /// The token that was accepted last.
+    logged_in: Mutex<Option<TokenDigest>>,
     /// Counts the connection in the metrics until it is dropped.
     _open: OpenConnection,
 }

@@ -115,6 +115,7 @@ fn limits(raw: &RawConfig) -> Result<LimitsConfig> {
         enabled: raw.bool(&section.join("enabled"))?,
         connection: bucket("connection")?,
         topic: bucket("topic")?,
+        logins: bucket("logins")?,
     })
 }
 
@@ -179,6 +180,7 @@ fn gateway(raw: &RawConfig) -> Result<GatewayConfig> {
         ping_interval: time("ping_interval_ms")?,
         pong_timeout: time("pong_timeout_ms")?,
         auth_timeout: time("auth_timeout_ms")?,
+        expired_token_grace: time("expired_token_grace_ms")?,
         slow_consumer_timeout: time("slow_consumer_timeout_ms")?,
     })
 }

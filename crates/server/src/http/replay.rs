@@ -32,7 +32,7 @@ pub(super) async fn get(
     let topic = query.topic()?;
     let start = start::parse(&query, StartAt::Earliest, &["earliest", "ts", "afterId", "seq"])?;
     let limit = query.number("limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);
-    grant.require(Action::Subscribe(&topic))?;
+    grant.require(Action::Read(&topic))?;
     let first = http.bus().locate(&topic, &start).await?;
     let page = ReplayPage::read(http.bus(), &topic, first, limit).await?;
     Ok(response::raw_json(page.into_json(&topic, limit)))

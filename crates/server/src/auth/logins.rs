@@ -1,0 +1,144 @@
+//! Logins: checks tokens, throttles guesses, and keeps the audit log.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use prombus_bus::{Metrics, Rate, Refusal};
+use prombus_proto::{ErrorCode, Timestamp};
+
+use super::Authenticator;
+use super::action::Action;
+use super::audit::{Audit, Caller};
+use super::grant::{Denied, Grant};
+use super::login_throttle::{Fee, LoginThrottle, Network};
+use super::token_digest::TokenDigest;
+
+/// Lets clients in. Knows no tokens, so it stays when they are replaced.
+pub struct Logins {
+    /// `None` without rate limits.
+    throttle: Option<Mutex<LoginThrottle>>,
+    pub audit: Audit,
+}
+
+/// A token that a client presents.
+#[derive(Clone, Copy)]
+pub struct Login<'a> {
+    pub token: &'a str,
+    pub caller: Caller,
+    pub standing: Standing,
+}
+
+/// What is known of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Stranger,
+    /// It logged in before on this connection, so it is not throttled.
+    LoggedIn,
+    /// It logged in before on this connection with the same token, which is not worth a line in the log.
+    SameToken,
+}
+
+impl Logins {
+    #[must_use]
+    pub fn new(rate: Option<Rate>) -> Self {
+        let throttle = rate.map(|rate| Mutex::new(LoginThrottle::new(rate)));
+        Self { throttle, audit: Audit::default() }
+    }
+
+    /// Returns what the token allows. An open server accepts any token, and keeps no record of it.
+    ///
+    /// # Errors
+    ///
+    /// `bad_token`, or `rate_limited` after too many guesses from the address.
+    pub fn log_in(
+        &self,
+        authenticator: &Authenticator,
+        login: Login<'_>,
+        metrics: &Metrics,
+        now: Timestamp,
+    ) -> Result<Grant, Refusal> {
+        if authenticator.is_open() {
+            return Ok(Grant::unrestricted());
+        }
+        let Login { token, caller, standing } = login;
+        let digest = TokenDigest::of(token);
+        let network = Network::of(caller.address);
+        let instant = instant();
+        let fee = self.begin(network, digest, standing, instant).map_err(|wait| {
+            let refusal = throttled(wait);
+            metrics.failed_login();
+            self.audit.failed_login(caller, &refusal, instant);
+            refusal
+        })?;
+        let checked = authenticator.check(token, now);
+        if let Some(throttle) = &self.throttle {
+            let mut throttle = throttle.lock();
+            if !checked.as_ref().is_err_and(|bad| bad.is_guess()) {
+                throttle.refund(network, fee, instant);
+            }
+            if checked.is_ok() {
+                throttle.remember(network, digest);
+            }
+        }
+        match checked {
+            Ok(grant) => {
+                if standing != Standing::SameToken {
+                    self.audit.login(&grant.identity, caller, instant);
+                }
+                Ok(grant)
+            }
+            Err(bad) => {
+                metrics.failed_login();
+                self.audit.failed_login(caller, &bad, instant);
+                Err(Refusal::new(ErrorCode::BadToken, bad.to_string()))
+            }
+        }
+    }
+
+    fn begin(
+        &self,
+        network: Network,
+        digest: TokenDigest,
+        standing: Standing,
+        now: Instant,
+    ) -> Result<Fee, Duration> {
+        let Some(throttle) = &self.throttle else { return Ok(Fee::Waived) };
+        let mut throttle = throttle.lock();
+        match standing {
+            Standing::Stranger => throttle.begin(network, digest, now),
+            Standing::LoggedIn | Standing::SameToken => Ok(throttle.begin_trusted(network, now)),
+        }
+    }
+
+    /// Checks that the grant allows `action` now, and records it if it does not.
+    ///
+    /// # Errors
+    ///
+    /// `forbidden`, or `unauthorized` if the token has expired.
+    pub fn authorize(
+        &self,
+        grant: &Grant,
+        caller: Caller,
+        action: Action<'_>,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<(), Refusal> {
+        grant.authorize(action, now).map_err(|denied| {
+            if denied == Denied::Forbidden {
+                self.audit.refused(&grant.identity, caller, action, instant());
+            }
+            Refusal::new(denied.code(), format!("{action}: {denied}"))
+        })
+    }
+}
+
+/// The clock that tests can stop.
+fn instant() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+fn throttled(wait: Duration) -> Refusal {
+    // A wait of 0 ms would be told as none.
+    let wait = wait.max(Duration::from_millis(1));
+    let message = "too many failed logins from this address";
+    Refusal { retry_after: Some(wait), ..Refusal::new(ErrorCode::RateLimited, message) }
+}
