@@ -1,8 +1,8 @@
-//! Bounds how often tokens can be guessed from one address.
+//! Bounds how often tokens can be guessed.
 //!
 //! Each network has a bucket. A login takes a token from it before the server looks at the token of the
 //! client, and gets it back unless the login was a guess. With an empty bucket, logins are refused
-//! unseen. What an attacker can do to others at the same address (behind one NAT or proxy) is bounded as
+//! unseen. Clients that have logged in have buckets of their own. What an attacker can do to others at the same address (behind one NAT or proxy) is bounded as
 //! well: tokens that were accepted from a network lately are not throttled there.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use prombus_bus::{Deficit, Rate, TokenBucket};
 
+use super::identity::Identity;
 use super::recent_map::RecentMap;
 use super::token_digest::TokenDigest;
 
-/// Networks whose buckets are remembered, at least.
-const NETWORKS: usize = 4096;
+/// Buckets that are remembered, at least.
+const BUCKETS: usize = 4096;
 /// Pairs of a network and a token that are remembered, at least.
 const ACCEPTED: usize = 8192;
 
@@ -42,16 +43,25 @@ pub(super) enum Fee {
     Waived,
 }
 
+/// Who is held responsible for a guess.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Guesser {
+    Stranger(Network),
+    /// A client that renews its token: neither can its neighbours keep it from that, nor can it guess
+    /// faster by connecting again.
+    Client(Identity),
+}
+
 #[derive(Debug)]
 pub(super) struct LoginThrottle {
     rate: Rate,
-    buckets: RecentMap<Network, TokenBucket>,
+    buckets: RecentMap<Guesser, TokenBucket>,
     accepted: RecentMap<(Network, TokenDigest), ()>,
 }
 
 impl LoginThrottle {
     pub(super) fn new(rate: Rate) -> Self {
-        let (buckets, accepted) = (RecentMap::new(NETWORKS), RecentMap::new(ACCEPTED));
+        let (buckets, accepted) = (RecentMap::new(BUCKETS), RecentMap::new(ACCEPTED));
         Self { rate, buckets, accepted }
     }
 
@@ -62,11 +72,12 @@ impl LoginThrottle {
     /// The time until there is one.
     pub(super) fn begin(
         &mut self,
+        guesser: &Guesser,
         network: Network,
         digest: TokenDigest,
         now: Instant,
     ) -> Result<Fee, Duration> {
-        match self.bucket(network, now).try_consume(1, now) {
+        match self.bucket(guesser, now).try_consume(1, now) {
             Ok(()) => Ok(Fee::Paid),
             Err(_) if self.accepted.get(&(network, digest)).is_some() => Ok(Fee::Waived),
             Err(Deficit::Wait(time)) => Err(time),
@@ -74,23 +85,15 @@ impl LoginThrottle {
         }
     }
 
-    /// Takes a token for a login that is not refused if there is none.
-    pub(super) fn begin_trusted(&mut self, network: Network, now: Instant) -> Fee {
-        match self.bucket(network, now).try_consume(1, now) {
-            Ok(()) => Fee::Paid,
-            Err(_) => Fee::Waived,
-        }
-    }
-
     /// Gives the token of a login back that was not a guess.
-    pub(super) fn refund(&mut self, network: Network, fee: Fee, now: Instant) {
+    pub(super) fn refund(&mut self, guesser: &Guesser, fee: Fee, now: Instant) {
         if fee == Fee::Waived {
             return;
         }
-        let bucket = self.bucket(network, now);
+        let bucket = self.bucket(guesser, now);
         bucket.give_back(1);
         if bucket.is_full(now) {
-            self.buckets.remove(&network);
+            self.buckets.remove(guesser);
         }
     }
 
@@ -99,11 +102,11 @@ impl LoginThrottle {
         self.accepted.insert((network, digest), ());
     }
 
-    fn bucket(&mut self, network: Network, now: Instant) -> &mut TokenBucket {
-        if self.buckets.get(&network).is_none() {
-            self.buckets.insert(network, TokenBucket::full(self.rate, now));
+    fn bucket(&mut self, guesser: &Guesser, now: Instant) -> &mut TokenBucket {
+        if self.buckets.get(guesser).is_none() {
+            self.buckets.insert(guesser.clone(), TokenBucket::full(self.rate, now));
         }
-        self.buckets.get(&network).expect("inserted above")
+        self.buckets.get(guesser).expect("inserted above")
     }
 }
 
@@ -119,6 +122,15 @@ mod tests {
         Network::of(text.parse().unwrap())
     }
 
+    fn begin(
+        throttle: &mut LoginThrottle,
+        network: Network,
+        digest: TokenDigest,
+        now: Instant,
+    ) -> Result<Fee, Duration> {
+        throttle.begin(&Guesser::Stranger(network), network, digest, now)
+    }
+
     fn guess(n: u32) -> TokenDigest {
         TokenDigest::of(&format!("guess {n}"))
     }
@@ -129,8 +141,8 @@ mod tests {
         right: TokenDigest,
         now: Instant,
     ) -> Result<(), Duration> {
-        let fee = throttle.begin(network, right, now)?;
-        throttle.refund(network, fee, now);
+        let fee = begin(throttle, network, right, now)?;
+        throttle.refund(&Guesser::Stranger(network), fee, now);
         throttle.remember(network, right);
         Ok(())
     }
@@ -148,14 +160,14 @@ mod tests {
         let (mut throttle, start) = (LoginThrottle::new(RATE), Instant::now());
         let (here, elsewhere) = (network("192.0.2.1"), network("192.0.2.2"));
         let seen = |throttle: &mut LoginThrottle, at: Instant| {
-            (0..1000).filter(|n| throttle.begin(here, guess(*n), at).is_ok()).count()
+            (0..1000).filter(|n| begin(throttle, here, guess(*n), at).is_ok()).count()
         };
         assert_eq!(seen(&mut throttle, start), 10);
-        assert_eq!(throttle.begin(here, guess(0), start), Err(Duration::from_secs(1)));
+        assert_eq!(begin(&mut throttle, here, guess(0), start), Err(Duration::from_secs(1)));
         for second in 1..100 {
             assert_eq!(seen(&mut throttle, start + Duration::from_secs(second)), 1);
         }
-        assert_eq!(throttle.begin(elsewhere, guess(0), start), Ok(Fee::Paid));
+        assert_eq!(begin(&mut throttle, elsewhere, guess(0), start), Ok(Fee::Paid));
     }
 
     #[test]
@@ -163,8 +175,8 @@ mod tests {
         let (mut throttle, now) = (LoginThrottle::new(RATE), Instant::now());
         let here = network("192.0.2.1");
         for n in 0..1000 {
-            let fee = throttle.begin(here, guess(n), now).unwrap();
-            throttle.refund(here, fee, now);
+            let fee = begin(&mut throttle, here, guess(n), now).unwrap();
+            throttle.refund(&Guesser::Stranger(here), fee, now);
         }
     }
 
@@ -175,14 +187,26 @@ mod tests {
         let right = TokenDigest::of("right");
         log_in(&mut throttle, here, right, now).unwrap();
         for network in [here, elsewhere] {
-            while throttle.begin(network, guess(0), now).is_ok() {}
+            while begin(&mut throttle, network, guess(0), now).is_ok() {}
         }
         for _ in 0..20 {
             log_in(&mut throttle, here, right, now).unwrap();
             // It took nothing, so nothing may be given back that a guess could take.
-            assert!(throttle.begin(here, guess(0), now).is_err());
+            assert!(begin(&mut throttle, here, guess(0), now).is_err());
         }
-        assert!(throttle.begin(elsewhere, right, now).is_err());
+        assert!(begin(&mut throttle, elsewhere, right, now).is_err());
+    }
+
+    #[test]
+    fn a_client_that_has_logged_in_has_a_bucket_of_its_own() {
+        let (mut throttle, now) = (LoginThrottle::new(RATE), Instant::now());
+        let here = network("192.0.2.1");
+        while begin(&mut throttle, here, guess(0), now).is_ok() {}
+        for name in ["a", "b"] {
+            let client = Guesser::Client(Identity::Token(name.into()));
+            let seen = (0..100).filter(|n| throttle.begin(&client, here, guess(*n), now).is_ok());
+            assert_eq!(seen.count(), 10);
+        }
     }
 
     proptest! {
@@ -199,7 +223,7 @@ mod tests {
                 let now = start + Duration::from_millis(elapsed);
                 if step == 0 {
                     let _ = log_in(&mut throttle, here, right, now);
-                } else if throttle.begin(here, guess(0), now).is_ok() {
+                } else if begin(&mut throttle, here, guess(0), now).is_ok() {
                     seen += 1;
                 }
             }

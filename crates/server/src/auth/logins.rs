@@ -10,7 +10,8 @@ use super::Authenticator;
 use super::action::Action;
 use super::audit::{Audit, Caller};
 use super::grant::{Denied, Grant};
-use super::login_throttle::{Fee, LoginThrottle, Network};
+use super::identity::Identity;
+use super::login_throttle::{Fee, Guesser, LoginThrottle, Network};
 use super::token_digest::TokenDigest;
 
 /// Lets clients in. Knows no tokens, so it stays when they are replaced.
@@ -25,16 +26,17 @@ pub struct Logins {
 pub struct Login<'a> {
     pub token: &'a str,
     pub caller: Caller,
-    pub standing: Standing,
+    pub standing: Standing<'a>,
 }
 
 /// What is known of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Standing<'a> {
     Stranger,
-    /// It logged in before on this connection, so it is not throttled.
-    LoggedIn,
-    /// It logged in before on this connection with the same token, which is not worth a line in the log.
+    /// It logged in before on this connection, and is not throttled with its neighbours.
+    LoggedIn(&'a Identity),
+    /// It logged in before on this connection with the same token, which is no guess and not worth a line
+    /// in the log.
     SameToken,
 }
 
@@ -64,7 +66,15 @@ impl Logins {
         let digest = TokenDigest::of(token);
         let network = Network::of(caller.address);
         let instant = instant();
-        let fee = self.begin(network, digest, standing, instant).map_err(|wait| {
+        let guesser = match standing {
+            // Clients that nothing tells from others share no bucket.
+            Standing::LoggedIn(identity) if identity.name().is_some() => {
+                Some(Guesser::Client(identity.clone()))
+            }
+            Standing::LoggedIn(_) | Standing::Stranger => Some(Guesser::Stranger(network)),
+            Standing::SameToken => None,
+        };
+        let fee = self.begin(guesser.as_ref(), network, digest, instant).map_err(|wait| {
             let refusal = throttled(wait);
             metrics.failed_login();
             self.audit.failed_login(caller, &refusal, instant);
@@ -73,8 +83,10 @@ impl Logins {
         let checked = authenticator.check(token, now);
         if let Some(throttle) = &self.throttle {
             let mut throttle = throttle.lock();
-            if !checked.as_ref().is_err_and(|bad| bad.is_guess()) {
-                throttle.refund(network, fee, instant);
+            if let Some(guesser) = &guesser
+                && !checked.as_ref().is_err_and(|bad| bad.is_guess())
+            {
+                throttle.refund(guesser, fee, instant);
             }
             if checked.is_ok() {
                 throttle.remember(network, digest);
@@ -97,16 +109,14 @@ impl Logins {
 
     fn begin(
         &self,
+        guesser: Option<&Guesser>,
         network: Network,
         digest: TokenDigest,
-        standing: Standing,
         now: Instant,
     ) -> Result<Fee, Duration> {
-        let Some(throttle) = &self.throttle else { return Ok(Fee::Waived) };
-        let mut throttle = throttle.lock();
-        match standing {
-            Standing::Stranger => throttle.begin(network, digest, now),
-            Standing::LoggedIn | Standing::SameToken => Ok(throttle.begin_trusted(network, now)),
+        match (&self.throttle, guesser) {
+            (Some(throttle), Some(guesser)) => throttle.lock().begin(guesser, network, digest, now),
+            (None, _) | (_, None) => Ok(Fee::Waived),
         }
     }
 

@@ -31,8 +31,6 @@ pub(super) struct Client {
     subscriptions: HashMap<(Topic, Group), ActiveSubscription>,
     /// `None` until the first AUTH, if the server requires tokens.
     grant: Option<Grant>,
-    /// Rejected tokens since the last accepted one.
-    failed_logins: u32,
     /// Deliveries wait until this many frames are answered, so that no event precedes the OK of its
     /// SUBSCRIBE.
     deliver_after: u64,
@@ -74,7 +72,6 @@ impl Client {
             answers: Answers::default(),
             subscriptions: HashMap::new(),
             grant,
-            failed_logins: 0,
             deliver_after: 0,
             batch: PendingBatch::None,
         }

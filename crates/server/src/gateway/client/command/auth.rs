@@ -6,19 +6,18 @@ use prombus_proto::frame::{Auth, Corr};
 use crate::auth::{Action, Login, Standing};
 use crate::gateway::client::Client;
 
-/// How many tokens of an authenticated client may be rejected before its address counts.
-const MAX_FAILED_RENEWALS: u32 = 3;
-
 impl Client {
     pub(in crate::gateway::client) fn authenticate(
         &mut self,
         auth: &Auth,
         corr: Option<&Corr>,
     ) -> Result<(), Refusal> {
-        let login =
-            Login { token: auth.token.secret(), caller: self.caller, standing: self.standing() };
-        let grant = self.gateway.log_in(login).inspect_err(|_| self.failed_logins += 1)?;
-        self.failed_logins = 0;
+        let standing = match &self.grant {
+            Some(grant) => Standing::LoggedIn(&grant.identity),
+            None => Standing::Stranger,
+        };
+        let login = Login { token: auth.token.secret(), caller: self.caller, standing };
+        let grant = self.gateway.log_in(login)?;
         let now = self.now();
         self.subscriptions.retain(|(topic, group), _| {
             grant.authorize(Action::Consume { topic, group }, || now).is_ok()
@@ -31,15 +30,5 @@ impl Client {
         self.grant = Some(grant);
         self.answers.ok(corr);
         Ok(())
-    }
-
-    /// Returns whether the client may renew its token while others at its address guess. One that guesses
-    /// itself may not.
-    const fn standing(&self) -> Standing {
-        if self.grant.is_some() && self.failed_logins < MAX_FAILED_RENEWALS {
-            Standing::LoggedIn
-        } else {
-            Standing::Stranger
-        }
     }
 }
