@@ -1,7 +1,6 @@
 //! Bounds how often tokens can be guessed.
 //!
-//! Each network has a bucket. A login takes a token from it before the server looks at the token of the
-//! client, and gets it back unless the login was a guess. With an empty bucket, logins are refused
+//! Each network has a bucket, from which a guess takes a token. While it is empty, logins are refused
 //! unseen. Clients that have logged in have buckets of their own. What an attacker can do to others at the same address (behind one NAT or proxy) is bounded as
 //! well: tokens that were accepted from a network lately are not throttled there.
 
@@ -36,13 +35,6 @@ impl Network {
     }
 }
 
-/// Whether a login took a token from the bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fee {
-    Paid,
-    Waived,
-}
-
 /// Who is held responsible for a guess.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Guesser {
@@ -65,48 +57,44 @@ impl LoginThrottle {
         Self { rate, buckets, accepted }
     }
 
-    /// Takes the token of a login.
+    /// Checks that the server may look at a login.
     ///
     /// # Errors
     ///
-    /// The time until there is one.
-    pub(super) fn begin(
+    /// The time until it may.
+    pub(super) fn admit(
         &mut self,
         guesser: &Guesser,
         network: Network,
         digest: TokenDigest,
         now: Instant,
-    ) -> Result<Fee, Duration> {
-        match self.bucket(guesser, now).try_consume(1, now) {
-            Ok(()) => Ok(Fee::Paid),
-            Err(_) if self.accepted.get(&(network, digest)).is_some() => Ok(Fee::Waived),
-            Err(Deficit::Wait(time)) => Err(time),
-            Err(Deficit::Never) => Err(Duration::MAX),
+    ) -> Result<(), Duration> {
+        let deficit = self.buckets.get(guesser).and_then(|bucket| bucket.deficit(1, now));
+        match deficit {
+            None => Ok(()),
+            Some(_) if self.accepted.get(&(network, digest)).is_some() => Ok(()),
+            Some(Deficit::Wait(time)) => Err(time),
+            Some(Deficit::Never) => Err(Duration::MAX),
         }
     }
 
-    /// Gives the token of a login back that was not a guess.
-    pub(super) fn refund(&mut self, guesser: &Guesser, fee: Fee, now: Instant) {
-        if fee == Fee::Waived {
-            return;
+    /// Takes the token of a guess.
+    ///
+    /// Not when it is admitted, although threads that check tokens at the same moment may then look at
+    /// one guess each: as many right tokens at that moment must not keep each other out.
+    pub(super) fn guessed(&mut self, guesser: &Guesser, now: Instant) {
+        if self.buckets.get(guesser).is_none() {
+            self.buckets.insert(guesser.clone(), TokenBucket::full(self.rate, now));
         }
-        let bucket = self.bucket(guesser, now);
-        bucket.give_back(1);
-        if bucket.is_full(now) {
-            self.buckets.remove(guesser);
+        if let Some(bucket) = self.buckets.get(guesser) {
+            // An empty bucket stays empty.
+            let _ = bucket.try_consume(1, now);
         }
     }
 
     /// Remembers a token that was accepted.
     pub(super) fn remember(&mut self, network: Network, digest: TokenDigest) {
         self.accepted.insert((network, digest), ());
-    }
-
-    fn bucket(&mut self, guesser: &Guesser, now: Instant) -> &mut TokenBucket {
-        if self.buckets.get(guesser).is_none() {
-            self.buckets.insert(guesser.clone(), TokenBucket::full(self.rate, now));
-        }
-        self.buckets.get(guesser).expect("inserted above")
     }
 }
 
@@ -122,17 +110,24 @@ mod tests {
         Network::of(text.parse().unwrap())
     }
 
-    fn begin(
+    /// Presents a wrong token.
+    fn guess_once(
         throttle: &mut LoginThrottle,
+        guesser: &Guesser,
         network: Network,
-        digest: TokenDigest,
         now: Instant,
-    ) -> Result<Fee, Duration> {
-        throttle.begin(&Guesser::Stranger(network), network, digest, now)
+    ) -> Result<(), Duration> {
+        throttle.admit(guesser, network, TokenDigest::of("wrong"), now)?;
+        throttle.guessed(guesser, now);
+        Ok(())
     }
 
-    fn guess(n: u32) -> TokenDigest {
-        TokenDigest::of(&format!("guess {n}"))
+    fn guess_from(
+        throttle: &mut LoginThrottle,
+        network: Network,
+        now: Instant,
+    ) -> Result<(), Duration> {
+        guess_once(throttle, &Guesser::Stranger(network), network, now)
     }
 
     fn log_in(
@@ -141,8 +136,7 @@ mod tests {
         right: TokenDigest,
         now: Instant,
     ) -> Result<(), Duration> {
-        let fee = begin(throttle, network, right, now)?;
-        throttle.refund(&Guesser::Stranger(network), fee, now);
+        throttle.admit(&Guesser::Stranger(network), network, right, now)?;
         throttle.remember(network, right);
         Ok(())
     }
@@ -160,23 +154,22 @@ mod tests {
         let (mut throttle, start) = (LoginThrottle::new(RATE), Instant::now());
         let (here, elsewhere) = (network("192.0.2.1"), network("192.0.2.2"));
         let seen = |throttle: &mut LoginThrottle, at: Instant| {
-            (0..1000).filter(|n| begin(throttle, here, guess(*n), at).is_ok()).count()
+            (0..1000).filter(|_| guess_from(throttle, here, at).is_ok()).count()
         };
         assert_eq!(seen(&mut throttle, start), 10);
-        assert_eq!(begin(&mut throttle, here, guess(0), start), Err(Duration::from_secs(1)));
+        assert_eq!(guess_from(&mut throttle, here, start), Err(Duration::from_secs(1)));
         for second in 1..100 {
             assert_eq!(seen(&mut throttle, start + Duration::from_secs(second)), 1);
         }
-        assert_eq!(begin(&mut throttle, elsewhere, guess(0), start), Ok(Fee::Paid));
+        assert_eq!(guess_from(&mut throttle, elsewhere, start), Ok(()));
     }
 
     #[test]
-    fn right_tokens_and_expired_ones_are_not_guesses() {
+    fn right_tokens_are_not_throttled() {
         let (mut throttle, now) = (LoginThrottle::new(RATE), Instant::now());
-        let here = network("192.0.2.1");
         for n in 0..1000 {
-            let fee = begin(&mut throttle, here, guess(n), now).unwrap();
-            throttle.refund(&Guesser::Stranger(here), fee, now);
+            let right = TokenDigest::of(&format!("right {n}"));
+            log_in(&mut throttle, network("192.0.2.1"), right, now).unwrap();
         }
     }
 
@@ -187,24 +180,24 @@ mod tests {
         let right = TokenDigest::of("right");
         log_in(&mut throttle, here, right, now).unwrap();
         for network in [here, elsewhere] {
-            while begin(&mut throttle, network, guess(0), now).is_ok() {}
+            while guess_from(&mut throttle, network, now).is_ok() {}
         }
         for _ in 0..20 {
             log_in(&mut throttle, here, right, now).unwrap();
-            // It took nothing, so nothing may be given back that a guess could take.
-            assert!(begin(&mut throttle, here, guess(0), now).is_err());
+            // That lets no guess in.
+            assert!(guess_from(&mut throttle, here, now).is_err());
         }
-        assert!(begin(&mut throttle, elsewhere, right, now).is_err());
+        assert!(log_in(&mut throttle, elsewhere, right, now).is_err());
     }
 
     #[test]
     fn a_client_that_has_logged_in_has_a_bucket_of_its_own() {
         let (mut throttle, now) = (LoginThrottle::new(RATE), Instant::now());
         let here = network("192.0.2.1");
-        while begin(&mut throttle, here, guess(0), now).is_ok() {}
+        while guess_from(&mut throttle, here, now).is_ok() {}
         for name in ["a", "b"] {
             let client = Guesser::Client(Identity::Token(name.into()));
-            let seen = (0..100).filter(|n| throttle.begin(&client, here, guess(*n), now).is_ok());
+            let seen = (0..100).filter(|_| guess_once(&mut throttle, &client, here, now).is_ok());
             assert_eq!(seen.count(), 10);
         }
     }
@@ -223,7 +216,7 @@ mod tests {
                 let now = start + Duration::from_millis(elapsed);
                 if step == 0 {
                     let _ = log_in(&mut throttle, here, right, now);
-                } else if begin(&mut throttle, here, guess(0), now).is_ok() {
+                } else if guess_from(&mut throttle, here, now).is_ok() {
                     seen += 1;
                 }
             }

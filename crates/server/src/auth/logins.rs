@@ -11,7 +11,7 @@ use super::action::Action;
 use super::audit::{Audit, Caller};
 use super::grant::{Denied, Grant};
 use super::identity::Identity;
-use super::login_throttle::{Fee, Guesser, LoginThrottle, Network};
+use super::login_throttle::{Guesser, LoginThrottle, Network};
 use super::token_digest::TokenDigest;
 
 /// Lets clients in. Knows no tokens, so it stays when they are replaced.
@@ -74,22 +74,21 @@ impl Logins {
             Standing::LoggedIn(_) | Standing::Stranger => Some(Guesser::Stranger(network)),
             Standing::SameToken => None,
         };
-        let fee = self.begin(guesser.as_ref(), network, digest, instant).map_err(|wait| {
-            let refusal = throttled(wait);
-            metrics.failed_login();
-            self.audit.failed_login(caller, &refusal, instant);
-            refusal
-        })?;
+        let throttle = self.throttle.as_ref().zip(guesser.as_ref());
+        if let Some((throttle, guesser)) = throttle {
+            throttle.lock().admit(guesser, network, digest, instant).map_err(|wait| {
+                let refusal = throttled(wait);
+                metrics.failed_login();
+                self.audit.failed_login(caller, &refusal, instant);
+                refusal
+            })?;
+        }
         let checked = authenticator.check(token, now);
-        if let Some(throttle) = &self.throttle {
-            let mut throttle = throttle.lock();
-            if let Some(guesser) = &guesser
-                && !checked.as_ref().is_err_and(|bad| bad.is_guess())
-            {
-                throttle.refund(guesser, fee, instant);
-            }
-            if checked.is_ok() {
-                throttle.remember(network, digest);
+        if let Some((throttle, guesser)) = throttle {
+            match &checked {
+                Ok(_) => throttle.lock().remember(network, digest),
+                Err(bad) if bad.is_guess() => throttle.lock().guessed(guesser, instant),
+                Err(_) => {}
             }
         }
         match checked {
@@ -104,19 +103,6 @@ impl Logins {
                 self.audit.failed_login(caller, &bad, instant);
                 Err(Refusal::new(ErrorCode::BadToken, bad.to_string()))
             }
-        }
-    }
-
-    fn begin(
-        &self,
-        guesser: Option<&Guesser>,
-        network: Network,
-        digest: TokenDigest,
-        now: Instant,
-    ) -> Result<Fee, Duration> {
-        match (&self.throttle, guesser) {
-            (Some(throttle), Some(guesser)) => throttle.lock().begin(guesser, network, digest, now),
-            (None, _) | (_, None) => Ok(Fee::Waived),
         }
     }
 

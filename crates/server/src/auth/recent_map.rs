@@ -35,11 +35,6 @@ impl<K: Eq + Hash, V> RecentMap<K, V> {
         self.current.insert(key, value);
     }
 
-    pub(super) fn remove(&mut self, key: &K) {
-        self.current.remove(key);
-        self.previous.remove(key);
-    }
-
     #[cfg(test)]
     fn len(&self) -> usize {
         self.current.len() + self.previous.len()
@@ -62,7 +57,5 @@ mod tests {
         }
         assert_eq!(map.get(&1), None);
         assert_eq!(map.get(&999), Some(&mut "other"));
-        map.remove(&0);
-        assert_eq!(map.get(&0), None);
     }
 }
