@@ -63,8 +63,7 @@ pub struct Metrics {
     dead_lettered: IntCounterVec,
     lost_to_retention: IntCounterVec,
     in_flight: IntGaugeVec,
-    limited_connections: IntCounter,
-    limited_topics: IntCounter,
+    rate_limited: [IntCounter; LimitScope::ALL.len()],
     failed_logins: IntCounter,
     connections: IntGaugeVec,
     received_bytes: IntCounterVec,
@@ -118,8 +117,7 @@ impl Metrics {
                 &format!("Events delivered and not acknowledged. {}", pairs_note()),
                 &["topic", "group"],
             ),
-            limited_connections: limited.with_label_values(&["connection"]),
-            limited_topics: limited.with_label_values(&["topic"]),
+            rate_limited: LimitScope::ALL.map(|scope| limited.with_label_values(&[scope.name()])),
             failed_logins: counter(
                 &registry,
                 "prombus_failed_logins_total",
@@ -222,9 +220,10 @@ impl Metrics {
     }
 
     pub(crate) fn rate_limited(&self, scope: LimitScope, events: u64) {
-        match scope {
-            LimitScope::Connection => self.limited_connections.inc_by(events),
-            LimitScope::Topic => self.limited_topics.inc_by(events),
+        for (known, counter) in LimitScope::ALL.into_iter().zip(&self.rate_limited) {
+            if known == scope {
+                counter.inc_by(events);
+            }
         }
     }
 

@@ -34,6 +34,9 @@ use lingering_stream::{Flushed, LingeringStream};
 
 /// How long a TLS handshake may take, and how long the headers of a request.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// What a connection may buffer of a request that is not complete, and of a response before the next part of its
+/// body is asked for.
+const MAX_HTTP_BUFFER_BYTES: usize = 64 << 10;
 /// How long to wait after a failed accept, which usually means that there are too many open files.
 const ACCEPT_RETRY_TIME: Duration = Duration::from_millis(100);
 /// How long running requests may take when the server shuts down.
@@ -187,6 +190,7 @@ async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: P
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HANDSHAKE_TIME)
+        .max_buf_size(MAX_HTTP_BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut served = pin!(served);

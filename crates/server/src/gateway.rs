@@ -6,6 +6,7 @@
 //! | `session` | one connection: reads frames, writes answers and deliveries |
 //! | `deadlines` | the timeouts of a session |
 //! | `client` | the state of one client, and the dispatch of its frames; one file per operation |
+//! | `frame_room` | the memory of frames that are arriving or not answered |
 //! | `answers` | pending answers, in frame order |
 //! | `socket` | a WebSocket over a stream: `messages` and `incoming` read it, `wire` and `outgoing` write it |
 //! | [`close_code`] | the reasons for closing a connection |
@@ -14,6 +15,7 @@ mod answers;
 mod client;
 pub mod close_code;
 mod deadlines;
+mod frame_room;
 mod incoming;
 mod messages;
 mod outgoing;

@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use prombus_bus::{Bus, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings};
+use prombus_bus::{
+    Bus, CensusLimits, MemoryLimits, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings,
+};
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
 use prombus_proto::{ErrorCode, IdSource, SystemClock};
@@ -127,10 +129,12 @@ impl Server {
         let ids = Arc::new(IdSource::system());
         let bus =
             Arc::new(Bus::start(Arc::clone(&engine), bus_settings(config), clock.clone(), ids));
-        bus.load_topic_settings().await.map_err(|refusal| match refusal.code {
+        let failed = |refusal: Refusal| match refusal.code {
             ErrorCode::Internal => StartError::DamagedState(refusal),
             _ => StartError::Settings(refusal),
-        })?;
+        };
+        bus.load_topic_settings().await.map_err(failed)?;
+        bus.count_topics_and_groups().await.map_err(failed)?;
         let gateway = Arc::new(Gateway {
             bus: Arc::clone(&bus),
             authenticator,
@@ -234,9 +238,21 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
     });
     Settings {
         connection_rate: limits.enabled.then(|| rate(limits.connection)),
+        connection_bytes_per_sec: limits.enabled.then_some(limits.connection_bytes_per_sec),
+        principal_rate: limits.enabled.then(|| rate(limits.principal)),
         topic_rate: limits.enabled.then(|| rate(limits.topic)),
+        max_counts: limits.enabled.then_some(CensusLimits {
+            topics: limits.max_topics,
+            groups_per_topic: limits.max_groups_per_topic,
+        }),
         topics: topics.collect::<HashMap<_, _>>(),
         max_outbox_bytes: config.gateway.max_outbox_bytes,
+        memory: MemoryLimits {
+            feeds: config.memory.feeds,
+            deliveries: config.memory.deliveries,
+            frames: config.memory.frames,
+            responses: config.memory.responses,
+        },
         subscription: SubscriptionDefaults {
             max_in_flight: config.subscribe.max_in_flight,
             ack_timeout: config.subscribe.ack_timeout,

@@ -22,7 +22,7 @@ fn frame(op: ClientOp) -> Utf8Bytes {
 }
 
 pub(super) fn auth(token: &Token) -> Utf8Bytes {
-    frame(ClientOp::Auth(Auth { token: token.clone() }))
+    frame(ClientOp::Auth(Auth { token: Some(token.clone()) }))
 }
 
 pub(crate) fn publish(topic: Topic, event: NewEvent) -> Utf8Bytes {

@@ -12,7 +12,9 @@ use prombus_proto::{SystemClock, Topic};
 use prombus_server::config::{Config, Sources};
 use prombus_server::server::Server;
 use prombus_server::threads::Threads;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// A server in this process, on free ports.
 pub(crate) struct TestServer {
@@ -59,6 +61,10 @@ impl TestServer {
 
     /// Returns the events of a topic.
     pub(crate) async fn stored(&self, topic: &str) -> Vec<Event<Value>> {
+        self.stored_as(topic).await
+    }
+
+    async fn stored_as<T: DeserializeOwned>(&self, topic: &str) -> Vec<Event<T>> {
         let client = self.connect().await;
         let mut events = client.export(topic).stream().unwrap();
         let mut stored = Vec::new();
@@ -67,6 +73,12 @@ impl TestServer {
         }
         client.close().await;
         stored
+    }
+
+    /// Returns the payloads of a topic, byte for byte.
+    pub(crate) async fn payloads_as_text(&self, topic: &str) -> Vec<String> {
+        let events = self.stored_as::<Box<RawValue>>(topic).await;
+        events.into_iter().map(|event| event.payload.get().to_owned()).collect()
     }
 
     pub(crate) async fn payloads(&self, topic: &str) -> Vec<Value> {

@@ -1,10 +1,15 @@
 //! The server's frames as a client reads them.
 
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+
 use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::corr::Corr;
 use super::error::FrameError;
-use super::json::{Cursor, Json, members};
+use super::json::{Cursor, Json, Malformed, members};
 use super::{answer, cursor_at_object, field, text_of};
 use crate::{ErrorCode, EventId, Group, Seq, Topic};
 
@@ -111,7 +116,13 @@ impl ServerFrame {
     pub fn parse(frame: &Bytes) -> Result<Self, FrameError> {
         let mut cursor = cursor_at_object(text_of(frame).map_err(FrameError::bad_json)?)?;
         let mut members = ServerMembers::default();
-        members.read(&mut cursor)?;
+        match members.read(&mut cursor) {
+            Ok(()) => {}
+            Err(malformed @ Malformed::TooDeep { .. }) => {
+                return Self::read_deep_event(frame).ok_or_else(|| malformed.into());
+            }
+            Err(malformed) => return Err(malformed.into()),
+        }
         cursor.end()?;
         let corr = Corr::read(frame, members.corr)?;
         match &*field::required_text("op", members.op)? {
@@ -173,6 +184,37 @@ impl ServerFrame {
             event: frame.slice_ref(event.as_bytes()),
             attempt: attempt.ok_or_else(missing)?,
             ack_deadline_ms: field::required_number("ctx.ack_deadline_ms", left, 0..=u64::MAX)?,
+        })
+    }
+}
+
+impl ServerFrame {
+    /// Reads a delivery that nests deeper than the scanner goes: its event is from an older version
+    /// without a limit for payloads, or the dead letter of one. `serde_json` skips values of any depth.
+    fn read_deep_event(frame: &Bytes) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Delivery<'a> {
+            op: Cow<'a, str>,
+            topic: Topic,
+            group: Group,
+            #[serde(borrow)]
+            event: &'a RawValue,
+            ctx: Context,
+        }
+        #[derive(Deserialize)]
+        struct Context {
+            attempt: NonZeroU32,
+            ack_deadline_ms: u64,
+        }
+        let read: Delivery<'_> = serde_json::from_slice(frame).ok()?;
+        let Context { attempt, ack_deadline_ms } = read.ctx;
+        let event = read.event.get();
+        (read.op == "EVENT" && event.starts_with('{')).then(|| Self::Event {
+            topic: read.topic,
+            group: read.group,
+            event: frame.slice_ref(event.as_bytes()),
+            attempt: attempt.get(),
+            ack_deadline_ms,
         })
     }
 }

@@ -1,5 +1,9 @@
 //! What a connection or request may do, and until when.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use prombus_bus::Principal;
 use prombus_proto::{ErrorCode, Timestamp};
 use thiserror::Error;
 
@@ -17,6 +21,8 @@ pub struct Grant {
     /// The expiry stated in the token. The grant ends [`CLOCK_TOLERANCE_MS`] later.
     pub expires_at: Option<Timestamp>,
     pub identity: Identity,
+    /// Whose limits apply, or `None` for those of the client's address.
+    pub principal: Option<Principal>,
 }
 
 /// Why an action is denied.
@@ -32,19 +38,32 @@ impl Grant {
     /// Everything, forever: the grant of every client of an open server.
     #[must_use]
     pub fn unrestricted() -> Self {
-        Self { scopes: Scopes::unrestricted(), expires_at: None, identity: Identity::Anyone }
+        Self {
+            scopes: Scopes::unrestricted(),
+            expires_at: None,
+            identity: Identity::Anyone,
+            principal: None,
+        }
     }
 
     /// The grant of a configured token, which does not expire.
     #[must_use]
     pub fn of_token(name: &str, scopes: Scopes) -> Self {
-        Self { scopes, expires_at: None, identity: Identity::Token(name.into()) }
+        let name: Arc<str> = name.into();
+        let principal = Some(Principal::Token(Arc::clone(&name)));
+        Self { scopes, expires_at: None, identity: Identity::Token(name), principal }
     }
 
     /// Returns the name of the client: that of a configured token, or the subject of a signed one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.identity.name()
+    }
+
+    /// Returns whose limits apply to a client at `address`.
+    #[must_use]
+    pub fn principal_at(&self, address: IpAddr) -> Principal {
+        self.principal.clone().unwrap_or_else(|| Principal::of_address(address))
     }
 
     /// Checks whether the action is allowed now. Reads the clock only if the grant ends at all.

@@ -15,6 +15,8 @@ pub(super) struct Deadlines {
     pong_by: Option<Instant>,
     /// The first AUTH, while it is missing.
     auth_by: Option<Instant>,
+    /// The end of a large message that is arriving.
+    message_by: Option<Instant>,
     /// The next write that makes progress, while the peer accepts nothing.
     drain_by: Option<Instant>,
     /// The expiry of the client's rights.
@@ -32,6 +34,7 @@ impl Deadlines {
             ping_at: now + settings.ping_interval,
             pong_by: None,
             auth_by: (!is_authenticated).then(|| now + settings.auth_timeout),
+            message_by: None,
             drain_by: None,
             rights_end: None,
             renew_by: None,
@@ -58,8 +61,16 @@ impl Deadlines {
     /// Returns when to wake up at the latest. No pong is expected while the socket is not read.
     pub(super) fn next(&self, may_read: bool) -> Instant {
         let pong_by = self.pong_by.filter(|_| may_read);
-        let times =
-            [pong_by, self.drain_by, self.auth_by, self.rights_end, self.renew_by, self.close_at];
+        let message_by = self.message_by.filter(|_| may_read);
+        let times = [
+            pong_by,
+            message_by,
+            self.drain_by,
+            self.auth_by,
+            self.rights_end,
+            self.renew_by,
+            self.close_at,
+        ];
         times.into_iter().flatten().fold(self.ping_at, Instant::min)
     }
 
@@ -89,6 +100,15 @@ impl Deadlines {
     /// Extends the wait for a pong by the time in which we did not read.
     pub(super) fn extend_pong(&mut self, time: Duration) {
         self.pong_by = self.pong_by.map(|by| by + time);
+    }
+
+    /// `by` is `None` unless a large message is arriving.
+    pub(super) const fn set_message_by(&mut self, by: Option<Instant>) {
+        self.message_by = by;
+    }
+
+    pub(super) fn message_is_overdue(&self) -> bool {
+        self.message_by.is_some_and(|by| Instant::now() >= by)
     }
 
     /// The peer accepted data, or none is waiting.

@@ -21,7 +21,7 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use prombus_bus::{ReadPage, Refusal};
+use prombus_bus::{ReadPage, Refusal, Share};
 use prombus_proto::ErrorCode;
 use tokio::time::Instant;
 
@@ -30,7 +30,7 @@ use self::read_ahead::ReadAhead;
 use self::request::{AtDamage, ExportFormat, ExportRange, ExportRequest};
 use super::error::HttpError;
 use super::request_grant::RequestGrant;
-use super::{HttpState, Peer};
+use super::{HttpState, Peer, response};
 use crate::auth::Action;
 
 pub(super) async fn get(
@@ -79,6 +79,8 @@ struct Export {
     stage: Stage,
     /// `None` without compression, and while a blocking thread uses the compressor.
     compressor: Option<Compressor>,
+    /// The memory of the page that is being sent.
+    room: Share,
     /// Why the export ends early, once the events before it are sent.
     failure: Option<Refusal>,
     /// When the token of the request expires.
@@ -103,9 +105,11 @@ impl Export {
         coding: ContentCoding,
         expires_at: Option<Instant>,
     ) -> Self {
+        let room = http.bus().memory().responses.share();
         let events = ReadAhead::new(http, range.topic.clone(), range.first, range.end);
         let compressor = Compressor::new(coding);
-        Self { range, events, stage: Stage::Nothing, compressor, failure: None, expires_at, peer }
+        let stage = Stage::Nothing;
+        Self { range, events, stage, compressor, room, failure: None, expires_at, peer }
     }
 
     /// Returns the next bytes of the response, or `None` at its end.
@@ -127,7 +131,9 @@ impl Export {
                 (Err(failure), _) => return Err(failure),
             };
             if !bytes.is_empty() {
-                return Ok(Some(bytes.into()));
+                let next = self.room.budget().share();
+                let room = std::mem::replace(&mut self.room, next);
+                return Ok(Some(response::counted(bytes, room)));
             }
         }
         Ok(None)
@@ -140,7 +146,8 @@ impl Export {
             let message = "the token has expired; continue with afterId and a new token";
             return Err(Refusal::new(ErrorCode::Unauthorized, message));
         }
-        let page = self.events.next().await?;
+        let (page, room) = self.events.next().await?;
+        self.room = room;
         let mut text = Vec::new();
         if self.stage == Stage::Nothing {
             self.stage = Stage::Opening;

@@ -41,7 +41,7 @@ pub(super) async fn post(
     let mut response = published.into_response();
     if matches!(response.status(), StatusCode::OK | StatusCode::TOO_MANY_REQUESTS) {
         let topic_limit = http.bus().topic_limit(&topic);
-        rate_limit::add_headers(response.headers_mut(), &connection.limit, &topic_limit);
+        rate_limit::add_headers(response.headers_mut(), &connection.limit, topic_limit.as_ref());
     }
     Ok(response)
 }

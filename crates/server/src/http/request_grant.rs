@@ -87,7 +87,10 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
     ) -> Result<Self, HttpError> {
         let peer = parts.extensions.get::<Arc<Peer>>().expect("every request carries its peer");
         let caller = Caller { address: peer.accepted.address, transport: Transport::Http };
-        let with = |grant| Self { grant, caller, now: http.now(), http: Arc::clone(http) };
+        let with = |grant: Grant| {
+            http.bus().identify(&peer.connection, &grant.principal_at(caller.address));
+            Self { grant, caller, now: http.now(), http: Arc::clone(http) }
+        };
         if http.gateway.authenticator.is_open() {
             return Ok(with(Grant::unrestricted()));
         }

@@ -24,6 +24,7 @@ mod export;
 mod groups;
 mod health;
 mod latest_by_key;
+mod memory;
 mod metrics;
 mod origins;
 mod publish;

@@ -80,7 +80,8 @@ fn client_op() -> impl Strategy<Value = ClientOp> {
     let mark = of(ttl().prop_map(|ttl_ms| AckMark { ttl_ms }));
     let lease = || (topic(), group(), id());
     prop_oneof![
-        ".{0,30}".prop_map(|token| ClientOp::Auth(Auth { token: Token::new(token) })),
+        proptest::option::of(".{0,30}")
+            .prop_map(|token| ClientOp::Auth(Auth { token: token.map(Token::new) })),
         (topic(), events).prop_map(|(topic, events)| ClientOp::Publish(Publish { topic, events })),
         (topic(), group(), options())
             .prop_map(|(topic, group, opts)| ClientOp::Subscribe(Subscribe { topic, group, opts })),

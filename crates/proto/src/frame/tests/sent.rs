@@ -81,6 +81,40 @@ fn event() {
 }
 
 #[test]
+fn an_event_of_any_depth() {
+    for depth in [100, 127, 200, 100_000] {
+        let nested = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        let event = format!(r#"{{"seq":1,"id":"a","payload":{nested}}}"#);
+        let frame = ServerFrame::Event {
+            topic: Topic::new("t").unwrap(),
+            group: Group::new("g").unwrap(),
+            event: event.clone().into(),
+            attempt: 2,
+            ack_deadline_ms: 30_000,
+        };
+        reads_and_writes(
+            &format!(
+                r#"{{"op":"EVENT","topic":"t","group":"g","event":{event},"ctx":{{"attempt":2,"ack_deadline_ms":30000}}}}"#
+            ),
+            &frame,
+        );
+    }
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let not_an_event = r#"{"op":"EVENT","topic":"t","group":"g","event":[],"ctx":{"attempt":1,"ack_deadline_ms":1}"#;
+    let no_attempt = r#"{"op":"EVENT","topic":"t","group":"g","event":{},"ctx":{"attempt":0,"ack_deadline_ms":1}"#;
+    for frame in [not_an_event, no_attempt] {
+        read(&format!(r#"{frame},"more":{deep}}}"#)).unwrap_err();
+    }
+    let deep = "[".repeat(200);
+    for bad in [format!(r#"{{"op":"EVENT","event":{deep}"#), format!(r#"{{"op":"OK","new":{deep}"#)]
+    {
+        let error = read(&bad).unwrap_err().to_string();
+        let expected = "bad_frame: the frame is nested deeper than 128 levels at byte ";
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
 fn invalid_server_frames() {
     let event = |event: &str, ctx: &str| {
         format!(r#"{{"op":"EVENT","topic":"t","group":"g","event":{event},"ctx":{ctx}}}"#)

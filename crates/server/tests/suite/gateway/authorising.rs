@@ -60,6 +60,24 @@ async fn every_operation_before_auth_is_unauthorized() {
 }
 
 #[tokio::test]
+async fn auth_needs_a_token_only_where_tokens_are_configured() {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    for frame in [json!({"op": "AUTH"}), json!({"op": "AUTH", "token": null})] {
+        client.ok(frame).await;
+    }
+    client.ok(json!({"op": "AUTH", "token": "any"})).await;
+    client.ok(publish("t")).await;
+    let running = started(&[TOKENS]).await;
+    let mut client = running.connect().await;
+    assert_eq!(
+        client.ask(json!({"op": "AUTH", "corr": "c"})).await,
+        r#"{"op":"ERR","corr":"c","code":"bad_frame","msg":"token is missing"}"#
+    );
+    assert_eq!(code(&mut client, publish("a.b")).await, "unauthorized");
+}
+
+#[tokio::test]
 async fn the_first_matching_scope_decides() {
     let running = started(&[TOKENS]).await;
     let subscribe = |topic| json!({"op": "SUBSCRIBE", "topic": topic, "group": "g"});

@@ -1,9 +1,10 @@
 //! AUTH: presents a token. May be repeated; the newest token counts.
 
 use prombus_bus::Refusal;
+use prombus_proto::ErrorCode;
 use prombus_proto::frame::{Auth, Corr};
 
-use crate::auth::{Action, Login, Standing};
+use crate::auth::{Action, Grant, Login, Standing};
 use crate::gateway::client::Client;
 
 impl Client {
@@ -16,8 +17,14 @@ impl Client {
             Some(grant) => Standing::LoggedIn(&grant.identity),
             None => Standing::Stranger,
         };
-        let login = Login { token: auth.token.secret(), caller: self.caller, standing };
-        let grant = self.gateway.log_in(login)?;
+        let grant = match &auth.token {
+            Some(token) => {
+                let login = Login { token: token.secret(), caller: self.caller, standing };
+                self.gateway.log_in(login)?
+            }
+            None if self.gateway.authenticator.is_open() => Grant::unrestricted(),
+            None => return Err(Refusal::new(ErrorCode::BadFrame, "token is missing".to_owned())),
+        };
         let now = self.now();
         self.subscriptions.retain(|(topic, group), _| {
             grant.authorize(Action::Consume { topic, group }, || now).is_ok()
@@ -27,6 +34,7 @@ impl Client {
             // No one waits for the reply.
             drop(active.subscription.resume());
         }
+        self.gateway.bus.identify(&self.connection, &grant.principal_at(self.caller.address));
         self.grant = Some(grant);
         self.answers.ok(corr);
         Ok(())
