@@ -44,7 +44,9 @@ pub use limits::{
     RateLimit, TokenBucket,
 };
 pub use memory::{Budget, Memory, MemoryLimits, Share};
-pub use metrics::{Metrics, OpenConnection, Traffic, Transport};
+pub use metrics::{
+    MemoryGauge, Metrics, NdjsonStage, OpenConnection, PlaceLimit, Traffic, Transport,
+};
 pub use prombus_engine::{
     Bounds, Condition, Durability, Health, Position, ReadBudget, StoredEvent,
 };

@@ -6,12 +6,14 @@
 //! - `topic_series`, `group_series`: the series of a topic and of a group
 //! - `commit_meter`: what the committer measures
 //! - `transport`: connections and their bytes
+//! - `memory_gauge`: bounded memory
 //! - `cardinality`: bounds the number of label values
 //! - `scrape`: renders the metrics, with those read from the store on demand
 
 mod cardinality;
 mod commit_meter;
 mod group_series;
+mod memory_gauge;
 mod scrape;
 mod topic_series;
 mod transport;
@@ -27,9 +29,10 @@ use crate::limits::LimitScope;
 
 pub(crate) use self::commit_meter::CommitMeter;
 pub(crate) use self::group_series::{GroupSeries, InFlight};
+pub use self::memory_gauge::MemoryGauge;
 pub(crate) use self::scrape::text;
 pub(crate) use self::topic_series::TopicSeries;
-pub use self::transport::{OpenConnection, Traffic, Transport};
+pub use self::transport::{NdjsonStage, OpenConnection, PlaceLimit, Traffic, Transport};
 
 /// Topics with series of their own.
 const MAX_TOPICS: usize = 1000;
@@ -66,6 +69,8 @@ pub struct Metrics {
     rate_limited: [IntCounter; LimitScope::ALL.len()],
     failed_logins: IntCounter,
     connections: IntGaugeVec,
+    refused_connections: IntCounterVec,
+    ndjson_memory: IntGaugeVec,
     received_bytes: IntCounterVec,
     sent_bytes: IntCounterVec,
     publish_to_commit: Histogram,
@@ -129,6 +134,18 @@ impl Metrics {
                 "Open connections.",
                 &["transport"],
             ),
+            refused_connections: counters(
+                &registry,
+                "prombus_connections_refused_total",
+                "Connections above a limit.",
+                &["limit"],
+            ),
+            ndjson_memory: gauges(
+                &registry,
+                "prombus_ndjson_memory_bytes",
+                "Memory held by NDJSON publishes.",
+                &["stage"],
+            ),
             received_bytes: counters(
                 &registry,
                 "prombus_received_bytes_total",
@@ -167,6 +184,12 @@ impl Metrics {
             registry,
         };
         metrics.set_build_info();
+        for limit in PlaceLimit::ALL {
+            drop(metrics.refused_connections.with_label_values(&[limit.name()]));
+        }
+        for stage in NdjsonStage::ALL {
+            drop(metrics.ndjson_memory(stage));
+        }
         for transport in Transport::ALL {
             // Creates the series, so that the first scrape shows zeros.
             drop((metrics.traffic(transport), metrics.connection(transport)));
@@ -236,6 +259,16 @@ impl Metrics {
     #[must_use]
     pub fn connection(&self, transport: Transport) -> OpenConnection {
         OpenConnection::new(self.connections.with_label_values(&[transport.name()]))
+    }
+
+    /// Counts a connection that exceeds a limit.
+    pub fn connection_refused(&self, limit: PlaceLimit) {
+        self.refused_connections.with_label_values(&[limit.name()]).inc();
+    }
+
+    #[must_use]
+    pub fn ndjson_memory(&self, stage: NdjsonStage) -> MemoryGauge {
+        MemoryGauge::new(self.ndjson_memory.with_label_values(&[stage.name()]))
     }
 
     /// Returns the byte counters of a transport.

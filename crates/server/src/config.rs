@@ -150,6 +150,10 @@ pub struct GatewayConfig {
     pub max_subscriptions: usize,
     /// Maximum concurrent connections, both ports together.
     pub max_connections: usize,
+    /// Maximum concurrent connections from one address, both ports together.
+    pub max_connections_per_address: usize,
+    /// Memory for NDJSON publishes.
+    pub ndjson_memory_bytes: usize,
     pub ping_interval: Duration,
     pub pong_timeout: Duration,
     pub auth_timeout: Duration,

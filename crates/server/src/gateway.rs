@@ -24,7 +24,6 @@ mod socket;
 pub(crate) mod upgrade;
 mod wire;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -33,6 +32,7 @@ use prombus_proto::Clock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
+use crate::accept::Arrival;
 use crate::auth::{AllowedOrigins, Authenticator, Grant, Login, Logins};
 use crate::config;
 
@@ -61,12 +61,12 @@ impl Gateway {
 /// already read past the request.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
-    address: IpAddr,
+    arrival: Arrival,
     read_ahead: Bytes,
     gateway: Arc<Gateway>,
     stopping: watch::Receiver<bool>,
 ) {
-    let session = Session::new(stream, address, &read_ahead, gateway, stopping);
+    let session = Session::new(stream, arrival, &read_ahead, gateway, stopping);
     // Even an empty slice keeps the whole buffer of the request alive.
     drop(read_ahead);
     let end = Box::pin(session.run()).await;

@@ -16,18 +16,18 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-use crate::accept::Acceptor;
+use crate::accept::{Acceptor, PlaceLimits, Places};
 use crate::auth::{
     AllowedOrigins, AuthSettings, AuthSetupError, Authenticator, InvalidOrigin, JwtSettings,
     Logins, ScopeList, TokenSettings,
 };
 use crate::config::{BucketConfig, Config, EngineConfig, TlsConfig};
-use crate::descriptors::{DescriptorBudget, MAX_REFUSALS, TooFewDescriptors};
+use crate::descriptors::{DescriptorBudget, TooFewDescriptors};
 use crate::gateway::Gateway;
 use crate::http::{HttpPort, HttpState};
 use crate::mongo_address::MongoAddress;
@@ -115,7 +115,10 @@ impl Server {
         config: &Config,
     ) -> Result<Self, StartError> {
         let descriptors = DescriptorBudget::of_process(&config.server.engine, threads.count())?;
-        let connections = descriptors.allowed_connections(config.gateway.max_connections);
+        let place_limits = descriptors.allowed_connections(PlaceLimits {
+            total: config.gateway.max_connections,
+            per_address: config.gateway.max_connections_per_address,
+        });
         let tls = config.server.tls.as_ref().map(tls_acceptor).transpose()?;
         let is_encrypted = tls.is_some();
         let authenticator = Authenticator::new(auth_settings(config))?;
@@ -146,8 +149,7 @@ impl Server {
         let (stopping, stop) = watch::channel(false);
         let acceptor = Acceptor {
             tls,
-            room: Arc::new(Semaphore::new(connections)),
-            refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
+            places: Arc::new(Places::new(place_limits, Arc::clone(&bus))),
             gateway: Arc::clone(&gateway),
             stopping: stop.clone(),
         };

@@ -206,6 +206,8 @@ fn gateway(raw: &RawConfig) -> Result<GatewayConfig> {
         max_outbox_bytes: number("max_outbox_bytes", 1024..=1 << 30)?,
         max_subscriptions: number("max_subscriptions", 1..=10_000)?,
         max_connections: number("max_connections", 1..=1_000_000)?,
+        max_connections_per_address: number("max_connections_per_address", 1..=1_000_000)?,
+        ndjson_memory_bytes: number("ndjson_memory_bytes", 1 << 20..=1 << 40)?,
         ping_interval: time("ping_interval_ms")?,
         pong_timeout: time("pong_timeout_ms")?,
         auth_timeout: time("auth_timeout_ms")?,

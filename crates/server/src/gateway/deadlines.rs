@@ -28,12 +28,17 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    pub(super) fn new(settings: &config::GatewayConfig, is_authenticated: bool) -> Self {
+    /// The time to authenticate counts from `accepted_at`, so that requests before the upgrade do not extend it.
+    pub(super) fn new(
+        settings: &config::GatewayConfig,
+        accepted_at: Instant,
+        is_authenticated: bool,
+    ) -> Self {
         let now = Instant::now();
         Self {
             ping_at: now + settings.ping_interval,
             pong_by: None,
-            auth_by: (!is_authenticated).then(|| now + settings.auth_timeout),
+            auth_by: (!is_authenticated).then(|| accepted_at + settings.auth_timeout),
             message_by: None,
             drain_by: None,
             rights_end: None,

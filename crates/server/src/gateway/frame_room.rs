@@ -49,9 +49,9 @@ impl FrameRoom {
                 self.freed = None;
                 return Poll::Ready(READ_BYTES);
             }
-            match &mut self.freed {
-                Some(freed) if freed.as_mut().poll(context).is_pending() => return Poll::Pending,
-                Some(_) => self.freed = None,
+            match self.freed.as_mut().map(|freed| freed.as_mut().poll(context)) {
+                Some(Poll::Pending) => return Poll::Pending,
+                Some(Poll::Ready(())) => self.freed = None,
                 None => {
                     let mut freed = Box::pin(self.share.budget().freed());
                     // Tries again before it waits: from now on it notices room.

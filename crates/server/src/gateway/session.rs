@@ -6,7 +6,6 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,6 +28,7 @@ use super::deadlines::Deadlines;
 use super::frame_room::FrameRoom;
 use super::socket::Socket;
 use super::wire::Wire;
+use crate::accept::Arrival;
 
 pub(super) struct Session<S> {
     socket: Socket<S>,
@@ -80,7 +80,7 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     pub(super) fn new(
         stream: S,
-        address: IpAddr,
+        arrival: Arrival,
         read_ahead: &[u8],
         gateway: Arc<Gateway>,
         mut stopping: watch::Receiver<bool>,
@@ -89,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let traffic = metrics.traffic(Transport::Ws);
         traffic.received(read_ahead.len());
         let open = metrics.connection(Transport::Ws);
-        let client = Client::new(gateway, address);
+        let client = Client::new(gateway, arrival.address);
         let room = FrameRoom::new(client.memory().frames.share());
         let wire = Wire::new(stream, traffic);
         let max_frame_bytes = client.settings().max_frame_bytes;
@@ -97,7 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         Self {
             socket: Socket::new(wire, read_ahead, room, max_frame_bytes, is_authenticated),
             outbox: client.memory().deliveries.share(),
-            deadlines: Deadlines::new(client.settings(), client.is_authenticated()),
+            deadlines: Deadlines::new(client.settings(), arrival.at, client.is_authenticated()),
             client,
             timer: Box::pin(sleep_until(Instant::now())),
             stopping: Box::pin(async move {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use prombus_bus::Transport;
+use prombus_bus::{Principal, Transport};
 use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
 
 use super::error::HttpError;
@@ -17,7 +17,8 @@ use crate::auth::{Action, Caller, Grant, Login, Standing, TokenDigest};
 /// token, unless the server is open.
 pub(super) struct RequestGrant {
     grant: Grant,
-    caller: Caller,
+    pub(super) caller: Principal,
+    from: Caller,
     /// When the request arrived.
     now: Timestamp,
     http: Arc<HttpState>,
@@ -28,7 +29,7 @@ impl RequestGrant {
     /// anything about a topic.
     pub(super) fn require(&self, action: Action<'_>) -> Result<(), HttpError> {
         let logins = &self.http.gateway.logins;
-        Ok(logins.authorize(&self.grant, self.caller, action, || self.now)?)
+        Ok(logins.authorize(&self.grant, self.from, action, || self.now)?)
     }
 
     /// Like [`RequestGrant::require`], for whatever one of two actions may reveal.
@@ -70,7 +71,7 @@ impl RequestGrant {
     /// Records a change of a topic in the audit log.
     pub(super) fn changed(&self, topic: &Topic, change: &str) {
         let audit = &self.http.gateway.logins.audit;
-        audit.changed(&self.grant.identity, self.caller, topic, change);
+        audit.changed(&self.grant.identity, self.from, topic, change);
     }
 
     fn allows(&self, action: Action<'_>) -> bool {
@@ -86,13 +87,14 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
         http: &Arc<HttpState>,
     ) -> Result<Self, HttpError> {
         let peer = parts.extensions.get::<Arc<Peer>>().expect("every request carries its peer");
-        let caller = Caller { address: peer.accepted.address, transport: Transport::Http };
-        let with = |grant: Grant| {
-            http.bus().identify(&peer.connection, &grant.principal_at(caller.address));
-            Self { grant, caller, now: http.now(), http: Arc::clone(http) }
+        let from = Caller { address: peer.accepted.address, transport: Transport::Http };
+        let known = |grant: Grant| {
+            let caller = grant.principal_at(from.address);
+            http.bus().identify(&peer.connection, &caller);
+            Self { grant, caller, from, now: http.now(), http: Arc::clone(http) }
         };
         if http.gateway.authenticator.is_open() {
-            return Ok(with(Grant::unrestricted()));
+            return Ok(known(Grant::unrestricted()));
         }
         let Some(token) = bearer_token(parts) else {
             let message = "a token is required: send `Authorization: Bearer TOKEN`";
@@ -103,9 +105,10 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
             Some(last) if last == digest => Standing::SameToken,
             _ => Standing::Stranger,
         };
-        let grant = http.gateway.log_in(Login { token, caller, standing })?;
+        let grant = http.gateway.log_in(Login { token, caller: from, standing })?;
         *peer.logged_in.lock() = Some(digest);
-        Ok(with(grant))
+        peer.accepted.identified.set();
+        Ok(known(grant))
     }
 }
 

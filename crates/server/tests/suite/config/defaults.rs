@@ -50,6 +50,8 @@ fn defaults_match_the_protocol() {
     assert_eq!(config.gateway.max_outbox_bytes, mib);
     assert_eq!(config.gateway.max_subscriptions, 128);
     assert_eq!(config.gateway.max_connections, 10_000);
+    assert_eq!(config.gateway.max_connections_per_address, 1000);
+    assert_eq!(config.gateway.ndjson_memory_bytes, 128 * mib);
     assert_eq!(config.gateway.ping_interval, ms(25_000));
     assert_eq!(config.gateway.pong_timeout, ms(10_000));
     assert_eq!(config.gateway.auth_timeout, ms(10_000));

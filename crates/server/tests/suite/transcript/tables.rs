@@ -60,6 +60,7 @@ fn size_limits() {
         usize::try_from(limits::MAX_MARK_TTL_MS).unwrap(),
         config.gateway.max_subscriptions,
         config.gateway.max_connections,
+        config.gateway.max_connections_per_address,
         config.limits.max_topics,
         config.limits.max_groups_per_topic,
     ];
