@@ -113,17 +113,19 @@ pub struct LimitsConfig {
     pub principal: BucketConfig,
     /// Per topic, for publishes.
     pub topic: BucketConfig,
+    /// Per address, for rejected tokens.
+    pub logins: BucketConfig,
     /// How many topics may exist when one more is created.
     pub max_topics: usize,
     pub max_groups_per_topic: usize,
 }
 
-/// A token bucket. Neither number is zero.
+/// A token bucket. Neither number is zero. Counts events, or for logins rejected tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketConfig {
-    /// Burst size, in events.
+    /// Burst size.
     pub capacity: u32,
-    /// Sustained rate, in events per second.
+    /// Sustained rate, per second.
     pub refill_per_sec: u32,
 }
 
@@ -155,6 +157,8 @@ pub struct GatewayConfig {
     pub ping_interval: Duration,
     pub pong_timeout: Duration,
     pub auth_timeout: Duration,
+    /// How long a connection may stay after its token has expired.
+    pub expired_token_grace: Duration,
     /// How long a connection may make no progress with a full send queue.
     pub slow_consumer_timeout: Duration,
 }

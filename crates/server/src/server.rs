@@ -25,7 +25,7 @@ use tokio_rustls::rustls::ServerConfig;
 use crate::accept::{Acceptor, PlaceLimits, Places};
 use crate::auth::{
     AllowedOrigins, AuthSettings, AuthSetupError, Authenticator, InvalidOrigin, JwtSettings,
-    ScopeList, TokenSettings,
+    Logins, ScopeList, TokenSettings,
 };
 use crate::config::{BucketConfig, Config, EngineConfig, TlsConfig};
 use crate::descriptors::{DescriptorBudget, TooFewDescriptors};
@@ -142,6 +142,7 @@ impl Server {
         let gateway = Arc::new(Gateway {
             bus: Arc::clone(&bus),
             authenticator,
+            logins: Logins::new(config.limits.enabled.then(|| rate(config.limits.logins))),
             origins,
             clock,
             settings: config.gateway.clone(),
@@ -272,7 +273,8 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
 fn auth_settings(config: &Config) -> AuthSettings {
     let auth = &config.auth;
     let tokens = auth.tokens.iter().map(|token| TokenSettings {
-        token: token.token.clone(),
+        name: token.name.clone(),
+        digest: token.digest,
         scopes: ScopeList::from(token.scopes.clone()),
     });
     let jwt = auth.jwt.has_key().then(|| JwtSettings {
@@ -281,6 +283,7 @@ fn auth_settings(config: &Config) -> AuthSettings {
         jwks_file: auth.jwt.jwks_file.clone(),
         issuer: auth.jwt.issuer.clone(),
         audience: auth.jwt.audience.clone(),
+        require_exp: auth.jwt.require_exp,
     });
     AuthSettings { tokens: tokens.collect(), jwt }
 }

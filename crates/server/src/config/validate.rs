@@ -121,6 +121,7 @@ fn limits(raw: &RawConfig) -> Result<LimitsConfig> {
         connection_bytes_per_sec: raw.integer(&bytes_per_sec, 1024..=1 << 40)?,
         principal: principal_limit(raw, &section.join("principal"), connection)?,
         topic: bucket("topic")?,
+        logins: bucket("logins")?,
         max_topics: raw.integer(&section.join("max_topics"), 1..=COUNT_MAX)?,
         max_groups_per_topic: raw.integer(&section.join("max_groups_per_topic"), 1..=COUNT_MAX)?,
     })
@@ -210,6 +211,7 @@ fn gateway(raw: &RawConfig) -> Result<GatewayConfig> {
         ping_interval: time("ping_interval_ms")?,
         pong_timeout: time("pong_timeout_ms")?,
         auth_timeout: time("auth_timeout_ms")?,
+        expired_token_grace: time("expired_token_grace_ms")?,
         slow_consumer_timeout: time("slow_consumer_timeout_ms")?,
     })
 }

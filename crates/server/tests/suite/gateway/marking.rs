@@ -122,10 +122,22 @@ async fn marks_take_tokens_and_so_do_acks_that_mark() {
 }
 
 #[tokio::test]
-async fn seen_and_mark_require_the_right_to_subscribe() {
-    let tokens = r#"auth.tokens=[{token="reader",scopes=["subscribe:t"]},{token="writer",scopes=["publish:**"]}]"#;
+async fn seen_and_mark_require_the_right_to_consume() {
+    let tokens = r#"auth.tokens=[
+        {token="subscriber",scopes=["subscribe:t"]},
+        {token="member",scopes=["consume:t/g"]},
+        {token="stranger",scopes=["consume:t/h"]},
+        {token="reader",scopes=["read:t"]},
+        {token="writer",scopes=["publish:**"]},
+    ]"#;
     let running = started(&[tokens]).await;
-    for (token, code) in [("reader", Value::Null), ("writer", json!("forbidden"))] {
+    for (token, code) in [
+        ("subscriber", Value::Null),
+        ("member", Value::Null),
+        ("stranger", json!("forbidden")),
+        ("reader", json!("forbidden")),
+        ("writer", json!("forbidden")),
+    ] {
         let mut client = running.connect().await;
         client.ok(json!({"op": "AUTH", "token": token})).await;
         for frame in [seen(json!(["a"])), mark(json!(["a"]))] {

@@ -16,7 +16,7 @@ impl Client {
         corr: Option<&Corr>,
     ) -> Result<(), Refusal> {
         let Subscribe { topic, group, opts } = subscribe;
-        self.check(Action::Subscribe(&topic))?;
+        self.check(Action::Consume { topic: &topic, group: &group })?;
         let key = (topic, group);
         if self.subscriptions.contains_key(&key) {
             let (topic, group) = &key;
