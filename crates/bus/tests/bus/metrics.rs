@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use prombus_bus::{
-    ConnectionLimit, NdjsonStage, PublishBatch, Rate, Settings, StartAt, SubscribeOptions,
+    NdjsonStage, PlaceLimit, PublishBatch, Rate, Settings, StartAt, SubscribeOptions,
     TopicSettings, Transport,
 };
 use prombus_engine::{Durability, Faults, FaultyEngine};
@@ -239,7 +239,7 @@ async fn connections_and_bytes_are_counted_by_transport() {
     counted.traffic(Transport::Ws).received(10);
     counted.traffic(Transport::Ws).received(5);
     counted.traffic(Transport::Http).sent(7);
-    counted.connection_refused(ConnectionLimit::PerAddress);
+    counted.connection_refused(PlaceLimit::PerAddress);
     let memory = counted.ndjson_memory(NdjsonStage::Waiting);
     memory.add(9);
     memory.sub(4);
