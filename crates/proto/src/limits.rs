@@ -14,6 +14,8 @@ pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 /// How far the `ts` of a published event may be ahead of the server's clock: one day.
 pub const MAX_TS_AHEAD_MS: u64 = 24 * 3_600_000;
 
+/// Bytes of a frame of a client that has not authenticated, where tokens are required.
+pub const MAX_FRAME_BYTES_BEFORE_AUTH: usize = 8 << 10;
 /// Bytes of a frame's `corr`.
 pub const MAX_CORR_BYTES: usize = 128;
 /// Nesting depth of objects and arrays in a frame. Every common JSON reader accepts it.

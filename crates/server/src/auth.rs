@@ -70,8 +70,13 @@ impl Authenticator {
         if self.is_open() {
             return Ok(Grant::unrestricted());
         }
-        if let Some(scopes) = self.tokens.find(token) {
-            return Ok(Grant { scopes: scopes.clone(), expires_at: None, subject: None });
+        if let Some(known) = self.tokens.find(token) {
+            return Ok(Grant {
+                scopes: known.scopes.clone(),
+                expires_at: None,
+                subject: None,
+                principal: Some(known.principal.clone()),
+            });
         }
         match &self.jwt {
             Some(jwt) => jwt.check(token, now),

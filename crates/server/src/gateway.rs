@@ -6,6 +6,7 @@
 //! | `session` | one connection: reads frames, writes answers and deliveries |
 //! | `deadlines` | the timeouts of a session |
 //! | `client` | the state of one client, and the dispatch of its frames; one file per operation |
+//! | `frame_room` | the memory of frames that are arriving or not answered |
 //! | `answers` | pending answers, in frame order |
 //! | `socket` | a WebSocket over a stream: `messages` and `incoming` read it, `wire` and `outgoing` write it |
 //! | [`close_code`] | the reasons for closing a connection |
@@ -14,6 +15,7 @@ mod answers;
 mod client;
 pub mod close_code;
 mod deadlines;
+mod frame_room;
 mod incoming;
 mod messages;
 mod outgoing;
@@ -22,7 +24,6 @@ mod socket;
 pub(crate) mod upgrade;
 mod wire;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -31,6 +32,7 @@ use prombus_proto::Clock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
+use crate::accept::Arrival;
 use crate::auth::{AllowedOrigins, Authenticator};
 use crate::config;
 
@@ -51,12 +53,12 @@ pub struct Gateway {
 /// already read past the request.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
-    address: IpAddr,
+    arrival: Arrival,
     read_ahead: Bytes,
     gateway: Arc<Gateway>,
     stopping: watch::Receiver<bool>,
 ) {
-    let session = Session::new(stream, address, &read_ahead, gateway, stopping);
+    let session = Session::new(stream, arrival, &read_ahead, gateway, stopping);
     // Even an empty slice keeps the whole buffer of the request alive.
     drop(read_ahead);
     let end = Box::pin(session.run()).await;

@@ -39,11 +39,11 @@ use std::sync::Arc;
 
 use prombus_bus::{Bus, Connection, OpenConnection};
 use prombus_proto::Timestamp;
-use prombus_proto::limits::MAX_BATCH_BYTES;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::accept::NewConnection;
 use crate::gateway::Gateway;
+use publish::NdjsonMemory;
 
 pub(crate) use port::HttpPort;
 
@@ -55,12 +55,8 @@ pub(crate) struct HttpState {
     is_local: bool,
     /// Turns `true` on shutdown. Responses without an end must watch it.
     stopping: watch::Receiver<bool>,
-    /// Bytes available to NDJSON publishes, which are buffered whole until they are stored.
-    ndjson_bytes: Semaphore,
+    ndjson_memory: NdjsonMemory,
 }
-
-/// Room for four NDJSON requests of the maximum size.
-const MAX_NDJSON_BYTES_IN_MEMORY: usize = 4 * MAX_BATCH_BYTES;
 
 /// One HTTP connection. Every request carries its peer as an extension.
 struct Peer {
@@ -77,8 +73,9 @@ impl HttpState {
         is_local: bool,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        let ndjson_bytes = Semaphore::new(MAX_NDJSON_BYTES_IN_MEMORY);
-        Self { gateway, is_local, stopping, ndjson_bytes }
+        let bytes = gateway.settings.ndjson_memory_bytes;
+        let ndjson_memory = NdjsonMemory::new(bytes, gateway.bus.metrics());
+        Self { gateway, is_local, stopping, ndjson_memory }
     }
 
     fn bus(&self) -> &Bus {

@@ -8,7 +8,7 @@
 //! - [`server`]: starts and stops everything below
 //! - [`threads`]: the threads that serve connections
 //! - `descriptors`: file descriptors for the store, and how many connections the rest allows
-//! - `accept`: accepts connections on both ports, with TLS and the connection limit
+//! - `accept`: accepts connections on both ports, with TLS and the connection limits
 //! - [`auth`]: who may publish and subscribe to what: static tokens, JWT, scopes, origins
 //! - [`gateway`]: the WebSocket protocol: one session per connection
 //! - [`http`]: the HTTP API: publish, replay, export, stream, topics, groups, health, metrics

@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use prombus_bus::{Bus, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings};
+use prombus_bus::{
+    Bus, CensusLimits, MemoryLimits, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings,
+};
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
 use prombus_proto::{ErrorCode, IdSource, SystemClock};
@@ -14,18 +16,18 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-use crate::accept::Acceptor;
+use crate::accept::{Acceptor, PlaceLimits, Places};
 use crate::auth::{
     AllowedOrigins, AuthSettings, AuthSetupError, Authenticator, InvalidOrigin, JwtSettings,
     ScopeList, TokenSettings,
 };
 use crate::config::{BucketConfig, Config, EngineConfig, TlsConfig};
-use crate::descriptors::{DescriptorBudget, MAX_REFUSALS, TooFewDescriptors};
+use crate::descriptors::{DescriptorBudget, TooFewDescriptors};
 use crate::gateway::Gateway;
 use crate::http::{HttpPort, HttpState};
 use crate::mongo_address::MongoAddress;
@@ -113,7 +115,10 @@ impl Server {
         config: &Config,
     ) -> Result<Self, StartError> {
         let descriptors = DescriptorBudget::of_process(&config.server.engine, threads.count())?;
-        let connections = descriptors.allowed_connections(config.gateway.max_connections);
+        let place_limits = descriptors.allowed_connections(PlaceLimits {
+            total: config.gateway.max_connections,
+            per_address: config.gateway.max_connections_per_address,
+        });
         let tls = config.server.tls.as_ref().map(tls_acceptor).transpose()?;
         let is_encrypted = tls.is_some();
         let authenticator = Authenticator::new(auth_settings(config))?;
@@ -127,10 +132,12 @@ impl Server {
         let ids = Arc::new(IdSource::system());
         let bus =
             Arc::new(Bus::start(Arc::clone(&engine), bus_settings(config), clock.clone(), ids));
-        bus.load_topic_settings().await.map_err(|refusal| match refusal.code {
+        let failed = |refusal: Refusal| match refusal.code {
             ErrorCode::Internal => StartError::DamagedState(refusal),
             _ => StartError::Settings(refusal),
-        })?;
+        };
+        bus.load_topic_settings().await.map_err(failed)?;
+        bus.count_topics_and_groups().await.map_err(failed)?;
         let gateway = Arc::new(Gateway {
             bus: Arc::clone(&bus),
             authenticator,
@@ -141,8 +148,7 @@ impl Server {
         let (stopping, stop) = watch::channel(false);
         let acceptor = Acceptor {
             tls,
-            room: Arc::new(Semaphore::new(connections)),
-            refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
+            places: Arc::new(Places::new(place_limits, Arc::clone(&bus))),
             gateway: Arc::clone(&gateway),
             stopping: stop.clone(),
         };
@@ -233,9 +239,21 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
     });
     Settings {
         connection_rate: limits.enabled.then(|| rate(limits.connection)),
+        connection_bytes_per_sec: limits.enabled.then_some(limits.connection_bytes_per_sec),
+        principal_rate: limits.enabled.then(|| rate(limits.principal)),
         topic_rate: limits.enabled.then(|| rate(limits.topic)),
+        max_counts: limits.enabled.then_some(CensusLimits {
+            topics: limits.max_topics,
+            groups_per_topic: limits.max_groups_per_topic,
+        }),
         topics: topics.collect::<HashMap<_, _>>(),
         max_outbox_bytes: config.gateway.max_outbox_bytes,
+        memory: MemoryLimits {
+            feeds: config.memory.feeds,
+            deliveries: config.memory.deliveries,
+            frames: config.memory.frames,
+            responses: config.memory.responses,
+        },
         subscription: SubscriptionDefaults {
             max_in_flight: config.subscribe.max_in_flight,
             ack_timeout: config.subscribe.ack_timeout,

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::members::Member;
 use crate::error::Refusal;
 use crate::groups::leases::MemberId;
+use crate::limits::Charges;
 use crate::publish::PublishBatch;
 use crate::topics::StartAt;
 
@@ -51,6 +52,8 @@ pub(crate) enum Command {
         mark_until: Option<Timestamp>,
         /// Events to publish in the same commit, which requires that every id is leased.
         publish: Option<PublishBatch>,
+        /// Kept if the answer is positive.
+        charges: Charges,
         reply: Reply<Acked>,
     },
     Nack {

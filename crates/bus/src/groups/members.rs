@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::groups::leases::{MAX_LEASE, MemberId};
 use crate::groups::{Delivery, DeliveryQueue};
-use crate::limits::{Deficit, RateLimit};
+use crate::limits::{ConnectionLimit, Deficit};
 
 /// One subscription of one connection.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Member {
     pub(crate) id: MemberId,
     delivery_queue: Arc<DeliveryQueue>,
     /// The connection's limit, shared with its publishes.
-    pub(crate) limit: RateLimit,
+    pub(crate) limit: ConnectionLimit,
     max_in_flight: u32,
     pub(crate) ack_timeout: Duration,
     pub(crate) max_attempts: u32,
@@ -48,7 +48,7 @@ pub(super) struct Members {
 impl Member {
     pub(crate) fn new(
         id: MemberId,
-        (delivery_queue, limit): (Arc<DeliveryQueue>, RateLimit),
+        (delivery_queue, limit): (Arc<DeliveryQueue>, ConnectionLimit),
         max_in_flight: u32,
         ack_timeout: Duration,
         max_attempts: u32,
@@ -77,7 +77,7 @@ impl Member {
 
     pub(super) fn deliver(&mut self, delivery: Delivery) {
         self.in_flight += 1;
-        self.outgoing.room = self.outgoing.room.saturating_sub(delivery.event.json_bytes());
+        self.outgoing.room = self.outgoing.room.saturating_sub(delivery.queued_bytes());
         self.outgoing.deliveries.push(delivery);
     }
 
@@ -159,7 +159,7 @@ impl Members {
                     let is_freer = self.members[index].credit() > self.members[best].credit();
                     if is_freer { index } else { best }
                 })?;
-            match self.members[picked].limit.try_consume(1, now) {
+            match self.members[picked].limit.try_deliver(1, now) {
                 Ok(()) => {
                     self.last_picked = picked;
                     return Some(&mut self.members[picked]);

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use crate::error::Refusal;
 use crate::groups::leases::{MAX_LEASE, MemberId};
 use crate::groups::{Acked, Command, Nacked};
+use crate::limits::Charges;
 use crate::publish::PublishBatch;
 use crate::topics::StartAt;
 
@@ -62,8 +63,19 @@ impl Subscription {
         mark_until: Option<Timestamp>,
         publish: Option<PublishBatch>,
     ) -> GroupReply<Acked> {
+        self.ack_charged(ids, mark_until, publish, Charges::default())
+    }
+
+    /// Like [`Subscription::ack`]. The tokens of `charges` return if the acknowledgement is refused.
+    pub fn ack_charged(
+        &self,
+        ids: Vec<EventId>,
+        mark_until: Option<Timestamp>,
+        publish: Option<PublishBatch>,
+        charges: Charges,
+    ) -> GroupReply<Acked> {
         let member = self.member;
-        self.ask(|reply| Command::Ack { member, ids, mark_until, publish, reply })
+        self.ask(|reply| Command::Ack { member, ids, mark_until, publish, charges, reply })
     }
 
     /// Reports that the event failed. It is redelivered after `delay`, or after a back-off that grows with

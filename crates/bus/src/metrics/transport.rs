@@ -20,6 +20,46 @@ impl Transport {
     }
 }
 
+/// A limit of the number of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceLimit {
+    /// Of all connections.
+    Total,
+    /// Of the connections from one address.
+    PerAddress,
+}
+
+impl PlaceLimit {
+    pub(super) const ALL: [PlaceLimit; 2] = [PlaceLimit::Total, PlaceLimit::PerAddress];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            PlaceLimit::Total => "total",
+            PlaceLimit::PerAddress => "address",
+        }
+    }
+}
+
+/// A stage of an NDJSON request that holds memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NdjsonStage {
+    /// Its lines arrive.
+    Receiving,
+    /// It waits for the tokens of its events, or is stored.
+    Waiting,
+}
+
+impl NdjsonStage {
+    pub(super) const ALL: [NdjsonStage; 2] = [NdjsonStage::Receiving, NdjsonStage::Waiting];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            NdjsonStage::Receiving => "receiving",
+            NdjsonStage::Waiting => "waiting",
+        }
+    }
+}
+
 /// A guard that counts a connection as open until it is dropped.
 #[derive(Debug)]
 pub struct OpenConnection(IntGauge);

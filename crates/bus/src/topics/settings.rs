@@ -6,18 +6,26 @@ use std::time::Duration;
 use prombus_engine::Durability;
 use prombus_proto::Topic;
 
-use crate::limits::Rate;
+use crate::limits::{CensusLimits, Rate};
+use crate::memory::MemoryLimits;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The rate limit of each connection, for its publishes and deliveries together. `None` turns it off.
     pub connection_rate: Option<Rate>,
+    /// The bytes that each connection may publish per second, if it has a rate limit. `None` is any number.
+    pub connection_bytes_per_sec: Option<u64>,
+    /// The rate limit of all connections of one principal together. `None` turns it off.
+    pub principal_rate: Option<Rate>,
+    /// How many topics and groups may be created. `None` is any number.
+    pub max_counts: Option<CensusLimits>,
     /// The default rate limit of publishes to a topic. `None` turns the limits of all topics off.
     pub topic_rate: Option<Rate>,
     /// Settings of individual topics.
     pub topics: HashMap<Topic, TopicSettings>,
     /// The limit of a delivery queue.
     pub max_outbox_bytes: usize,
+    pub memory: MemoryLimits,
     pub subscription: SubscriptionDefaults,
     /// How long a group waits for a dead gateway before another one takes over.
     pub group_lease: Duration,

@@ -124,7 +124,8 @@ async fn dead_letters_can_be_consumed() {
 #[tokio::test(start_paused = true)]
 async fn many_large_dead_letters_take_several_commits() {
     let engine = WatchedEngine::over(memory());
-    let settings = prombus_bus::Settings { max_outbox_bytes: 128 << 20, ..unlimited() };
+    let memory = prombus_bus::MemoryLimits::of_each(1 << 30);
+    let settings = prombus_bus::Settings { max_outbox_bytes: 128 << 20, memory, ..unlimited() };
     let harness = Harness::over(engine.clone(), settings);
     for _ in 0..50 {
         let large = vec![large_event(1_000_000)];

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use prombus_bus::cursor::Cursor;
 use prombus_bus::{
-    Acked, Bus, Connection, Delivery, PublishBatch, Refusal, Settings, StartAt, SubscribeOptions,
-    Subscription, SubscriptionDefaults,
+    Acked, Bus, Connection, Delivery, MemoryLimits, PublishBatch, Refusal, Settings, StartAt,
+    SubscribeOptions, Subscription, SubscriptionDefaults,
 };
 use prombus_engine::{
     DiskEngine, DiskOptions, Engine, MemoryEngine, Position, ReadBudget, StoredEvent,
@@ -38,9 +38,13 @@ pub(crate) struct Consumer {
 pub(crate) fn unlimited() -> Settings {
     Settings {
         connection_rate: None,
+        connection_bytes_per_sec: None,
+        principal_rate: None,
+        max_counts: None,
         topic_rate: None,
         topics: HashMap::new(),
         max_outbox_bytes: 1 << 20,
+        memory: MemoryLimits::of_each(64 << 20),
         subscription: SubscriptionDefaults {
             max_in_flight: 100,
             ack_timeout: Duration::from_secs(30),

@@ -6,6 +6,7 @@
 mod acking;
 mod closing;
 mod configuring;
+mod counts;
 mod dead_letters;
 mod delivery_queue_limit;
 mod exposition;
@@ -17,8 +18,10 @@ mod idling;
 mod lease_times;
 mod looking;
 mod marking;
+mod memory;
 mod metrics;
 mod pausing;
+mod principals;
 mod publishing;
 mod rate_limits;
 mod restarting;

@@ -1,5 +1,8 @@
 //! What a connection or request may do, and until when.
 
+use std::net::IpAddr;
+
+use prombus_bus::Principal;
 use prombus_proto::{ErrorCode, Timestamp};
 use thiserror::Error;
 
@@ -16,6 +19,8 @@ pub struct Grant {
     pub expires_at: Option<Timestamp>,
     /// The `sub` claim of a signed token.
     pub subject: Option<String>,
+    /// Whose limits apply, or `None` for those of the client's address.
+    pub principal: Option<Principal>,
 }
 
 /// Why an action is denied.
@@ -31,7 +36,13 @@ impl Grant {
     /// Everything, forever: the grant of every client of an open server.
     #[must_use]
     pub fn unrestricted() -> Self {
-        Self { scopes: Scopes::unrestricted(), expires_at: None, subject: None }
+        Self { scopes: Scopes::unrestricted(), expires_at: None, subject: None, principal: None }
+    }
+
+    /// Returns whose limits apply to a client at `address`.
+    #[must_use]
+    pub fn principal_at(&self, address: IpAddr) -> Principal {
+        self.principal.clone().unwrap_or_else(|| Principal::of_address(address))
     }
 
     /// Checks whether the action is allowed now. Reads the clock only if the grant ends at all.
@@ -87,7 +98,7 @@ mod tests {
     #[test]
     fn distinguishes_expired_from_forbidden() {
         let scopes = Scopes::new(&"publish:a".into()).unwrap();
-        let grant = Grant { scopes, expires_at: Some(Timestamp(0)), subject: None };
+        let grant = Grant { scopes, expires_at: Some(Timestamp(0)), ..Grant::unrestricted() };
         let denied = grant.authorize(Action::Admin, || Timestamp(1)).unwrap_err();
         assert_eq!((denied, denied.code()), (Denied::Forbidden, ErrorCode::Forbidden));
         let denied = grant.authorize(Action::Admin, || Timestamp(5_000)).unwrap_err();

@@ -1,8 +1,10 @@
 //! Tokens listed in the configuration.
 
 use std::fmt;
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use prombus_bus::Principal;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use super::scope::Scopes;
@@ -13,12 +15,15 @@ use super::scope::Scopes;
 /// exists nor its index in the list.
 #[derive(Default)]
 pub struct StaticTokens {
-    entries: Vec<Entry>,
+    entries: Vec<KnownToken>,
 }
 
-struct Entry {
+/// What is known of one token.
+pub struct KnownToken {
     digest: [u8; SHA256_OUTPUT_LEN],
-    scopes: Scopes,
+    pub scopes: Scopes,
+    /// Stays the same when the list of tokens changes.
+    pub principal: Principal,
 }
 
 impl StaticTokens {
@@ -28,7 +33,9 @@ impl StaticTokens {
         if self.find(token).is_some() {
             return false;
         }
-        self.entries.push(Entry { digest: digest_of(token), scopes });
+        let digest = digest_of(token);
+        let principal = Principal::Token(identity(&digest));
+        self.entries.push(KnownToken { digest, scopes, principal });
         true
     }
 
@@ -37,15 +44,15 @@ impl StaticTokens {
         self.entries.is_empty()
     }
 
-    /// Returns the scopes of a token.
+    /// Returns what is known of a token.
     #[must_use]
-    pub fn find(&self, token: &str) -> Option<&Scopes> {
+    pub fn find(&self, token: &str) -> Option<&KnownToken> {
         let digest = digest_of(token);
         let mut found = u64::MAX;
         for (index, entry) in (0u64..).zip(&self.entries) {
             found.conditional_assign(&index, entry.digest.ct_eq(&digest));
         }
-        self.entries.get(usize::try_from(found).ok()?).map(|entry| &entry.scopes)
+        self.entries.get(usize::try_from(found).ok()?)
     }
 }
 
@@ -53,6 +60,12 @@ fn digest_of(token: &str) -> [u8; SHA256_OUTPUT_LEN] {
     let mut bytes = [0; SHA256_OUTPUT_LEN];
     bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
     bytes
+}
+
+/// Returns a name for a token that does not reveal it: the start of its digest.
+fn identity(digest: &[u8; SHA256_OUTPUT_LEN]) -> Arc<str> {
+    let hex: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    hex.into()
 }
 
 impl fmt::Debug for StaticTokens {
@@ -78,10 +91,11 @@ mod tests {
         }
         assert!(!tokens.is_empty());
         for name in ["first", "second", "third"] {
-            assert_eq!(tokens.find(name), Some(&scopes(&format!("publish:{name}"))));
+            let known = tokens.find(name).unwrap();
+            assert_eq!(known.scopes, scopes(&format!("publish:{name}")));
         }
         for other in ["", "firs", "first ", "First", "fourth", "secondthird"] {
-            assert_eq!(tokens.find(other), None, "{other}");
+            assert!(tokens.find(other).is_none(), "{other}");
         }
     }
 
@@ -90,7 +104,18 @@ mod tests {
         let mut tokens = StaticTokens::default();
         assert!(tokens.add("one", scopes("admin")));
         assert!(!tokens.add("one", scopes("publish:**")));
-        assert_eq!(tokens.find("one"), Some(&scopes("admin")));
+        assert_eq!(tokens.find("one").unwrap().scopes, scopes("admin"));
+    }
+
+    #[test]
+    fn every_token_is_a_principal_of_its_own() {
+        let mut tokens = StaticTokens::default();
+        assert!(tokens.add("one", scopes("admin")));
+        assert!(tokens.add("two", scopes("admin")));
+        let principal = |token: &str| tokens.find(token).unwrap().principal.clone();
+        assert_eq!(principal("one"), principal("one"));
+        assert_ne!(principal("one"), principal("two"));
+        assert!(!format!("{:?}", principal("one")).contains("one"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use prombus_bus::{Connection, Delivery, DeliveryQueue, Refusal, Subscription};
+use prombus_bus::{Connection, Delivery, DeliveryQueue, Memory, Refusal, Subscription};
 use prombus_proto::frame::{ClientFrame, ClientOp, Corr, FrameError, FrameLimits, Mark, Subscribe};
 use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -65,8 +65,12 @@ const MIN_UNANSWERED_BYTES: usize = 1 << 20;
 impl Client {
     pub(super) fn new(gateway: Arc<Gateway>, address: IpAddr) -> Self {
         let grant = gateway.authenticator.is_open().then(Grant::unrestricted);
+        let connection = gateway.bus.connect();
+        if let Some(grant) = &grant {
+            gateway.bus.identify(&connection, &grant.principal_at(address));
+        }
         Self {
-            connection: gateway.bus.connect(),
+            connection,
             gateway,
             address,
             answers: Answers::default(),
@@ -166,11 +170,11 @@ impl Client {
                     }
                 }
             }
-            PendingBatch::Ack { topic, group, ids, mark, frames } => {
+            PendingBatch::Ack { topic, group, ids, mark, charges, frames } => {
                 match self.subscriptions.get(&(topic, group)) {
                     Some(active) => {
                         let mark_until = mark.map(|mark| self.marked_until(mark));
-                        let reply = active.subscription.ack(ids, mark_until, None);
+                        let reply = active.subscription.ack_charged(ids, mark_until, None, charges);
                         self.answers.push(PendingAnswer::Acked { reply, frames });
                     }
                     None => {
@@ -244,6 +248,16 @@ impl Client {
         let largest = MAX_UNANSWERED_LARGE_FRAMES * self.settings().max_frame_bytes;
         self.answers.frames() < MAX_UNANSWERED_FRAMES
             && self.answers.frame_bytes() < largest.max(MIN_UNANSWERED_BYTES)
+    }
+
+    /// Returns the bytes of all unanswered frames.
+    pub(super) const fn unanswered_bytes(&self) -> usize {
+        self.answers.frame_bytes()
+    }
+
+    /// Returns the budgets of buffers.
+    pub(super) fn memory(&self) -> &Memory {
+        self.gateway.bus.memory()
     }
 
     pub(super) fn has_pending_answers(&self) -> bool {

@@ -15,6 +15,8 @@ pub(super) struct Deadlines {
     pong_by: Option<Instant>,
     /// The first AUTH, while it is missing.
     auth_by: Option<Instant>,
+    /// The end of a large message that is arriving.
+    message_by: Option<Instant>,
     /// The next write that makes progress, while the peer accepts nothing.
     drain_by: Option<Instant>,
     /// The expiry of the client's rights.
@@ -24,12 +26,18 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    pub(super) fn new(settings: &config::GatewayConfig, is_authenticated: bool) -> Self {
+    /// The time to authenticate counts from `accepted_at`, so that requests before the upgrade do not extend it.
+    pub(super) fn new(
+        settings: &config::GatewayConfig,
+        accepted_at: Instant,
+        is_authenticated: bool,
+    ) -> Self {
         let now = Instant::now();
         Self {
             ping_at: now + settings.ping_interval,
             pong_by: None,
-            auth_by: (!is_authenticated).then(|| now + settings.auth_timeout),
+            auth_by: (!is_authenticated).then(|| accepted_at + settings.auth_timeout),
+            message_by: None,
             drain_by: None,
             rights_end: None,
             close_at: None,
@@ -52,7 +60,9 @@ impl Deadlines {
     /// Returns when to wake up at the latest. No pong is expected while the socket is not read.
     pub(super) fn next(&self, may_read: bool) -> Instant {
         let pong_by = self.pong_by.filter(|_| may_read);
-        let times = [pong_by, self.drain_by, self.auth_by, self.rights_end, self.close_at];
+        let message_by = self.message_by.filter(|_| may_read);
+        let times =
+            [pong_by, message_by, self.drain_by, self.auth_by, self.rights_end, self.close_at];
         times.into_iter().flatten().fold(self.ping_at, Instant::min)
     }
 
@@ -82,6 +92,15 @@ impl Deadlines {
     /// Extends the wait for a pong by the time in which we did not read.
     pub(super) fn extend_pong(&mut self, time: Duration) {
         self.pong_by = self.pong_by.map(|by| by + time);
+    }
+
+    /// `by` is `None` unless a large message is arriving.
+    pub(super) const fn set_message_by(&mut self, by: Option<Instant>) {
+        self.message_by = by;
+    }
+
+    pub(super) fn message_is_overdue(&self) -> bool {
+        self.message_by.is_some_and(|by| Instant::now() >= by)
     }
 
     /// The peer accepted data, or none is waiting.

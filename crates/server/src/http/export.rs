@@ -21,14 +21,14 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use prombus_bus::{ReadPage, Refusal};
+use prombus_bus::{ReadPage, Refusal, Share};
 
 use self::compression::{Compressor, ContentCoding};
 use self::read_ahead::ReadAhead;
 use self::request::{AtDamage, ExportFormat, ExportRange, ExportRequest};
 use super::error::HttpError;
 use super::request_grant::RequestGrant;
-use super::{HttpState, Peer};
+use super::{HttpState, Peer, response};
 use crate::auth::Action;
 
 pub(super) async fn get(
@@ -76,6 +76,8 @@ struct Export {
     stage: Stage,
     /// `None` without compression, and while a blocking thread uses the compressor.
     compressor: Option<Compressor>,
+    /// The memory of the page that is being sent.
+    room: Share,
     /// Why the export ends early, once the events before it are sent.
     failure: Option<Refusal>,
     peer: Arc<Peer>,
@@ -97,9 +99,10 @@ impl Export {
         range: ExportRange,
         coding: ContentCoding,
     ) -> Self {
+        let room = http.bus().memory().responses.share();
         let events = ReadAhead::new(http, range.topic.clone(), range.first, range.end);
         let compressor = Compressor::new(coding);
-        Self { range, events, stage: Stage::Nothing, compressor, failure: None, peer }
+        Self { range, events, stage: Stage::Nothing, compressor, room, failure: None, peer }
     }
 
     /// Returns the next bytes of the response, or `None` at its end.
@@ -121,7 +124,9 @@ impl Export {
                 (Err(failure), _) => return Err(failure),
             };
             if !bytes.is_empty() {
-                return Ok(Some(bytes.into()));
+                let next = self.room.budget().share();
+                let room = std::mem::replace(&mut self.room, next);
+                return Ok(Some(response::counted(bytes, room)));
             }
         }
         Ok(None)
@@ -130,7 +135,8 @@ impl Export {
     /// Formats the next page of events. The text is empty if none of them is selected.
     async fn next_text(&mut self) -> Result<Vec<u8>, Refusal> {
         let format = self.range.format;
-        let page = self.events.next().await?;
+        let (page, room) = self.events.next().await?;
+        self.room = room;
         let mut text = Vec::new();
         if self.stage == Stage::Nothing {
             self.stage = Stage::Opening;

@@ -6,16 +6,18 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use prombus_bus::Principal;
 use prombus_proto::{ErrorCode, Timestamp, Topic};
 
-use super::HttpState;
 use super::error::HttpError;
+use super::{HttpState, Peer};
 use crate::auth::{Action, Grant};
 
 /// The grant of the bearer token. A handler that extracts it rejects requests without a valid
 /// token, unless the server is open.
 pub(super) struct RequestGrant {
     grant: Grant,
+    pub(super) caller: Principal,
     /// When the request arrived.
     now: Timestamp,
 }
@@ -55,15 +57,24 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
         http: &Arc<HttpState>,
     ) -> Result<Self, HttpError> {
         let (authenticator, now) = (&http.gateway.authenticator, http.now());
+        let peer = parts.extensions.get::<Arc<Peer>>().expect("every request carries its peer");
+        let known = |grant: Grant| {
+            let caller = grant.principal_at(peer.accepted.address);
+            http.bus().identify(&peer.connection, &caller);
+            Self { grant, caller, now }
+        };
         if authenticator.is_open() {
-            return Ok(Self { grant: Grant::unrestricted(), now });
+            return Ok(known(Grant::unrestricted()));
         }
         let Some(token) = bearer_token(parts) else {
             let message = "a token is required: send `Authorization: Bearer TOKEN`";
             return Err(HttpError::new(ErrorCode::Unauthorized, message));
         };
         match authenticator.check(token, now) {
-            Ok(grant) => Ok(Self { grant, now }),
+            Ok(grant) => {
+                peer.accepted.identified.set();
+                Ok(known(grant))
+            }
             Err(bad) => Err(HttpError::new(bad.code(), bad.to_string())),
         }
     }

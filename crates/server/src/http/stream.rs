@@ -11,7 +11,9 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use prombus_bus::{Deficit, Followed, Follower, RateLimit, ReadBudget, Refusal, StartAt};
+use prombus_bus::{
+    ConnectionLimit, Deficit, Followed, Follower, ReadBudget, Refusal, Share, StartAt,
+};
 use prombus_proto::{ErrorCode, EventId};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -19,7 +21,7 @@ use tokio::time::Instant;
 use super::error::HttpError;
 use super::query::QueryParams;
 use super::request_grant::RequestGrant;
-use super::{HttpState, Peer, damaged, start};
+use super::{HttpState, Peer, damaged, response, start};
 use crate::auth::Action;
 
 /// The most that is sent at once.
@@ -53,10 +55,11 @@ pub(super) async fn get(
         let events = EventStream {
             follower,
             limit: peer.connection.limit.clone(),
+            room: http.bus().memory().responses.share(),
             stopping: http.stopping.clone(),
             expires_at: grant.remaining().map(|time| Instant::now() + time),
             sent_retry: false,
-            has_token: false,
+            owed: 1,
         };
         Body::from_stream(stream::try_unfold(events, |mut events| async move {
             Ok::<_, Refusal>(events.next_chunk().await?.map(|bytes| (bytes, events)))
@@ -89,13 +92,16 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, HttpError> {
 /// A running stream.
 struct EventStream {
     follower: Follower,
-    limit: RateLimit,
+    limit: ConnectionLimit,
+    /// Always empty: a chunk counts in a share of its own, which lasts until it is sent.
+    room: Share,
     stopping: watch::Receiver<bool>,
     /// When the token of the request expires.
     expires_at: Option<Instant>,
     sent_retry: bool,
-    /// The rate limit's token for the next event has been taken.
-    has_token: bool,
+    /// Tokens to take before the next read: one for its first event, and those that were missing for the
+    /// events of the last one.
+    owed: u64,
 }
 
 impl EventStream {
@@ -116,7 +122,9 @@ impl EventStream {
             // An error means that the server is gone, which also ends the stream.
             _ = stopping.wait_for(|stop| *stop) => Ok(None),
             () = expired => Ok(None),
-            page = self.next_page() => Ok(Some(encode(&page?))),
+            page = self.next_page() => {
+                Ok(Some(response::counted(encode(&page?), self.room.budget().share())))
+            }
             () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => Ok(Some(Bytes::from_static(KEEP_ALIVE))),
         }
     }
@@ -125,21 +133,25 @@ impl EventStream {
     /// neither an event nor a token.
     async fn next_page(&mut self) -> Result<Followed, Refusal> {
         let now = || Instant::now().into_std();
-        while !self.has_token {
-            match self.limit.try_consume(1, now()) {
-                Ok(()) => self.has_token = true,
+        while self.owed > 0 {
+            match self.limit.try_deliver(1, now()) {
+                Ok(()) => self.owed -= 1,
                 Err(Deficit::Wait(time)) => tokio::time::sleep(time).await,
                 Err(Deficit::Never) => std::future::pending().await,
             }
         }
-        let available = self.limit.status(now()).map_or(u64::MAX, |status| status.available);
-        let affordable = usize::try_from(available.saturating_add(1)).unwrap_or(usize::MAX);
-        let budget = ReadBudget { events: CHUNK.events.min(affordable), ..CHUNK };
+        let affordable = self.limit.deliverable(now()).saturating_add(1);
+        let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
+        let budget = ReadBudget {
+            events: CHUNK.events.min(affordable),
+            bytes: CHUNK.bytes.min(self.room.allowance()),
+        };
         let page = self.follower.page(budget).await?;
         if let Followed::Events(events) = &page {
-            // Cannot fail: this stream occupies the connection, so nothing else uses its bucket.
-            let _ = self.limit.try_consume(events.len() as u64 - 1, now());
-            self.has_token = false;
+            let more = events.len() as u64 - 1;
+            // Other connections of the principal may have taken the tokens in the meantime.
+            let is_paid = self.limit.try_deliver(more, now()).is_ok();
+            self.owed = if is_paid { 1 } else { 1 + more };
         }
         Ok(page)
     }
@@ -147,7 +159,7 @@ impl EventStream {
 
 /// Damage and removed events have event types of their own, which handlers of events do not see, and no
 /// id: a client that reconnects is told again.
-fn encode(page: &Followed) -> Bytes {
+fn encode(page: &Followed) -> Vec<u8> {
     let mut text = Vec::new();
     match page {
         Followed::Events(events) => {
@@ -167,5 +179,5 @@ fn encode(page: &Followed) -> Bytes {
             text.extend_from_slice(gap.as_bytes());
         }
     }
-    text.into()
+    text
 }

@@ -92,7 +92,9 @@ pub(super) async fn put(
     grant.require(Action::Admin)?;
     let (head, body) = request.into_parts();
     QueryParams::parse(&head.uri, &[])?;
-    let body = RequestBody::new(&head.headers, body, MAX_SETTINGS_BYTES)?.collect().await?;
+    let stall_timeout = http.gateway.settings.slow_consumer_timeout;
+    let body = RequestBody::new(&head.headers, body, MAX_SETTINGS_BYTES, stall_timeout)?;
+    let body = body.collect().await?;
     let own = OwnSettings::parse(&body)?;
     // In its own task: if the client disconnects, the settings must not end up stored but not
     // in effect.

@@ -13,6 +13,7 @@
 //! | several members of a group | `sharing` |
 //! | rate limits | `rates` |
 //! | peers that do not read, and the bounds of their buffers | `slow_consumer`, `bounds` |
+//! | the memory of all connections together | `memory` |
 //! | metrics of connections and bytes | `counting` |
 //! | shutdown | `stopping` |
 
@@ -31,8 +32,10 @@ pub(crate) mod client;
 mod counting;
 pub(crate) mod encryption;
 mod error_codes;
+mod limits;
 mod liveness;
 mod marking;
+pub(crate) mod memory;
 mod pausing;
 mod pipelining;
 mod publishing;

@@ -27,8 +27,8 @@ impl GroupState {
                     let _ = reply.send(Ok(()));
                 }
             }
-            Command::Ack { member, ids, mark_until, publish, reply } => {
-                self.ack(Ack { member, ids, mark_until, reply }, publish, now);
+            Command::Ack { member, ids, mark_until, publish, charges, reply } => {
+                self.ack(Ack { member, ids, mark_until, charges, reply }, publish, now);
             }
             Command::Nack { member, id, reason, delay, reply } => {
                 self.nack(member, &id, reason.as_deref(), delay, reply, now);

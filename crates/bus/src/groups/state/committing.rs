@@ -100,7 +100,9 @@ impl GroupState {
             expect,
         });
         owned.commit = Some(CommitInFlight { generation, acks, waiters, published, dead_letters });
-        Some(Effect::Commit(Submission { events, publish_times, state, durability }))
+        let (charges, permits) = (publish.charges, publish.permits);
+        let submission = Submission { events, publish_times, state, durability, charges, permits };
+        Some(Effect::Commit(submission))
     }
 
     /// Takes the answer to [`Effect::Commit`].

@@ -9,6 +9,7 @@ use prombus_proto::{EventId, Seq, Timestamp, Topic};
 use crate::error::Refusal;
 use crate::groups::command::{Acked, Nacked, Reply};
 use crate::groups::leases::{CursorGeneration, MemberId};
+use crate::limits::Charges;
 use crate::publish::PublishBatch;
 use crate::stored::mark::Marks;
 
@@ -61,6 +62,8 @@ pub(in crate::groups) struct Ack {
     pub(in crate::groups) ids: Vec<EventId>,
     /// When the marks expire that the same commit stores, if it is to store any.
     pub(in crate::groups) mark_until: Option<Timestamp>,
+    /// Kept if the answer is positive.
+    pub(in crate::groups) charges: Charges,
     pub(in crate::groups) reply: Reply<Acked>,
 }
 
@@ -144,6 +147,9 @@ impl Waiter {
 
 impl Ack {
     pub(in crate::groups) fn answer(self, answer: Result<Acked, Refusal>) {
+        if answer.is_ok() {
+            self.charges.keep();
+        }
         // The receiver may have been dropped.
         let _ = self.reply.send(answer);
     }

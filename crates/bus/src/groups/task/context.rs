@@ -7,6 +7,7 @@ use prombus_engine::Engine;
 use prombus_proto::{Clock, IdSource};
 
 use crate::groups::Groups;
+use crate::limits::Census;
 use crate::metrics::Metrics;
 use crate::publish::Committer;
 use crate::sharing::GroupLeases;
@@ -18,6 +19,7 @@ pub(crate) struct GroupContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<IdSource>,
     pub(crate) groups: Arc<Groups>,
+    pub(crate) census: Arc<Census>,
     pub(crate) metrics: Arc<Metrics>,
     /// `None` if this is the only process that uses the store.
     pub(crate) group_leases: Option<Arc<GroupLeases>>,

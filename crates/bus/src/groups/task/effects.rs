@@ -20,6 +20,7 @@ use crate::groups::state::{
     Ack, Claim, ClaimOutcome, DeadLetterPending, GroupName, Loaded, MarkLookup, ReadOutcome,
     StoredAck,
 };
+use crate::limits::GroupPermit;
 use crate::publish::{CommitResult, Committer, Submission};
 use crate::sharing::GroupLeases;
 use crate::stored::cursor::Cursor;
@@ -34,6 +35,15 @@ pub(super) struct GroupStore {
     name: GroupName,
     lease_key: StateKey,
     dead_letters: Topic,
+}
+
+/// The commit that makes this gateway the owner of a group.
+struct PreparedClaim {
+    submission: Submission,
+    group: Loaded,
+    epoch: u64,
+    /// For a group that is created.
+    permit: Option<GroupPermit>,
 }
 
 /// How much is read ahead.
@@ -58,9 +68,13 @@ impl GroupStore {
         let cursor = match self.cursor().await? {
             Some((cursor, _)) => cursor,
             None => {
+                let permit = self.ctx.census.permit_group(&self.name.topic)?;
                 let cursor = self.first_cursor(start).await?;
                 let put = self.put_cursor(&cursor, Expect::Any);
                 self.commit(Submission::of_state(vec![put], self.topic.durability())).await?;
+                if let Some(permit) = permit {
+                    permit.created();
+                }
                 cursor
             }
         };
@@ -70,13 +84,19 @@ impl GroupStore {
     /// Makes this gateway the owner of the group, unless another one is.
     pub(super) async fn claim(&self, claim: &Claim) -> ClaimOutcome {
         let Some(leases) = &self.ctx.group_leases else { return ClaimOutcome::OwnedElsewhere };
-        let (submission, group, epoch) = match self.prepare_claim(leases, claim).await {
+        let prepared = match self.prepare_claim(leases, claim).await {
             Ok(Some(prepared)) => prepared,
             Ok(None) => return ClaimOutcome::OwnedElsewhere,
             Err(refusal) => return ClaimOutcome::Failed(refusal),
         };
+        let PreparedClaim { submission, group, epoch, permit } = prepared;
         match self.commit(submission).await {
-            Ok(stored) => ClaimOutcome::Claimed { group, epoch, version: stored.version },
+            Ok(stored) => {
+                if let Some(permit) = permit {
+                    permit.created();
+                }
+                ClaimOutcome::Claimed { group, epoch, version: stored.version }
+            }
             Err(CommitError::Conflict(_)) => ClaimOutcome::OwnedElsewhere,
             Err(error) => ClaimOutcome::Unclear(error.into()),
         }
@@ -88,7 +108,7 @@ impl GroupStore {
         &self,
         leases: &GroupLeases,
         claim: &Claim,
-    ) -> Result<Option<(Submission, Loaded, u64)>, Refusal> {
+    ) -> Result<Option<PreparedClaim>, Refusal> {
         // A group that was ever owned has a cursor, so a takeover needs no start.
         let (start, expired) = match claim {
             Claim::Join(joining) => (&joining.start, None),
@@ -107,9 +127,12 @@ impl GroupStore {
             // The owner of a group has to be seen alive.
             leases.heartbeat.store(self.ctx.engine.as_ref(), self.ctx.clock.as_ref()).await?;
         }
-        let (mut cursor, expect) = match self.cursor().await? {
-            Some((cursor, version)) => (cursor, Expect::Version(version)),
-            None => (self.first_cursor(start).await?, Expect::Absent),
+        let (mut cursor, expect, permit) = match self.cursor().await? {
+            Some((cursor, version)) => (cursor, Expect::Version(version), None),
+            None => {
+                let permit = self.ctx.census.permit_group(&self.name.topic)?;
+                (self.first_cursor(start).await?, Expect::Absent, permit)
+            }
         };
         let topic_end = self.topic_end().await?;
         let last_epoch = lease.as_ref().map_or(0, |(lease, _)| lease.epoch);
@@ -121,7 +144,8 @@ impl GroupStore {
             self.put_cursor(&cursor, expect),
         ];
         let submission = Submission::of_state(ops, Durability::Fsync);
-        Ok(Some((submission, Loaded { cursor, topic_end }, epoch)))
+        let group = Loaded { cursor, topic_end };
+        Ok(Some(PreparedClaim { submission, group, epoch, permit }))
     }
 
     /// Gives the lease back if it names this gateway.

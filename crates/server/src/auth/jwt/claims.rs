@@ -1,5 +1,6 @@
 //! The claims of a signed token.
 
+use prombus_bus::Principal;
 use prombus_proto::Timestamp;
 use serde::Deserialize;
 
@@ -77,7 +78,12 @@ impl Claims {
             (Some(_), Some(_)) => return Err(BadToken::BadScopes),
             (scope, scopes) => scope.or(scopes).unwrap_or_default(),
         };
+        let principal = self.sub.as_deref().map(|subject| Principal::Subject {
+            issuer: self.iss.as_deref().map(Into::into),
+            subject: subject.into(),
+        });
         Ok(Grant {
+            principal,
             scopes: Scopes::from_claim(&scopes).map_err(|_| BadToken::BadScopes)?,
             expires_at: self.exp.map(NumericDate::timestamp),
             subject: self.sub,

@@ -116,6 +116,10 @@ fn settings_that_need_another_one() {
         &set(&["server.tls.key_file=a.pem"]),
         "server.tls.key_file (--set server.tls.key_file) also needs server.tls.cert_file",
     );
+    assert_error(
+        &set(&["gateway.max_frame_bytes=2000000", "memory.frames_bytes=4194304"]),
+        "memory.frames_bytes (--set memory.frames_bytes) must be at least four times gateway.max_frame_bytes",
+    );
     let issuer = rejected(&set(&["auth.jwt.issuer=me"])).to_string();
     assert!(issuer.contains("auth.jwt.issuer (--set auth.jwt.issuer) has no effect"), "{issuer}");
 }

@@ -17,7 +17,8 @@ use super::super::*;
 use crate::error::Refusal;
 use crate::groups::command::{Acked, Command};
 use crate::groups::{Delivery, DeliveryQueue, Member, MemberId};
-use crate::limits::RateLimit;
+use crate::limits::{Charges, ConnectionLimit};
+use crate::memory::Budget;
 use crate::metrics::Metrics;
 use crate::publish::{CommitReceipt, CommitResult, PublishBatch, Submission};
 use crate::stored::cursor::{Cursor, Progress};
@@ -383,9 +384,10 @@ impl Consumer {
         store: &mut Store,
         now: Instant,
     ) -> Option<Self> {
-        let (id, queue) = (MemberId(id), Arc::new(DeliveryQueue::new(1 << 20)));
+        let share = Budget::new(4 << 20, 0).share();
+        let (id, queue) = (MemberId(id), Arc::new(DeliveryQueue::new(1 << 20, share)));
         let (reply, joined) = oneshot::channel();
-        let handles = (Arc::clone(&queue), RateLimit::new(None, now));
+        let handles = (Arc::clone(&queue), ConnectionLimit::new(None, None, now));
         let member = Member::new(id, handles, max_in_flight, ACK_TIMEOUT, MAX_ATTEMPTS);
         let join = Command::Join { member, start: StartAt::Earliest, reply };
         gateway.send(join, store, now);
@@ -436,7 +438,8 @@ impl SentAck {
             };
             PublishBatch::of_events(deliveries.iter().map(publish).collect())
         });
-        let ack = Command::Ack { member, ids, mark_until: None, publish, reply };
+        let charges = Charges::default();
+        let ack = Command::Ack { member, ids, mark_until: None, publish, charges, reply };
         gateway.send(ack, store, now);
         Self { member, deliveries, answer }
     }

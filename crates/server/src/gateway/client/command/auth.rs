@@ -29,6 +29,7 @@ impl Client {
             // No one waits for the reply.
             drop(active.subscription.resume());
         }
+        self.gateway.bus.identify(&self.connection, &grant.principal_at(self.address));
         self.grant = Some(grant);
         self.answers.ok(corr);
         Ok(())
