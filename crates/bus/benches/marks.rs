@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prombus_bus::{Bus, DEFAULT_MARK_TTL, MemoryLimits, Settings, SubscriptionDefaults};
+use prombus_bus::{
+    Bus, DEFAULT_MARK_TTL, MemoryLimits, RetryDelays, Settings, SubscriptionDefaults,
+};
 use prombus_engine::{DiskEngine, DiskOptions};
 use prombus_proto::{
     Clock, EventId, Group, IdSource, ManualClock, SystemClock, SystemRandom, Topic,
@@ -103,6 +105,11 @@ fn start(data: &Path, clock: &Arc<ManualClock>) -> Bus {
             max_in_flight: 100,
             ack_timeout: Duration::from_secs(30),
             max_attempts: 5,
+        },
+        retry: RetryDelays {
+            first: Duration::from_secs(1),
+            factor: 5,
+            max: Duration::from_secs(600),
         },
         group_lease: Duration::from_secs(10),
     };

@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 
 use crate::error::Refusal;
 use crate::groups::{
-    Command, DeliveryQueue, Description, GroupContext, GroupTask, Groups, Member, MemberId,
-    SubscribeOptions, Subscription,
+    Command, DeliveryQueue, Description, GroupContext, GroupInfo, GroupTask, Groups, Member,
+    MemberId, RetryRules, SubscribeOptions, Subscription, allowed_attempts,
 };
 use crate::limits::{ConnectionLimit, Principal, Principals, RateLimit, keep_census_current};
 use crate::memory::Memory;
@@ -91,6 +91,10 @@ impl Bus {
                 tasks.push(tokio::spawn(counting));
             }
         }
+        let retry = RetryRules {
+            delays: settings.retry,
+            max_attempts: allowed_attempts(settings.subscription.max_attempts),
+        };
         let principals = settings.principal_rate.map(|rate| {
             let bytes = settings.connection_bytes_per_sec;
             Principals::new(rate, bytes.map(|bytes| bytes.saturating_mul(PRINCIPAL_BYTE_FACTOR)))
@@ -106,6 +110,7 @@ impl Bus {
                 groups,
                 metrics,
                 group_leases,
+                retry,
                 is_closing: Arc::new(AtomicBool::new(false)),
             },
             topics,
@@ -173,9 +178,9 @@ impl Bus {
                     (Arc::clone(&connection.delivery_queue), connection.limit.clone()),
                     options.max_in_flight.unwrap_or(defaults.max_in_flight),
                     options.ack_timeout.unwrap_or(defaults.ack_timeout),
-                    options.max_attempts.unwrap_or(defaults.max_attempts),
                 ),
                 start: options.start.clone(),
+                max_attempts: options.max_attempts,
                 reply,
             };
             // The group has just stopped: start it again.
@@ -184,9 +189,15 @@ impl Bus {
             }
             // Created before the wait: dropping it leaves the group, also if this future is dropped.
             let (topic, group) = (topic.clone(), group.clone());
-            let subscription = Subscription { topic, group, member, commands };
+            let is_closing = Arc::clone(&self.ctx.is_closing);
+            let info = GroupInfo { max_attempts: defaults.max_attempts, created: false };
+            let mut subscription =
+                Subscription { topic, group, member, commands, info, is_closing };
             match joined.await {
-                Ok(Ok(())) => return Ok(subscription),
+                Ok(Ok(info)) => {
+                    subscription.info = info;
+                    return Ok(subscription);
+                }
                 Ok(Err(refusal)) => return Err(refusal),
                 Err(_) => {}
             }

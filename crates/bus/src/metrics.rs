@@ -67,6 +67,7 @@ pub struct Metrics {
     lost_to_retention: IntCounterVec,
     in_flight: IntGaugeVec,
     rate_limited: [IntCounter; LimitScope::ALL.len()],
+    failed_logins: IntCounter,
     connections: IntGaugeVec,
     refused_connections: IntCounterVec,
     ndjson_memory: IntGaugeVec,
@@ -122,6 +123,11 @@ impl Metrics {
                 &["topic", "group"],
             ),
             rate_limited: LimitScope::ALL.map(|scope| limited.with_label_values(&[scope.name()])),
+            failed_logins: counter(
+                &registry,
+                "prombus_failed_logins_total",
+                "Logins with a token that was rejected, or refused unseen after too many of them.",
+            ),
             connections: gauges(
                 &registry,
                 "prombus_connections",
@@ -244,6 +250,11 @@ impl Metrics {
         }
     }
 
+    /// Counts a login that was rejected.
+    pub fn failed_login(&self) {
+        self.failed_logins.inc();
+    }
+
     /// Counts a connection as open until the guard is dropped.
     #[must_use]
     pub fn connection(&self, transport: Transport) -> OpenConnection {
@@ -277,6 +288,10 @@ fn topics_note() -> String {
 
 fn pairs_note() -> String {
     format!("Groups beyond the first {MAX_PAIRS} are counted as \"{OTHER}\" on topic \"{OTHER}\".")
+}
+
+fn counter(registry: &Registry, name: &str, help: &str) -> IntCounter {
+    registered(registry, IntCounter::with_opts(Opts::new(name, help)))
 }
 
 fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {

@@ -113,17 +113,19 @@ pub struct LimitsConfig {
     pub principal: BucketConfig,
     /// Per topic, for publishes.
     pub topic: BucketConfig,
+    /// Per address, for rejected tokens.
+    pub logins: BucketConfig,
     /// How many topics may exist when one more is created.
     pub max_topics: usize,
     pub max_groups_per_topic: usize,
 }
 
-/// A token bucket. Neither number is zero.
+/// A token bucket. Neither number is zero. Counts events, or for logins rejected tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketConfig {
-    /// Burst size, in events.
+    /// Burst size.
     pub capacity: u32,
-    /// Sustained rate, in events per second.
+    /// Sustained rate, per second.
     pub refill_per_sec: u32,
 }
 
@@ -155,6 +157,8 @@ pub struct GatewayConfig {
     pub ping_interval: Duration,
     pub pong_timeout: Duration,
     pub auth_timeout: Duration,
+    /// How long a connection may stay after its token has expired.
+    pub expired_token_grace: Duration,
     /// How long a connection may make no progress with a full send queue.
     pub slow_consumer_timeout: Duration,
 }
@@ -182,11 +186,23 @@ pub struct SubscribeConfig {
     pub max_attempts: u32,
 }
 
-/// How gateways share consumer groups.
+/// How consumer groups retry events, and how gateways share groups.
 #[derive(Clone, Debug)]
 pub struct GroupsConfig {
+    pub retry: RetryConfig,
     /// Another gateway takes over the groups of a dead gateway within this time.
     pub lease: Duration,
+}
+
+/// The wait before an event that failed is redelivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryConfig {
+    /// After the first failure.
+    pub first: Duration,
+    /// How many times longer each wait is than the one before.
+    pub factor: u32,
+    /// The longest wait.
+    pub max: Duration,
 }
 
 #[derive(Clone, Debug)]

@@ -27,13 +27,13 @@ mod wire;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prombus_bus::Bus;
+use prombus_bus::{Bus, Refusal};
 use prombus_proto::Clock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use crate::accept::Arrival;
-use crate::auth::{AllowedOrigins, Authenticator};
+use crate::auth::{AllowedOrigins, Authenticator, Grant, Login, Logins};
 use crate::config;
 
 use session::Session;
@@ -42,11 +42,19 @@ use session::Session;
 pub struct Gateway {
     pub bus: Arc<Bus>,
     pub authenticator: Authenticator,
+    pub logins: Logins,
     /// The origins whose web pages may connect.
     pub origins: AllowedOrigins,
     /// Decides when tokens expire.
     pub clock: Arc<dyn Clock>,
     pub settings: config::GatewayConfig,
+}
+
+impl Gateway {
+    /// Returns what a token allows.
+    pub(crate) fn log_in(&self, login: Login<'_>) -> Result<Grant, Refusal> {
+        self.logins.log_in(&self.authenticator, login, self.bus.metrics(), self.clock.now())
+    }
 }
 
 /// Serves an upgraded stream until the connection ends. `read_ahead` is what the HTTP server has

@@ -37,11 +37,13 @@ mod websocket;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prombus_bus::{Bus, Connection, OpenConnection};
 use prombus_proto::Timestamp;
 use tokio::sync::watch;
 
 use crate::accept::NewConnection;
+use crate::auth::TokenDigest;
 use crate::gateway::Gateway;
 use publish::NdjsonMemory;
 
@@ -63,6 +65,8 @@ struct Peer {
     /// Holds the token bucket that all requests of the connection share.
     connection: Connection,
     accepted: NewConnection,
+    /// The token that was accepted last.
+    logged_in: Mutex<Option<TokenDigest>>,
     /// Counts the connection in the metrics until it is dropped.
     _open: OpenConnection,
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prombus_bus::{
-    Bus, CensusLimits, MemoryLimits, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings,
+    Bus, CensusLimits, MemoryLimits, Rate, Refusal, RetryDelays, Settings, SubscriptionDefaults,
+    TopicSettings,
 };
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
@@ -24,7 +25,7 @@ use tokio_rustls::rustls::ServerConfig;
 use crate::accept::{Acceptor, PlaceLimits, Places};
 use crate::auth::{
     AllowedOrigins, AuthSettings, AuthSetupError, Authenticator, InvalidOrigin, JwtSettings,
-    ScopeList, TokenSettings,
+    Logins, ScopeList, TokenSettings,
 };
 use crate::config::{BucketConfig, Config, EngineConfig, TlsConfig};
 use crate::descriptors::{DescriptorBudget, TooFewDescriptors};
@@ -141,6 +142,7 @@ impl Server {
         let gateway = Arc::new(Gateway {
             bus: Arc::clone(&bus),
             authenticator,
+            logins: Logins::new(config.limits.enabled.then(|| rate(config.limits.logins))),
             origins,
             clock,
             settings: config.gateway.clone(),
@@ -259,6 +261,11 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
             ack_timeout: config.subscribe.ack_timeout,
             max_attempts: config.subscribe.max_attempts,
         },
+        retry: RetryDelays {
+            first: config.groups.retry.first,
+            factor: config.groups.retry.factor,
+            max: config.groups.retry.max,
+        },
         group_lease: config.groups.lease,
     }
 }
@@ -266,7 +273,8 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
 fn auth_settings(config: &Config) -> AuthSettings {
     let auth = &config.auth;
     let tokens = auth.tokens.iter().map(|token| TokenSettings {
-        token: token.token.clone(),
+        name: token.name.clone(),
+        digest: token.digest,
         scopes: ScopeList::from(token.scopes.clone()),
     });
     let jwt = auth.jwt.has_key().then(|| JwtSettings {
@@ -275,6 +283,7 @@ fn auth_settings(config: &Config) -> AuthSettings {
         jwks_file: auth.jwt.jwks_file.clone(),
         issuer: auth.jwt.issuer.clone(),
         audience: auth.jwt.audience.clone(),
+        require_exp: auth.jwt.require_exp,
     });
     AuthSettings { tokens: tokens.collect(), jwt }
 }

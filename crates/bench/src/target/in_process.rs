@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prombus_bus::{
-    Bus, Durability, MemoryLimits, Settings, StartAt, SubscribeOptions, Subscription,
+    Bus, Durability, MemoryLimits, RetryDelays, Settings, StartAt, SubscribeOptions, Subscription,
     SubscriptionDefaults, TopicSettings,
 };
 use prombus_engine::Engine;
@@ -56,6 +56,11 @@ impl InProcess {
                 max_in_flight: 100,
                 ack_timeout: LEASE,
                 max_attempts: 5,
+            },
+            retry: RetryDelays {
+                first: Duration::from_secs(1),
+                factor: 5,
+                max: Duration::from_secs(600),
             },
             group_lease: GROUP_LEASE,
         };

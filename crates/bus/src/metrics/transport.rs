@@ -3,7 +3,7 @@
 use prometheus::{IntCounter, IntGauge};
 
 /// How a client is connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     Ws,
     Http,
@@ -12,7 +12,9 @@ pub enum Transport {
 impl Transport {
     pub(super) const ALL: [Transport; 2] = [Transport::Ws, Transport::Http];
 
-    pub(super) const fn name(self) -> &'static str {
+    /// Returns the label of its series.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Transport::Ws => "ws",
             Transport::Http => "http",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use prombus_engine::Durability;
 use prombus_proto::Topic;
 
+use crate::groups::RetryDelays;
 use crate::limits::{CensusLimits, Rate};
 use crate::memory::MemoryLimits;
 
@@ -27,6 +28,8 @@ pub struct Settings {
     pub max_outbox_bytes: usize,
     pub memory: MemoryLimits,
     pub subscription: SubscriptionDefaults,
+    /// How long events that fail wait for their redelivery.
+    pub retry: RetryDelays,
     /// How long a group waits for a dead gateway before another one takes over.
     pub group_lease: Duration,
 }
@@ -60,7 +63,7 @@ pub struct SubscriptionDefaults {
     pub max_in_flight: u32,
     /// The duration of a lease.
     pub ack_timeout: Duration,
-    /// Deliveries of an event before it becomes a dead letter.
+    /// Failures of an event before it becomes a dead letter, in groups for which nobody named a number.
     pub max_attempts: u32,
 }
 

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod acking;
+mod attempts;
 mod closing;
 mod configuring;
 mod counts;
@@ -12,6 +13,7 @@ mod delivery_queue_limit;
 mod exposition;
 mod following;
 mod group_model;
+mod group_properties;
 mod group_world;
 mod harness;
 mod idling;

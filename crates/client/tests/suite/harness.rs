@@ -38,7 +38,14 @@ fn memory() -> Arc<dyn Engine> {
 }
 
 pub(crate) async fn start_with_engine(engine: Arc<dyn Engine>, set: &[&str]) -> TestServer {
-    let defaults = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "limits.enabled=false"];
+    let defaults = [
+        "server.ws=127.0.0.1:0",
+        "server.http=127.0.0.1:0",
+        "limits.enabled=false",
+        // For tests that lose one connection after another.
+        "groups.retry.first_ms=10",
+        "groups.retry.max_ms=100",
+    ];
     let set = defaults.iter().chain(set).map(|&text| text.to_owned()).collect();
     let sources = Sources { set, ..Sources::default() };
     let config = Config::load(&sources).unwrap_or_else(|error| panic!("{error}"));

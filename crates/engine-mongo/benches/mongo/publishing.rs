@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prombus_bus::{
-    Bus, MemoryLimits, PendingCommit, PublishBatch, Settings, SubscriptionDefaults, TopicSettings,
+    Bus, MemoryLimits, PendingCommit, PublishBatch, RetryDelays, Settings, SubscriptionDefaults,
+    TopicSettings,
 };
 use prombus_proto::{SystemClock, Topic};
 use tokio::task::JoinSet;
@@ -32,6 +33,11 @@ pub(crate) async fn rate(url: &str, load: Load) -> f64 {
             max_in_flight: 100,
             ack_timeout: Duration::from_secs(30),
             max_attempts: 5,
+        },
+        retry: RetryDelays {
+            first: Duration::from_secs(1),
+            factor: 5,
+            max: Duration::from_secs(600),
         },
         group_lease: Duration::from_secs(10),
     };

@@ -63,6 +63,17 @@ pub enum Outcome {
     Stale,
     /// Those of the requested ids that are marked.
     Seen(Vec<EventId>),
+    /// The subscription is part of this group.
+    Subscribed(JoinedGroup),
+}
+
+/// The group that a subscription joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinedGroup {
+    /// Failures of an event before it becomes a dead letter.
+    pub max_attempts: u32,
+    /// The group did not exist before.
+    pub created: bool,
 }
 
 /// The position of a published event.
@@ -98,6 +109,10 @@ members! {
 
 members! {
     ContextMembers { attempt = "attempt", ack_deadline_ms = "ack_deadline_ms", }
+}
+
+members! {
+    GroupMembers { max_attempts = "max_attempts", created = "created", }
 }
 
 members! {
@@ -244,6 +259,9 @@ impl Outcome {
             let (id, seq, duplicate) = (members.id, members.seq, members.duplicate);
             return Ok(Self::Published(Published::read(&PublishedMembers { id, seq, duplicate })?));
         }
+        if let Some(group) = field::present(members.group) {
+            return Ok(Self::Subscribed(JoinedGroup::read(group)?));
+        }
         Ok(if is_true(members.stale) { Self::Stale } else { Self::Done })
     }
 
@@ -252,6 +270,7 @@ impl Outcome {
             Self::Done => answer::write_ok(out, corr),
             Self::Stale => answer::write_stale(out, corr),
             Self::Seen(seen) => answer::write_seen(out, corr, seen),
+            Self::Subscribed(group) => answer::write_subscribed(out, corr, *group),
             Self::Published(Published { id, seq, duplicate }) => {
                 answer::write_published(out, corr, id, *seq, *duplicate);
             }
@@ -261,6 +280,23 @@ impl Outcome {
                 answer::write_results(out, corr, results);
             }
         }
+    }
+}
+
+impl JoinedGroup {
+    fn read(group: Json<'_>) -> Result<Self, FrameError> {
+        let mut cursor = group.cursor();
+        if !cursor.is_at_object() {
+            return Err(FrameError::bad_frame("group must be an object"));
+        }
+        let mut members = GroupMembers::default();
+        members.read(&mut cursor)?;
+        let max_attempts = field::count("group.max_attempts", members.max_attempts, u32::MAX)?;
+        let missing = || FrameError::bad_frame("group.max_attempts is missing");
+        Ok(Self {
+            max_attempts: max_attempts.ok_or_else(missing)?,
+            created: is_true(members.created),
+        })
     }
 }
 

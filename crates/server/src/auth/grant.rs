@@ -1,12 +1,15 @@
 //! What a connection or request may do, and until when.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use prombus_bus::Principal;
 use prombus_proto::{ErrorCode, Timestamp};
 use thiserror::Error;
 
-use super::scope::{Action, Scopes};
+use super::action::Action;
+use super::identity::Identity;
+use super::scope::Scopes;
 
 /// Tolerated difference between the clocks of the issuer and of this server.
 pub const CLOCK_TOLERANCE_MS: u64 = 5_000;
@@ -17,8 +20,7 @@ pub struct Grant {
     pub scopes: Scopes,
     /// The expiry stated in the token. The grant ends [`CLOCK_TOLERANCE_MS`] later.
     pub expires_at: Option<Timestamp>,
-    /// The `sub` claim of a signed token.
-    pub subject: Option<String>,
+    pub identity: Identity,
     /// Whose limits apply, or `None` for those of the client's address.
     pub principal: Option<Principal>,
 }
@@ -36,7 +38,26 @@ impl Grant {
     /// Everything, forever: the grant of every client of an open server.
     #[must_use]
     pub fn unrestricted() -> Self {
-        Self { scopes: Scopes::unrestricted(), expires_at: None, subject: None, principal: None }
+        Self {
+            scopes: Scopes::unrestricted(),
+            expires_at: None,
+            identity: Identity::Anyone,
+            principal: None,
+        }
+    }
+
+    /// The grant of a configured token, which does not expire.
+    #[must_use]
+    pub fn of_token(name: &str, scopes: Scopes) -> Self {
+        let name: Arc<str> = name.into();
+        let principal = Some(Principal::Token(Arc::clone(&name)));
+        Self { scopes, expires_at: None, identity: Identity::Token(name), principal }
+    }
+
+    /// Returns the name of the client: that of a configured token, or the subject of a signed one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.identity.name()
     }
 
     /// Returns whose limits apply to a client at `address`.
@@ -88,7 +109,7 @@ mod tests {
         let topic = Topic::new("a").unwrap();
         let grant = Grant { expires_at: Some(Timestamp(10_000)), ..Grant::unrestricted() };
         assert_eq!(grant.ends_at(), Some(Timestamp(15_000)));
-        for action in [Action::Publish(&topic), Action::Subscribe(&topic), Action::Admin] {
+        for action in [Action::Publish(&topic), Action::Read(&topic), Action::Admin] {
             assert_eq!(grant.authorize(action, || Timestamp(14_999)), Ok(()));
             assert_eq!(grant.authorize(action, || Timestamp(15_000)), Err(Denied::Expired));
             assert_eq!(Grant::unrestricted().authorize(action, || Timestamp(u64::MAX)), Ok(()));
@@ -98,7 +119,7 @@ mod tests {
     #[test]
     fn distinguishes_expired_from_forbidden() {
         let scopes = Scopes::new(&"publish:a".into()).unwrap();
-        let grant = Grant { scopes, expires_at: Some(Timestamp(0)), ..Grant::unrestricted() };
+        let grant = Grant { expires_at: Some(Timestamp(0)), ..Grant::of_token("t", scopes) };
         let denied = grant.authorize(Action::Admin, || Timestamp(1)).unwrap_err();
         assert_eq!((denied, denied.code()), (Denied::Forbidden, ErrorCode::Forbidden));
         let denied = grant.authorize(Action::Admin, || Timestamp(5_000)).unwrap_err();

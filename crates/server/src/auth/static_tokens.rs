@@ -1,41 +1,34 @@
 //! Tokens listed in the configuration.
 
 use std::fmt;
-use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
-use prombus_bus::Principal;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-use super::scope::Scopes;
+use super::grant::Grant;
+use super::token_digest::TokenDigest;
 
-/// Maps tokens to scopes.
+/// Maps tokens to what they allow.
 ///
 /// Stores and compares digests only, in constant time: a lookup reveals neither whether the token
 /// exists nor its index in the list.
 #[derive(Default)]
 pub struct StaticTokens {
-    entries: Vec<KnownToken>,
+    entries: Vec<Entry>,
 }
 
-/// What is known of one token.
-pub struct KnownToken {
-    digest: [u8; SHA256_OUTPUT_LEN],
-    pub scopes: Scopes,
-    /// Stays the same when the list of tokens changes.
-    pub principal: Principal,
+struct Entry {
+    digest: TokenDigest,
+    grant: Grant,
 }
 
 impl StaticTokens {
     /// Adds a token. Returns `false` if it is already present.
     #[must_use]
-    pub fn add(&mut self, token: &str, scopes: Scopes) -> bool {
-        if self.find(token).is_some() {
+    pub fn add(&mut self, digest: TokenDigest, grant: Grant) -> bool {
+        if self.find(&digest).is_some() {
             return false;
         }
-        let digest = digest_of(token);
-        let principal = Principal::Token(identity(&digest));
-        self.entries.push(KnownToken { digest, scopes, principal });
+        self.entries.push(Entry { digest, grant });
         true
     }
 
@@ -44,28 +37,15 @@ impl StaticTokens {
         self.entries.is_empty()
     }
 
-    /// Returns what is known of a token.
+    /// Returns what the token with this digest allows.
     #[must_use]
-    pub fn find(&self, token: &str) -> Option<&KnownToken> {
-        let digest = digest_of(token);
+    pub fn find(&self, digest: &TokenDigest) -> Option<&Grant> {
         let mut found = u64::MAX;
         for (index, entry) in (0u64..).zip(&self.entries) {
-            found.conditional_assign(&index, entry.digest.ct_eq(&digest));
+            found.conditional_assign(&index, entry.digest.ct_eq(digest));
         }
-        self.entries.get(usize::try_from(found).ok()?)
+        self.entries.get(usize::try_from(found).ok()?).map(|entry| &entry.grant)
     }
-}
-
-fn digest_of(token: &str) -> [u8; SHA256_OUTPUT_LEN] {
-    let mut bytes = [0; SHA256_OUTPUT_LEN];
-    bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-    bytes
-}
-
-/// Returns a name for a token that does not reveal it: the start of its digest.
-fn identity(digest: &[u8; SHA256_OUTPUT_LEN]) -> Arc<str> {
-    let hex: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    hex.into()
 }
 
 impl fmt::Debug for StaticTokens {
@@ -77,9 +57,11 @@ impl fmt::Debug for StaticTokens {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::scope::Scopes;
 
-    fn scopes(text: &str) -> Scopes {
-        Scopes::new(&text.into()).unwrap()
+    fn grant(name: &str) -> Grant {
+        let scopes = Scopes::new(&format!("publish:{name}").as_str().into()).unwrap();
+        Grant::of_token(name, scopes)
     }
 
     #[test]
@@ -87,41 +69,29 @@ mod tests {
         let mut tokens = StaticTokens::default();
         assert!(tokens.is_empty());
         for name in ["first", "second", "third"] {
-            assert!(tokens.add(name, scopes(&format!("publish:{name}"))));
+            assert!(tokens.add(TokenDigest::of(name), grant(name)));
         }
         assert!(!tokens.is_empty());
         for name in ["first", "second", "third"] {
-            let known = tokens.find(name).unwrap();
-            assert_eq!(known.scopes, scopes(&format!("publish:{name}")));
+            assert_eq!(tokens.find(&TokenDigest::of(name)), Some(&grant(name)));
         }
         for other in ["", "firs", "first ", "First", "fourth", "secondthird"] {
-            assert!(tokens.find(other).is_none(), "{other}");
+            assert_eq!(tokens.find(&TokenDigest::of(other)), None, "{other}");
         }
     }
 
     #[test]
     fn rejects_a_repeated_token() {
         let mut tokens = StaticTokens::default();
-        assert!(tokens.add("one", scopes("admin")));
-        assert!(!tokens.add("one", scopes("publish:**")));
-        assert_eq!(tokens.find("one").unwrap().scopes, scopes("admin"));
-    }
-
-    #[test]
-    fn every_token_is_a_principal_of_its_own() {
-        let mut tokens = StaticTokens::default();
-        assert!(tokens.add("one", scopes("admin")));
-        assert!(tokens.add("two", scopes("admin")));
-        let principal = |token: &str| tokens.find(token).unwrap().principal.clone();
-        assert_eq!(principal("one"), principal("one"));
-        assert_ne!(principal("one"), principal("two"));
-        assert!(!format!("{:?}", principal("one")).contains("one"));
+        assert!(tokens.add(TokenDigest::of("one"), grant("a")));
+        assert!(!tokens.add(TokenDigest::of("one"), grant("b")));
+        assert_eq!(tokens.find(&TokenDigest::of("one")), Some(&grant("a")));
     }
 
     #[test]
     fn debug_output_hides_tokens_and_digests() {
         let mut tokens = StaticTokens::default();
-        assert!(tokens.add("one", scopes("admin")));
+        assert!(tokens.add(TokenDigest::of("one"), grant("a")));
         assert_eq!(format!("{tokens:?}"), "StaticTokens(1)");
     }
 }

@@ -5,14 +5,14 @@ use std::ops::RangeInclusive;
 
 use prombus_engine::Durability;
 use prombus_proto::Topic;
-use prombus_proto::limits::MAX_EVENT_BYTES;
+use prombus_proto::limits::{MAX_EVENT_BYTES, MAX_NACK_DELAY_MS};
 
 use super::known_keys::TOPICS;
 use super::values::UNBOUNDED;
 use super::{
     AuthConfig, BucketConfig, Config, ConfigError, EngineConfig, GatewayConfig, GroupsConfig,
-    KeyPath, LimitsConfig, LogConfig, MemoryConfig, RawConfig, ServerConfig, SubscribeConfig,
-    TlsConfig, TopicConfig,
+    KeyPath, LimitsConfig, LogConfig, MemoryConfig, RawConfig, RetryConfig, ServerConfig,
+    SubscribeConfig, TlsConfig, TopicConfig,
 };
 use crate::logging::{LogFilter, LogFormat};
 use crate::mongo_address::MongoAddress;
@@ -121,6 +121,7 @@ fn limits(raw: &RawConfig) -> Result<LimitsConfig> {
         connection_bytes_per_sec: raw.integer(&bytes_per_sec, 1024..=1 << 40)?,
         principal: principal_limit(raw, &section.join("principal"), connection)?,
         topic: bucket("topic")?,
+        logins: bucket("logins")?,
         max_topics: raw.integer(&section.join("max_topics"), 1..=COUNT_MAX)?,
         max_groups_per_topic: raw.integer(&section.join("max_groups_per_topic"), 1..=COUNT_MAX)?,
     })
@@ -210,6 +211,7 @@ fn gateway(raw: &RawConfig) -> Result<GatewayConfig> {
         ping_interval: time("ping_interval_ms")?,
         pong_timeout: time("pong_timeout_ms")?,
         auth_timeout: time("auth_timeout_ms")?,
+        expired_token_grace: time("expired_token_grace_ms")?,
         slow_consumer_timeout: time("slow_consumer_timeout_ms")?,
     })
 }
@@ -237,7 +239,17 @@ fn subscribe(raw: &RawConfig) -> Result<SubscribeConfig> {
 
 fn groups(raw: &RawConfig) -> Result<GroupsConfig> {
     let lease = KeyPath::of("groups.lease_ms");
-    Ok(GroupsConfig { lease: raw.milliseconds(&lease, 2000..=600_000)? })
+    Ok(GroupsConfig { retry: retry(raw)?, lease: raw.milliseconds(&lease, 2000..=600_000)? })
+}
+
+fn retry(raw: &RawConfig) -> Result<RetryConfig> {
+    let section = KeyPath::of("groups.retry");
+    let time = |name| raw.milliseconds(&section.join(name), 1..=MAX_NACK_DELAY_MS);
+    Ok(RetryConfig {
+        first: time("first_ms")?,
+        factor: raw.integer(&section.join("factor"), 1..=100)?,
+        max: time("max_ms")?,
+    })
 }
 
 fn log(raw: &RawConfig) -> Result<LogConfig> {

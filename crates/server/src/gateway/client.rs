@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use prombus_bus::{Connection, Delivery, DeliveryQueue, Memory, Refusal, Subscription};
+use prombus_bus::{Connection, Delivery, DeliveryQueue, Memory, Refusal, Subscription, Transport};
 use prombus_proto::frame::{ClientFrame, ClientOp, Corr, FrameError, FrameLimits, Mark, Subscribe};
 use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -18,14 +18,14 @@ use self::pending_batch::PendingBatch;
 use super::Gateway;
 use super::answers::{Answers, PendingAnswer};
 use super::outgoing::Outgoing;
-use crate::auth::{Action, Grant};
+use crate::auth::{Action, Caller, Grant};
 use crate::config;
 
 /// One client: its rights, its subscriptions, its pending answers.
 pub(super) struct Client {
     gateway: Arc<Gateway>,
-    /// The address of the client, or of the last proxy before it.
-    address: IpAddr,
+    /// Where the client is, or the last proxy before it.
+    caller: Caller,
     connection: Connection,
     answers: Answers,
     subscriptions: HashMap<(Topic, Group), ActiveSubscription>,
@@ -72,7 +72,7 @@ impl Client {
         Self {
             connection,
             gateway,
-            address,
+            caller: Caller { address, transport: Transport::Ws },
             answers: Answers::default(),
             subscriptions: HashMap::new(),
             grant,
@@ -193,14 +193,7 @@ impl Client {
             let message = "authenticate first: send AUTH with a token";
             return Err(Refusal::new(ErrorCode::Unauthorized, message));
         };
-        grant.authorize(action, || self.now()).map_err(|denied| {
-            let message = match action {
-                Action::Publish(topic) => format!("publish to {topic}: {denied}"),
-                Action::Subscribe(topic) => format!("subscribe to {topic}: {denied}"),
-                Action::Admin => denied.to_string(),
-            };
-            Refusal::new(denied.code(), message)
-        })
+        self.gateway.logins.authorize(grant, self.caller, action, || self.now())
     }
 
     fn active_subscription(
@@ -208,7 +201,7 @@ impl Client {
         topic: &Topic,
         group: &Group,
     ) -> Result<&mut ActiveSubscription, Refusal> {
-        self.check(Action::Subscribe(topic))?;
+        self.check(Action::Consume { topic, group })?;
         let key = (topic.clone(), group.clone());
         self.subscriptions.get_mut(&key).ok_or_else(not_subscribed)
     }
@@ -221,10 +214,15 @@ impl Client {
         self.grant.is_some()
     }
 
-    /// Returns how long the client's rights last, or `None` if they do not expire.
-    pub(super) fn rights_last(&self) -> Option<Duration> {
+    /// Returns how long the client's rights last and how long it may stay, or `None` if its rights do not
+    /// expire.
+    pub(super) fn rights_last(&self) -> Option<(Duration, Duration)> {
         let end = self.grant.as_ref()?.ends_at()?;
-        Some(Duration::from_millis(end.0.saturating_sub(self.now().0)))
+        let grace = self.settings().expired_token_grace.as_millis();
+        let closed = end.plus_ms(u64::try_from(grace).unwrap_or(u64::MAX));
+        let now = self.now();
+        let until = |time: Timestamp| Duration::from_millis(time.0.saturating_sub(now.0));
+        Some((until(end), until(closed)))
     }
 
     pub(super) fn has_subscriptions(&self) -> bool {

@@ -21,6 +21,8 @@ pub(super) struct Deadlines {
     drain_by: Option<Instant>,
     /// The expiry of the client's rights.
     rights_end: Option<Instant>,
+    /// The end of the time in which a client without rights has to authenticate again.
+    renew_by: Option<Instant>,
     /// The end of the session, once the server shuts down.
     close_at: Option<Instant>,
 }
@@ -40,6 +42,7 @@ impl Deadlines {
             message_by: None,
             drain_by: None,
             rights_end: None,
+            renew_by: None,
             close_at: None,
         }
     }
@@ -54,6 +57,9 @@ impl Deadlines {
         if is_over(self.auth_by) {
             return Some(CloseCode::NotAuthenticated);
         }
+        if is_over(self.renew_by) {
+            return Some(CloseCode::TokenExpired);
+        }
         is_over(self.close_at).then_some(CloseCode::GoingAway)
     }
 
@@ -61,8 +67,15 @@ impl Deadlines {
     pub(super) fn next(&self, may_read: bool) -> Instant {
         let pong_by = self.pong_by.filter(|_| may_read);
         let message_by = self.message_by.filter(|_| may_read);
-        let times =
-            [pong_by, message_by, self.drain_by, self.auth_by, self.rights_end, self.close_at];
+        let times = [
+            pong_by,
+            message_by,
+            self.drain_by,
+            self.auth_by,
+            self.rights_end,
+            self.renew_by,
+            self.close_at,
+        ];
         times.into_iter().flatten().fold(self.ping_at, Instant::min)
     }
 
@@ -117,9 +130,11 @@ impl Deadlines {
         self.auth_by = None;
     }
 
-    /// `rights_last` is `None` if the rights do not expire.
-    pub(super) fn set_rights_end(&mut self, rights_last: Option<Duration>) {
-        self.rights_end = rights_last.map(|time| Instant::now() + time);
+    /// Takes how long the client's rights last and how long it may stay, `None` if they do not expire.
+    pub(super) fn set_rights_end(&mut self, rights_last: Option<(Duration, Duration)>) {
+        let now = Instant::now();
+        self.rights_end = rights_last.map(|(rights, _)| now + rights);
+        self.renew_by = rights_last.map(|(_, stay)| now + stay);
     }
 
     /// Returns `true` once when the client's rights have expired.

@@ -22,6 +22,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use prombus_bus::{ReadPage, Refusal, Share};
+use prombus_proto::ErrorCode;
+use tokio::time::Instant;
 
 use self::compression::{Compressor, ContentCoding};
 use self::read_ahead::ReadAhead;
@@ -40,14 +42,15 @@ pub(super) async fn get(
     uri: Uri,
 ) -> Result<Response, HttpError> {
     let request = ExportRequest::parse(&uri, http.now())?;
-    grant.require(Action::Subscribe(&request.topic))?;
+    grant.require(Action::Read(&request.topic))?;
     let coding = ContentCoding::negotiate(&headers);
     let range = request.locate(http.bus()).await?;
     let content_type = range.format.content_type();
     let body = if method == Method::HEAD {
         Body::empty()
     } else {
-        let mut export = Export::new(http, peer, range, coding);
+        let expires_at = grant.remaining().map(|time| Instant::now() + time);
+        let mut export = Export::new(http, peer, range, coding, expires_at);
         // Reads the first chunk before answering, so that an export that cannot start is an error
         // response and not a broken stream.
         let first = export.next_chunk().await?;
@@ -80,6 +83,8 @@ struct Export {
     room: Share,
     /// Why the export ends early, once the events before it are sent.
     failure: Option<Refusal>,
+    /// When the token of the request expires.
+    expires_at: Option<Instant>,
     peer: Arc<Peer>,
 }
 
@@ -98,11 +103,13 @@ impl Export {
         peer: Arc<Peer>,
         range: ExportRange,
         coding: ContentCoding,
+        expires_at: Option<Instant>,
     ) -> Self {
         let room = http.bus().memory().responses.share();
         let events = ReadAhead::new(http, range.topic.clone(), range.first, range.end);
         let compressor = Compressor::new(coding);
-        Self { range, events, stage: Stage::Nothing, compressor, room, failure: None, peer }
+        let stage = Stage::Nothing;
+        Self { range, events, stage, compressor, room, failure: None, expires_at, peer }
     }
 
     /// Returns the next bytes of the response, or `None` at its end.
@@ -135,6 +142,10 @@ impl Export {
     /// Formats the next page of events. The text is empty if none of them is selected.
     async fn next_text(&mut self) -> Result<Vec<u8>, Refusal> {
         let format = self.range.format;
+        if self.expires_at.is_some_and(|at| Instant::now() >= at) {
+            let message = "the token has expired; continue with afterId and a new token";
+            return Err(Refusal::new(ErrorCode::Unauthorized, message));
+        }
         let (page, room) = self.events.next().await?;
         self.room = room;
         let mut text = Vec::new();

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Frame;
+use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use prombus_bus::{PlaceLimit, Traffic, Transport};
 use prombus_proto::ErrorCode;
@@ -76,7 +77,9 @@ impl Port for HttpPort {
     fn handler(self: Arc<Self>, accepted: NewConnection) -> RequestHandler {
         let bus = self.http.bus();
         let open = bus.metrics().connection(Transport::Http);
-        let peer = Arc::new(Peer { connection: bus.connect(), accepted, _open: open });
+        let connection = bus.connect();
+        let peer = Peer { connection, accepted, logged_in: Mutex::default(), _open: open };
+        let peer = Arc::new(peer);
         Box::new(move |request| Box::pin(Arc::clone(&self).serve(Arc::clone(&peer), request)))
     }
 

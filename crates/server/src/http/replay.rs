@@ -35,7 +35,7 @@ pub(super) async fn get(
     let topic = query.topic()?;
     let start = start::parse(&query, StartAt::Earliest, &["earliest", "ts", "afterId", "seq"])?;
     let limit = query.number("limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);
-    grant.require(Action::Subscribe(&topic))?;
+    grant.require(Action::Read(&topic))?;
     let first = http.bus().locate(&topic, &start).await?;
     let mut room = http.bus().memory().responses.share();
     room.grow_up_to(MAX_PAGE_BYTES);

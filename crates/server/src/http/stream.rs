@@ -47,7 +47,7 @@ pub(super) async fn get(
     let requested = start::parse(&query, StartAt::Latest, &allowed)?;
     // A browser reconnects with its original query: the last event that it received counts.
     let start = last_event_id(&headers)?.map_or(requested, StartAt::AfterId);
-    grant.require(Action::Subscribe(&topic))?;
+    grant.require(Action::Read(&topic))?;
     let follower = http.bus().follow(&topic, &start).await?;
     let body = if method == Method::HEAD {
         Body::empty()

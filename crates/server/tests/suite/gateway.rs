@@ -9,6 +9,7 @@
 //! | malformed frames | `bad_frames` |
 //! | pings, pongs, the time to authenticate | `liveness` |
 //! | tokens and scopes | `authorising` |
+//! | guessed tokens, the audit log | `guessing`, `auditing` |
 //! | paths, origins, the connection limit; TLS | `admission`, `encryption` |
 //! | several members of a group | `sharing` |
 //! | rate limits | `rates` |
@@ -25,6 +26,7 @@
 
 mod acknowledging;
 mod admission;
+mod auditing;
 pub(crate) mod authorising;
 mod bad_frames;
 mod bounds;
@@ -32,6 +34,7 @@ pub(crate) mod client;
 mod counting;
 pub(crate) mod encryption;
 mod error_codes;
+mod guessing;
 mod limits;
 mod liveness;
 mod marking;

@@ -52,7 +52,7 @@ impl DeadLetterPending {
 #[derive(Debug)]
 pub(in crate::groups) enum Waiter {
     Ack { ack: Ack, stale: Vec<usize>, published: usize },
-    Nack { reply: Reply<Nacked> },
+    Nack { reply: Reply<Nacked>, stale: bool },
 }
 
 /// An unanswered acknowledgement, without the events it publishes.
@@ -133,14 +133,14 @@ impl Waiter {
                 ack.answer(Ok(Acked { stale, published }));
             }
             // The receiver may have been dropped.
-            Waiter::Nack { reply } => drop(reply.send(Ok(Nacked { stale: false }))),
+            Waiter::Nack { reply, stale } => drop(reply.send(Ok(Nacked { stale }))),
         }
     }
 
     pub(super) fn refused(self, refusal: Refusal) {
         match self {
             Waiter::Ack { ack, .. } => ack.answer(Err(refusal)),
-            Waiter::Nack { reply } => drop(reply.send(Err(refusal))),
+            Waiter::Nack { reply, .. } => drop(reply.send(Err(refusal))),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use prombus_engine::Engine;
 use prombus_proto::{Clock, IdSource};
 
-use crate::groups::Groups;
+use crate::groups::{Groups, RetryRules};
 use crate::limits::Census;
 use crate::metrics::Metrics;
 use crate::publish::Committer;
@@ -23,6 +23,8 @@ pub(crate) struct GroupContext {
     pub(crate) metrics: Arc<Metrics>,
     /// `None` if this is the only process that uses the store.
     pub(crate) group_leases: Option<Arc<GroupLeases>>,
+    /// For groups whose members name nothing else.
+    pub(crate) retry: RetryRules,
     /// Set when the bus is closing: nothing more is delivered.
     pub(crate) is_closing: Arc<AtomicBool>,
 }

@@ -204,17 +204,30 @@ fn mark() {
 
 #[test]
 fn nack() {
-    let nack = |reason: Option<&str>, delay_ms| {
+    let nack_of = |ids, reason: Option<&str>, next| {
         let reason = reason.map(str::to_owned);
-        ClientOp::Nack(Nack { topic: topic("t"), group: group("g"), id: id("a"), reason, delay_ms })
+        ClientOp::Nack(Nack { topic: topic("t"), group: group("g"), ids, reason, next })
     };
+    let nack = |reason, next| nack_of(Ids::One(id("a")), reason, next);
     let with = |rest: &str| format!(r#"{{"op":"NACK","topic":"t","group":"g","id":"a"{rest}}}"#);
-    reads_and_writes(&with(""), nack(None, None));
-    reads_and_writes(&with(r#","reason":"no\nway","delay_ms":0"#), nack(Some("no\nway"), Some(0)));
-    reads_and_writes(&with(r#","delay_ms":86400000"#), nack(None, Some(86_400_000)));
+    reads_and_writes(&with(""), nack(None, AfterNack::BackOff));
+    reads_and_writes(
+        &with(r#","reason":"no\nway","delay_ms":0"#),
+        nack(Some("no\nway"), AfterNack::DelayMs(0)),
+    );
+    reads_and_writes(&with(r#","delay_ms":86400000"#), nack(None, AfterNack::DelayMs(86_400_000)));
+    reads_and_writes(&with(r#","reason":"bad","dead":true"#), nack(Some("bad"), AfterNack::Dead));
+    assert_eq!(op(&with(r#","dead":false"#)), nack(None, AfterNack::BackOff));
+    let many = r#"{"op":"NACK","topic":"t","group":"g","ids":["a","b"],"dead":true}"#;
+    let both = Ids::Many(vec![id("a"), id("b")]);
+    reads_and_writes(many, nack_of(both, None, AfterNack::Dead));
     let long = format!("{}é", "x".repeat(1023));
     let cut = op(&with(&format!(r#","reason":"{long}""#)));
-    assert_eq!(cut, nack(Some(&"x".repeat(1023)), None), "truncated at a character boundary");
+    assert_eq!(
+        cut,
+        nack(Some(&"x".repeat(1023)), AfterNack::BackOff),
+        "truncated at a character boundary"
+    );
 }
 
 #[test]

@@ -285,11 +285,14 @@ fn nack_and_modack() {
     let with = |op: &str, rest: &str, msg: &str| {
         refused(&format!(r#"{{"op":"{op}","topic":"t","group":"g"{rest}}}"#), BadFrame, msg);
     };
-    with("NACK", "", "id is missing");
+    with("NACK", "", "id or ids is missing");
     with("NACK", r#","id":"a","reason":5"#, "reason must be a string");
     let delay = "delay_ms must be a whole number from 0 to 86400000";
     with("NACK", r#","id":"a","delay_ms":86400001"#, delay);
     with("NACK", r#","id":"a","delay_ms":-1"#, delay);
+    with("NACK", r#","id":"a","dead":1"#, "dead must be true or false");
+    let both = "send either delay_ms or dead, not both";
+    with("NACK", r#","id":"a","delay_ms":1,"dead":true"#, both);
     with("MODACK", r#","extend_ms":5"#, "id is missing");
     with("MODACK", r#","id":"a""#, "extend_ms is missing");
     let extend = "extend_ms must be a whole number from 0 to 43200000";

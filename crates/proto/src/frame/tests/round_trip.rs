@@ -101,14 +101,22 @@ fn client_op() -> impl Strategy<Value = ClientOp> {
         (topic(), group(), ids(), ttl()).prop_map(|(topic, group, ids, ttl_ms)| {
             ClientOp::Mark(Mark { topic, group, ids, ttl_ms })
         }),
-        (lease(), of(".{0,40}"), of(0_u64..=86_400_000)).prop_map(
-            |((topic, group, id), reason, delay_ms)| {
-                ClientOp::Nack(Nack { topic, group, id, reason, delay_ms })
+        (topic(), group(), ids(), of(".{0,40}"), after_nack()).prop_map(
+            |(topic, group, ids, reason, next)| {
+                ClientOp::Nack(Nack { topic, group, ids, reason, next })
             }
         ),
         (lease(), 0_u64..=43_200_000).prop_map(|((topic, group, id), extend_ms)| {
             ClientOp::ModAck(ModAck { topic, group, id, extend_ms })
         }),
+    ]
+}
+
+fn after_nack() -> impl Strategy<Value = AfterNack> {
+    prop_oneof![
+        Just(AfterNack::BackOff),
+        (0_u64..=86_400_000).prop_map(AfterNack::DelayMs),
+        Just(AfterNack::Dead),
     ]
 }
 
@@ -130,6 +138,9 @@ fn server_frame() -> impl Strategy<Value = ServerFrame> {
         vec(id(), 0..4).prop_map(Outcome::Seen),
         published().prop_map(Outcome::Published),
         vec(published(), 0..4).prop_map(Outcome::Results),
+        (1..=u32::MAX, any::<bool>()).prop_map(|(max_attempts, created)| {
+            Outcome::Subscribed(JoinedGroup { max_attempts, created })
+        }),
     ];
     let event = vec((".{0,8}", json()), 0..4).prop_map(|members| {
         let object: serde_json::Value = members.into_iter().collect();

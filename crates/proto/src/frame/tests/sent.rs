@@ -38,6 +38,11 @@ fn ok() {
         r#"{"op":"OK","corr":"c\"1","results":[{"id":"a","seq":1},{"id":"b","seq":2,"duplicate":true}]}"#,
         &ok(Outcome::Results(vec![published("a", 1, false), published("b", 2, true)])),
     );
+    let group = r#"{"ordering":"none","partitions":1,"max_attempts":5,"created":true}"#;
+    reads_and_writes(
+        &format!(r#"{{"op":"OK","corr":"c\"1","group":{group}}}"#),
+        &ok(Outcome::Subscribed(JoinedGroup { max_attempts: 5, created: true })),
+    );
     reads_and_writes(r#"{"op":"OK","corr":"c\"1","results":[]}"#, &ok(Outcome::Results(vec![])));
     let seen =
         |ids: &[&str]| Outcome::Seen(ids.iter().map(|id| published(id, 0, false).id).collect());

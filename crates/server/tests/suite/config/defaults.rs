@@ -65,6 +65,11 @@ fn defaults_match_the_protocol() {
     assert_eq!(config.subscribe.ack_timeout, ms(30_000));
     assert_eq!(config.subscribe.max_attempts, 5);
 
+    assert_eq!(config.groups.lease, ms(10_000));
+    assert_eq!(config.groups.retry.first, ms(1000));
+    assert_eq!(config.groups.retry.factor, 5);
+    assert_eq!(config.groups.retry.max, ms(600_000));
+
     assert_eq!(Some(config.log.level), LogFilter::parse("info"));
     assert_eq!(config.log.format, LogFormat::Auto);
 }

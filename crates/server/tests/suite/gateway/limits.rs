@@ -10,12 +10,13 @@ use crate::http::client::HttpClient;
 use crate::store;
 
 /// Nothing is refilled before the test is over.
-const LIMITS: [&str; 5] = [
+const LIMITS: [&str; 6] = [
     "limits.enabled=true",
     "limits.connection.capacity=1000",
     "limits.connection.refill_per_sec=1",
     "limits.principal.capacity=1000",
     "limits.principal.refill_per_sec=1",
+    "limits.topic.capacity=1000000",
 ];
 
 fn batch(topic: &str, count: usize) -> Value {
