@@ -115,6 +115,7 @@ test("a stream continues with the first kept event and reports the gap", async (
   await bus.publish("orders", "kept");
   const first = async (options: StreamOptions) => {
     for await (const { seq } of bus.stream("orders", options)) return seq;
+    return undefined;
   };
   const gaps: StreamGap[] = [];
   expect(await first({ afterId: "e1", onGap: (gap) => gaps.push(gap) })).toBe(3);

@@ -27,11 +27,11 @@ pub(super) fn print(without: &Measured, with: &Measured, tallies: &[(&'static st
             .unwrap();
     };
     let ms = |time: Duration| time.as_secs_f64() * 1000.0;
-    row("publish, p50", ms(before.publish(0.5)), ms(during.publish(0.5)), "ms", "");
+    row("publish, p50", ms(before.publish(50)), ms(during.publish(50)), "ms", "");
     let goal = " (goal: at most 3)";
-    row("publish, p99", ms(before.publish(0.99)), ms(during.publish(0.99)), "ms", goal);
-    row("to delivery, p50", ms(before.end_to_end(0.5)), ms(during.end_to_end(0.5)), "ms", "");
-    row("to delivery, p99", ms(before.end_to_end(0.99)), ms(during.end_to_end(0.99)), "ms", goal);
+    row("publish, p99", ms(before.publish(99)), ms(during.publish(99)), "ms", goal);
+    row("to delivery, p50", ms(before.end_to_end(50)), ms(during.end_to_end(50)), "ms", "");
+    row("to delivery, p99", ms(before.end_to_end(99)), ms(during.end_to_end(99)), "ms", goal);
     let goal = " (goal: at least 0.7)";
     row("throughput", before.per_second(), during.per_second(), "1/s", goal);
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);

@@ -22,7 +22,12 @@ const TOKENS: &str = r#"auth.tokens=[
 
 /// Everything else has its default, so that the defaults are what is tested. There are fewer places for connections, so
 /// that the few sockets of a test can take all of them.
-const SETTINGS: [&str; 3] = [TOKENS, "gateway.max_connections=600", "log.level=error"];
+const SETTINGS: [&str; 4] = [
+    TOKENS,
+    "gateway.max_connections=600",
+    "gateway.max_connections_per_address=150",
+    "log.level=error",
+];
 
 #[derive(Clone, Copy)]
 pub(super) struct Target {

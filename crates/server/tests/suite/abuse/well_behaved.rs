@@ -156,22 +156,22 @@ impl Work {
         assert!(self.events.iter().all(|event| event.answered_at.is_some()));
     }
 
-    /// Returns the time within which this share of the publishes was answered.
-    pub(super) fn publish(&self, share: f64) -> Duration {
+    /// Returns the time within which this part of the publishes was answered.
+    pub(super) fn publish(&self, percent: usize) -> Duration {
         let times = self
             .events
             .iter()
             .filter_map(|event| Some(event.answered_at?.duration_since(event.sent_at)));
-        percentile(times.collect(), share)
+        percentile(times.collect(), percent)
     }
 
-    /// Returns the time within which this share of the events was delivered, from publishing.
-    pub(super) fn end_to_end(&self, share: f64) -> Duration {
+    /// Returns the time within which this part of the events was delivered, from publishing.
+    pub(super) fn end_to_end(&self, percent: usize) -> Duration {
         let times = self
             .deliveries
             .iter()
             .map(|(number, at)| at.duration_since(self.events[*number].sent_at));
-        percentile(times.collect(), share)
+        percentile(times.collect(), percent)
     }
 
     /// Returns the events consumed per second.
@@ -180,8 +180,8 @@ impl Work {
     }
 }
 
-fn percentile(mut times: Vec<Duration>, share: f64) -> Duration {
+fn percentile(mut times: Vec<Duration>, percent: usize) -> Duration {
     times.sort_unstable();
-    let index = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
+    let index = times.len() * percent / 100;
     times.get(index).copied().unwrap_or_default()
 }
