@@ -16,18 +16,23 @@ pub(super) struct FrameRoom {
     share: Share,
     /// Set while nothing is read because other connections have most of the budget.
     freed: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Since when it has waited for room.
+    waiting_since: Option<Instant>,
     /// Since when the message that is arriving has more than the free bytes.
     large_since: Option<Instant>,
 }
 
-/// How long a large message may take to arrive, or to get room.
+/// How long a large message may take to arrive, and to wait for room: connections that wait for each other's
+/// room do not notice that their clients have left.
 const ARRIVAL_TIME: Duration = Duration::from_secs(10);
+/// A message with no more bytes than this waits longer for room.
+const LITTLE_BYTES: usize = 4 * Memory::MINIMUM;
 /// How far each byte of it moves that deadline: 16 KiB per second are enough.
 const TIME_PER_BYTE: Duration = Duration::from_nanos(1_000_000_000 / (16 << 10));
 
 impl FrameRoom {
     pub(super) const fn new(share: Share) -> Self {
-        Self { share, freed: None, large_since: None }
+        Self { share, freed: None, waiting_since: None, large_since: None }
     }
 
     /// Returns how much may be read when `held` bytes are in memory and a whole read takes up to `growth`.
@@ -40,19 +45,20 @@ impl FrameRoom {
     ) -> Poll<usize> {
         if held < Memory::MINIMUM {
             self.share.set(0);
-            self.freed = None;
+            self.stop_waiting();
             return Poll::Ready(READ_BYTES.min(self.share.allowance() - held));
         }
         self.share.set(held);
         loop {
             if self.share.try_grow_to(held + growth) {
-                self.freed = None;
+                self.stop_waiting();
                 return Poll::Ready(READ_BYTES);
             }
             match self.freed.as_mut().map(|freed| freed.as_mut().poll(context)) {
                 Some(Poll::Pending) => return Poll::Pending,
                 Some(Poll::Ready(())) => self.freed = None,
                 None => {
+                    self.waiting_since.get_or_insert_with(Instant::now);
                     let mut freed = Box::pin(self.share.budget().freed());
                     // Tries again before it waits: from now on it notices room.
                     if freed.as_mut().poll(context).is_pending() {
@@ -61,6 +67,11 @@ impl FrameRoom {
                 }
             }
         }
+    }
+
+    fn stop_waiting(&mut self) {
+        self.freed = None;
+        self.waiting_since = None;
     }
 
     /// Returns whether nothing is read for lack of room.
@@ -85,15 +96,39 @@ impl FrameRoom {
     /// Returns when a message of which `partial` bytes have arrived has to be complete.
     pub(super) fn complete_by(&self, partial: usize) -> Option<Instant> {
         let bytes = u32::try_from(partial).unwrap_or(u32::MAX);
-        self.large_since.map(|since| since + ARRIVAL_TIME + TIME_PER_BYTE * bytes)
+        let arrived = self.large_since.map(|since| since + ARRIVAL_TIME + TIME_PER_BYTE * bytes);
+        // Those that hold much end before those that have just come.
+        let patience = if partial <= LITTLE_BYTES { 3 } else { 1 };
+        let got_room = self.waiting_since.map(|since| since + ARRIVAL_TIME * patience);
+        [arrived, got_room].into_iter().flatten().min()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use prombus_bus::Budget;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_waits_for_room_for_ten_seconds() {
+        let budget = Budget::new(1 << 20, Memory::MINIMUM);
+        let mut others = budget.share();
+        others.set(1 << 20);
+        let mut room = FrameRoom::new(budget.share());
+        let held = 8 * Memory::MINIMUM;
+        room.arriving(held);
+        let start = Instant::now();
+        let grown = poll_fn(|context| Poll::Ready(room.poll_grow(context, held, held))).await;
+        assert!(grown.is_pending());
+        assert_eq!(room.complete_by(held), Some(start + ARRIVAL_TIME));
+        assert!(room.complete_by(LITTLE_BYTES) > Some(start + ARRIVAL_TIME));
+        others.set(0);
+        poll_fn(|context| room.poll_grow(context, held, held)).await;
+        assert!(room.complete_by(held) > Some(start + ARRIVAL_TIME));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_large_message_gets_time_by_its_size_and_only_while_it_is_read() {

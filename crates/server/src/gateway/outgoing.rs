@@ -84,6 +84,11 @@ impl Outgoing {
         self.bytes.capacity()
     }
 
+    /// Makes room for exactly so many bytes more.
+    pub(super) fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve_exact(bytes);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }

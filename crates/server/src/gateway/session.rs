@@ -224,7 +224,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         if outgoing.len() >= bytes {
             return;
         }
-        self.client.take_deliveries(bytes, &mut self.deliveries);
+        self.client.take_deliveries(bytes - outgoing.len(), &mut self.deliveries);
+        // Exactly: a buffer that doubles would exceed its part of the budget.
+        outgoing.reserve(self.deliveries.iter().map(frame_bytes).sum());
         let now = Instant::now().into_std();
         for delivery in self.deliveries.drain(..) {
             let left = delivery.deadline.saturating_duration_since(now).as_millis();
@@ -380,4 +382,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         // An error means that the peer is gone.
         let _ = wire.shut_down().await;
     }
+}
+
+/// Returns about how many bytes the EVENT frame has.
+fn frame_bytes(delivery: &Delivery) -> usize {
+    const ENVELOPE: usize = 128;
+    let names = delivery.topic.as_str().len() + delivery.group.as_str().len();
+    ENVELOPE + names + delivery.event.json_bytes()
 }

@@ -89,7 +89,9 @@ async fn a_client_that_pipelines_and_never_reads_gives_its_place_back() {
 /// The kernel reports free space in a large send buffer only after a third of it was sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_reader_gets_everything() {
-    let running = started(&["gateway.slow_consumer_timeout_ms=1000"]).await;
+    let running =
+        started(&["gateway.slow_consumer_timeout_ms=1000", "gateway.max_frame_bytes=16777216"])
+            .await;
     publish_large(&running, 4).await;
     let mut slow = Raw::narrow(running.server.http(), &get(&running, "/export?topic=t")).await;
     let (mut read, mut part) = (0, vec![0; 16 << 10]);

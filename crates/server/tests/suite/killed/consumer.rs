@@ -179,7 +179,8 @@ pub(crate) async fn dead_letters(url: &str, expected: usize) -> Vec<String> {
         if frame["op"] == "EVENT" {
             let letter = &frame["event"]["payload"];
             assert_eq!((&letter["topic"], &letter["group"]), (&json!("work"), &json!("g")));
-            assert_eq!(letter["attempts"], MAX_ATTEMPTS, "{letter}");
+            // Deliveries that a killed server took back count as well, but are no failures.
+            assert!(letter["attempts"].as_u64() >= Some(MAX_ATTEMPTS), "{letter}");
             ids.push(letter["original"]["id"].as_str().unwrap().to_owned());
         }
     }
