@@ -265,11 +265,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
 
     /// Returns the bytes at which the write buffer is full.
     fn outbox_limit(&self) -> usize {
-        let allowance = match self.client.is_authenticated() {
-            true => self.outbox.allowance(),
-            // A stranger has no deliveries and needs no long answers.
-            false => Memory::MINIMUM,
-        };
+        // A stranger has no deliveries and needs no long answers. A buffer that has more than its part must
+        // not grow by an event each time.
+        let has_minimum = !self.client.is_authenticated() || self.outbox.exceeds_fair_share();
+        let allowance = if has_minimum { Memory::MINIMUM } else { self.outbox.allowance() };
         self.client.settings().max_outbox_bytes.min(allowance)
     }
 

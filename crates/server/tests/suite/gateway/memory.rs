@@ -154,7 +154,7 @@ async fn unread_deliveries_share_a_budget() {
     until(&running, "deliveries", |_, refusals| refusals > 0).await;
     // A client that reads gets everything.
     let mut reader = running.connect().await;
-    reader.send(&subscribe("reader".to_owned())).await;
+    reader.ok(subscribe("reader".to_owned())).await;
     for seq in 1..=EVENTS {
         assert_eq!(reader.event().await["event"]["seq"], seq);
     }
