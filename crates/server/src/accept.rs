@@ -14,10 +14,11 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,8 +27,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection};
 
+use crate::auth::ClientCertificate;
 use crate::gateway::{self, Gateway};
+use crate::phase::Phase;
+use crate::swap::Swap;
 use crate::threads::{ThreadSlot, Threads};
 
 use lingering_stream::{Flushed, LingeringStream};
@@ -42,14 +47,15 @@ const FINISHING_TIME: Duration = Duration::from_secs(5);
 /// State shared by both ports.
 #[derive(Clone)]
 pub(crate) struct Acceptor {
-    pub(crate) tls: Option<TlsAcceptor>,
+    /// Replaced by a reload, for the next handshakes.
+    pub(crate) tls: Option<Arc<Swap<ServerConfig>>>,
     /// Limits the connections of both ports together.
     pub(crate) room: Arc<Semaphore>,
     /// Limits the connections above that limit, which are only answered with an error.
     pub(crate) refusals: Arc<Semaphore>,
     /// Serves connections that are upgraded to WebSockets.
     pub(crate) gateway: Arc<Gateway>,
-    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) phases: watch::Receiver<Phase>,
 }
 
 /// The requests of one port.
@@ -66,12 +72,17 @@ pub(crate) type RequestHandler =
 pub(crate) struct NewConnection {
     /// The address of the client, or of the last proxy before it.
     pub(crate) address: IpAddr,
+    /// The verified certificate of the client, if it showed one.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
     pub(crate) admission: Admission,
     /// Receives the upgrade of a request to a WebSocket.
     pub(crate) upgrades: Sender<OnUpgrade>,
     /// For responses that fail after their start.
     pub(crate) flushed: Arc<Flushed>,
 }
+
+/// The address of a client, and its certificate.
+pub(crate) type ClientIdentity = (IpAddr, Option<Arc<ClientCertificate>>);
 
 /// Whether a connection is within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +105,7 @@ impl Acceptor {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 Some(_) = connections.join_next() => continue,
-                () = stopped(&mut self.stopping) => break,
+                () = stopped(&mut self.phases) => break,
             };
             match accepted {
                 Ok((stream, peer)) => {
@@ -135,12 +146,18 @@ impl Acceptor {
         port: Arc<P>,
     ) {
         // Boxed, so that the task is not as large as the largest of these futures.
-        let result = match (register(stream), self.tls.clone()) {
+        let tls = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.load()));
+        let result = match (register(stream), tls) {
             (Err(error), _) => Err(error),
-            (Ok(stream), None) => Box::pin(self.stream(stream, address, admission, port)).await,
+            (Ok(stream), None) => {
+                Box::pin(self.stream(stream, (address, None), admission, port)).await
+            }
             (Ok(stream), Some(tls)) => {
                 match Box::pin(timeout(HANDSHAKE_TIME, tls.accept(stream))).await {
-                    Ok(Ok(stream)) => Box::pin(self.stream(stream, address, admission, port)).await,
+                    Ok(Ok(stream)) => {
+                        let client = (address, client_certificate(stream.get_ref().1));
+                        Box::pin(self.stream(stream, client, admission, port)).await
+                    }
                     Ok(Err(error)) => Err(error),
                     Err(_) => Err(io::ErrorKind::TimedOut.into()),
                 }
@@ -156,14 +173,14 @@ impl Acceptor {
     async fn stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
         mut self,
         stream: S,
-        address: IpAddr,
+        client: ClientIdentity,
         admission: Admission,
         port: Arc<P>,
     ) -> io::Result<()> {
-        let connection = (address, admission);
-        let requests = Box::pin(serve_requests(stream, &mut self.stopping, connection, port));
+        let connection = (client.clone(), admission);
+        let requests = Box::pin(serve_requests(stream, &mut self.phases, connection, port));
         let Some((stream, read_ahead)) = requests.await? else { return Ok(()) };
-        gateway::serve(stream, address, read_ahead, self.gateway, self.stopping).await;
+        gateway::serve(stream, client, read_ahead, self.gateway, self.phases).await;
         Ok(())
     }
 }
@@ -172,17 +189,25 @@ impl Acceptor {
 /// the bytes that were read past the request.
 async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
     stream: S,
-    stopping: &mut watch::Receiver<bool>,
-    (address, admission): (IpAddr, Admission),
+    phases: &mut watch::Receiver<Phase>,
+    ((address, certificate), admission): (ClientIdentity, Admission),
     port: Arc<P>,
 ) -> io::Result<Option<(S, Bytes)>> {
     let (upgrades, mut upgraded) = tokio::sync::mpsc::channel(1);
     let flushed = Arc::<Flushed>::default();
     let stream = LingeringStream::new(stream, Arc::clone(&flushed));
-    let handler = port.handler(NewConnection { address, admission, upgrades, flushed });
+    let handler =
+        port.handler(NewConnection { address, certificate, admission, upgrades, flushed });
     let service = service_fn(move |request| {
         let response = handler(request);
-        async move { Ok::<_, Infallible>(response.await) }
+        async move {
+            let mut response = response.await;
+            // What a client published must not become a script because a browser guesses its type.
+            response
+                .headers_mut()
+                .insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            Ok::<_, Infallible>(response)
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -192,7 +217,7 @@ async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: P
     let mut served = pin!(served);
     let result = tokio::select! {
         result = &mut served => result,
-        () = stopped(stopping) => {
+        () = stopped(phases) => {
             // Ends idle connections immediately.
             served.as_mut().graceful_shutdown();
             let Ok(result) = timeout(FINISHING_TIME, served).await else { return Ok(None) };
@@ -217,7 +242,27 @@ fn register(stream: TcpStream) -> io::Result<TcpStream> {
 }
 
 /// Waits until the server shuts down.
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
+async fn stopped(phases: &mut watch::Receiver<Phase>) {
     // An error means that the server is gone, which is the same.
-    let _ = stopping.wait_for(|stop| *stop).await;
+    let _ = phases.wait_for(|phase| phase.is_stopping()).await;
+}
+
+fn client_certificate(connection: &ServerConnection) -> Option<Arc<ClientCertificate>> {
+    let certificate = connection.peer_certificates()?.first()?;
+    let parsed = ClientCertificate::from_der(certificate);
+    if parsed.is_none() {
+        tracing::debug!("cannot parse a client certificate; its holder has no rights by it");
+    }
+    parsed.map(Arc::new)
+}
+
+/// Returns why the `Host` of a request is unacceptable, if it is. Proxies disagree on which of two
+/// counts, so that one of them may be checked and the other served.
+pub(crate) fn refuse_host<B>(request: &Request<B>) -> Option<&'static str> {
+    match request.headers().get_all(HOST).iter().count() {
+        1 => None,
+        0 if request.version() < Version::HTTP_11 => None,
+        0 => Some("the request has no Host header"),
+        _ => Some("the request has more than one Host header"),
+    }
 }

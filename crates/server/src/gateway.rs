@@ -22,7 +22,6 @@ mod socket;
 pub(crate) mod upgrade;
 mod wire;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -31,32 +30,42 @@ use prombus_proto::Clock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use crate::auth::{AllowedOrigins, Authenticator};
+use crate::accept::ClientIdentity;
+use crate::access::Access;
 use crate::config;
+use crate::phase::Phase;
+use crate::swap::Swap;
 
 use session::Session;
 
 /// State shared by all connections.
 pub struct Gateway {
     pub bus: Arc<Bus>,
-    pub authenticator: Authenticator,
-    /// The origins whose web pages may connect.
-    pub origins: AllowedOrigins,
+    /// Replaced by a reload.
+    pub(crate) access: Swap<Access>,
     /// Decides when tokens expire.
     pub clock: Arc<dyn Clock>,
     pub settings: config::GatewayConfig,
+}
+
+impl Gateway {
+    /// Returns who may do what, as configured now.
+    #[must_use]
+    pub fn access(&self) -> Arc<Access> {
+        self.access.load()
+    }
 }
 
 /// Serves an upgraded stream until the connection ends. `read_ahead` is what the HTTP server has
 /// already read past the request.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
-    address: IpAddr,
+    client: ClientIdentity,
     read_ahead: Bytes,
     gateway: Arc<Gateway>,
-    stopping: watch::Receiver<bool>,
+    phases: watch::Receiver<Phase>,
 ) {
-    let session = Session::new(stream, address, &read_ahead, gateway, stopping);
+    let session = Session::new(stream, client, &read_ahead, gateway, phases);
     // Even an empty slice keeps the whole buffer of the request alive.
     drop(read_ahead);
     let end = Box::pin(session.run()).await;

@@ -44,6 +44,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::accept::NewConnection;
 use crate::gateway::Gateway;
+use crate::phase::Phase;
 
 pub(crate) use port::HttpPort;
 
@@ -53,8 +54,8 @@ pub(crate) struct HttpState {
     gateway: Arc<Gateway>,
     /// The port is bound to loopback only, so a `Host` that names another machine is suspicious.
     is_local: bool,
-    /// Turns `true` on shutdown. Responses without an end must watch it.
-    stopping: watch::Receiver<bool>,
+    /// Responses without an end must watch it, for the shutdown and for reloads.
+    phases: watch::Receiver<Phase>,
     /// Bytes available to NDJSON publishes, which are buffered whole until they are stored.
     ndjson_bytes: Semaphore,
 }
@@ -75,10 +76,10 @@ impl HttpState {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         is_local: bool,
-        stopping: watch::Receiver<bool>,
+        phases: watch::Receiver<Phase>,
     ) -> Self {
         let ndjson_bytes = Semaphore::new(MAX_NDJSON_BYTES_IN_MEMORY);
-        Self { gateway, is_local, stopping, ndjson_bytes }
+        Self { gateway, is_local, phases, ndjson_bytes }
     }
 
     fn bus(&self) -> &Bus {

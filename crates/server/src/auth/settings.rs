@@ -12,6 +12,7 @@ use super::secret::Secret;
 #[serde(default, deny_unknown_fields)]
 pub struct AuthSettings {
     pub tokens: Vec<TokenSettings>,
+    pub certificates: Vec<CertificateSettings>,
     pub jwt: Option<JwtSettings>,
 }
 
@@ -20,6 +21,15 @@ pub struct AuthSettings {
 #[serde(deny_unknown_fields)]
 pub struct TokenSettings {
     pub token: Secret,
+    pub scopes: ScopeList,
+}
+
+/// An entry of `auth.certificates`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateSettings {
+    /// A name in the certificate: `CN=…`, `DNS=…` or `URI=…`.
+    pub subject: String,
     pub scopes: ScopeList,
 }
 
@@ -47,6 +57,12 @@ pub enum AuthSetupError {
     RepeatedToken(usize),
     #[error("auth.tokens[{index}].scopes: {reason}")]
     BadScope { index: usize, reason: InvalidRule },
+    #[error("auth.certificates[{0}].subject must be CN=…, DNS=… or URI=…")]
+    BadSubject(usize),
+    #[error("auth.certificates[{0}].subject is listed twice; list it once, with all its scopes")]
+    RepeatedSubject(usize),
+    #[error("auth.certificates[{index}].scopes: {reason}")]
+    BadCertificateScope { index: usize, reason: InvalidRule },
     #[error("auth.jwt needs a key: set secret, public_key_file or jwks_file")]
     NoKey,
     #[error("auth.jwt.secret is empty")]

@@ -98,6 +98,11 @@ impl Deadlines {
         self.auth_by = None;
     }
 
+    /// The client has lost its rights, and as much time as a new one to present a token.
+    pub(super) fn not_authenticated(&mut self, timeout: Duration) {
+        self.auth_by.get_or_insert_with(|| Instant::now() + timeout);
+    }
+
     /// `rights_last` is `None` if the rights do not expire.
     pub(super) fn set_rights_end(&mut self, rights_last: Option<Duration>) {
         self.rights_end = rights_last.map(|time| Instant::now() + time);

@@ -6,7 +6,6 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,18 +28,27 @@ use super::deadlines::Deadlines;
 use super::messages::Messages;
 use super::socket::Socket;
 use super::wire::Wire;
+use crate::accept::ClientIdentity;
+use crate::phase::{self, Phase};
 
 pub(super) struct Session<S> {
     socket: Socket<S>,
     client: Client,
     deadlines: Deadlines,
     timer: Pin<Box<Sleep>>,
-    /// Completes when the server shuts down.
-    stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Completes when the server shuts down or reloads tokens and keys.
+    next_phase: NextPhase,
     /// Reused between writes.
     deliveries: Vec<Delivery>,
     /// Counts the connection as open until it is dropped.
     _open: OpenConnection,
+}
+
+type NextPhase = Pin<Box<dyn Future<Output = (Phase, watch::Receiver<Phase>)> + Send>>;
+
+/// Waits for a phase other than `seen`. Returns the receiver as well, for the phase after that.
+fn next_phase(mut phases: watch::Receiver<Phase>, seen: Phase) -> NextPhase {
+    Box::pin(async move { (phase::next_phase(&mut phases, seen).await, phases) })
 }
 
 /// Why a session ended.
@@ -59,6 +67,8 @@ enum Wakeup {
     /// A deadline passed, or deliveries arrived.
     Look,
     Stopping,
+    /// Tokens and keys may have changed.
+    Reloaded,
     NoPong,
     Lost(io::Error),
 }
@@ -76,10 +86,10 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     pub(super) fn new(
         stream: S,
-        address: IpAddr,
+        client: ClientIdentity,
         read_ahead: &[u8],
         gateway: Arc<Gateway>,
-        mut stopping: watch::Receiver<bool>,
+        phases: watch::Receiver<Phase>,
     ) -> Self {
         let metrics = gateway.bus.metrics();
         let traffic = metrics.traffic(Transport::Ws);
@@ -87,16 +97,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let open = metrics.connection(Transport::Ws);
         let mut messages = Messages::new(gateway.settings.max_frame_bytes);
         messages.append(read_ahead);
-        let client = Client::new(gateway, address);
+        // Before the client gets its rights: a reload in between is noticed.
+        let seen = *phases.borrow();
+        let client = Client::new(gateway, client);
         Self {
             socket: Socket::new(Wire::new(stream, traffic), messages),
             deadlines: Deadlines::new(client.settings(), client.is_authenticated()),
             client,
             timer: Box::pin(sleep_until(Instant::now())),
-            stopping: Box::pin(async move {
-                // An error means that the server is gone, which is the same.
-                let _ = stopping.wait_for(|stop| *stop).await;
-            }),
+            // A connection may arrive when the server is already stopping.
+            next_phase: next_phase(phases, if seen.is_stopping() { Phase::START } else { seen }),
             deliveries: Vec::new(),
             _open: open,
         }
@@ -144,6 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                     return End::Gone;
                 }
                 Wakeup::Stopping => self.prepare_to_close(now),
+                Wakeup::Reloaded => self.check_rights_again(),
                 Wakeup::NoPong => return End::Closed(CloseCode::NoPong),
             }
         }
@@ -166,8 +177,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                 }
             }
             // Before reading: a busy peer always has something to read.
-            if !self.deadlines.is_closing() && self.stopping.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Wakeup::Stopping);
+            if !self.deadlines.is_closing()
+                && let Poll::Ready((phase, phases)) = self.next_phase.as_mut().poll(context)
+            {
+                self.next_phase = next_phase(phases, phase);
+                return Poll::Ready(match phase {
+                    Phase::Stopping => Wakeup::Stopping,
+                    Phase::Serving { .. } => Wakeup::Reloaded,
+                });
             }
             if self.may_read() {
                 if let Poll::Ready(read) = self.socket.poll_message(context) {
@@ -295,6 +312,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             Error::Utf8(_) => End::Closed(CloseCode::NotUtf8),
             _ => End::Gone,
         }
+    }
+
+    /// The token of the client may have been removed by a reload, or another one may have been added.
+    fn check_rights_again(&mut self) {
+        self.client.check_rights_again();
+        if self.client.is_authenticated() {
+            self.deadlines.authenticated();
+        } else {
+            self.deadlines.not_authenticated(self.client.settings().auth_timeout);
+        }
+        self.deadlines.set_rights_end(self.client.rights_last());
     }
 
     /// Stops deliveries, and gives the client time to settle its leases.

@@ -1,5 +1,6 @@
 //! What the token of a request allows.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,17 +8,25 @@ use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use prombus_proto::{ErrorCode, Timestamp, Topic};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
-use super::HttpState;
 use super::error::HttpError;
-use crate::auth::{Action, Grant};
+use super::{HttpState, Peer};
+use crate::auth::{Action, Credential, Grant, Secret};
+use crate::gateway::Gateway;
+use crate::phase::{Phase, next_phase};
 
 /// The grant of the bearer token. A handler that extracts it rejects requests without a valid
 /// token, unless the server is open.
 pub(super) struct RequestGrant {
     grant: Grant,
+    /// What the client presented.
+    credential: Option<Credential>,
     /// When the request arrived.
     now: Timestamp,
+    /// The phase whose rules gave the grant.
+    phase: Phase,
 }
 
 impl RequestGrant {
@@ -34,10 +43,16 @@ impl RequestGrant {
         })
     }
 
-    /// How long the grant remains valid; `None` if it does not expire.
-    pub(super) fn remaining(&self) -> Option<Duration> {
-        let end = self.grant.ends_at()?;
-        Some(Duration::from_millis(end.0.saturating_sub(self.now.0)))
+    /// Returns what a response without an end needs, to end with the rights of its request.
+    pub(super) fn into_watched(self, http: &HttpState) -> WatchedGrant {
+        let remaining = remaining(&self.grant, self.now);
+        WatchedGrant {
+            gateway: Arc::clone(&http.gateway),
+            phases: http.phases.clone(),
+            credential: self.credential,
+            ends_at: remaining.map(|time| Instant::now() + time),
+            phase: self.phase,
+        }
     }
 
     /// Returns `true` if any action on the topic is allowed.
@@ -54,19 +69,81 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
         parts: &mut Parts,
         http: &Arc<HttpState>,
     ) -> Result<Self, HttpError> {
-        let (authenticator, now) = (&http.gateway.authenticator, http.now());
-        if authenticator.is_open() {
-            return Ok(Self { grant: Grant::unrestricted(), now });
+        // Before the rules are read: a reload in between is noticed.
+        let phase = *http.phases.borrow();
+        let (access, now) = (http.gateway.access(), http.now());
+        let authenticator = &access.authenticator;
+        if let Some(token) = bearer_token(parts) {
+            return match authenticator.check(token, now) {
+                Ok(grant) => {
+                    let credential = Some(Credential::Token(Secret::from(token)));
+                    Ok(Self { grant, credential, now, phase })
+                }
+                Err(bad) => Err(HttpError::new(bad.code(), bad.to_string())),
+            };
         }
-        let Some(token) = bearer_token(parts) else {
-            let message = "a token is required: send `Authorization: Bearer TOKEN`";
-            return Err(HttpError::new(ErrorCode::Unauthorized, message));
-        };
-        match authenticator.check(token, now) {
-            Ok(grant) => Ok(Self { grant, now }),
-            Err(bad) => Err(HttpError::new(bad.code(), bad.to_string())),
+        let peer = parts.extensions.get::<Arc<Peer>>();
+        // `Authorization` in another form is a mistake that the certificate must not hide.
+        let certificate = peer
+            .filter(|_| !parts.headers.contains_key(AUTHORIZATION))
+            .and_then(|peer| peer.accepted.certificate.clone());
+        match authenticator.without_token(certificate.as_deref()) {
+            Some(grant) => {
+                let credential = certificate.map(Credential::Certificate);
+                Ok(Self { grant, credential, now, phase })
+            }
+            None => {
+                let message = "a token is required: send `Authorization: Bearer TOKEN`";
+                Err(HttpError::new(ErrorCode::Unauthorized, message))
+            }
         }
     }
+}
+
+/// The rights of a request that is still being answered.
+pub(super) struct WatchedGrant {
+    gateway: Arc<Gateway>,
+    phases: watch::Receiver<Phase>,
+    credential: Option<Credential>,
+    ends_at: Option<Instant>,
+    phase: Phase,
+}
+
+impl WatchedGrant {
+    /// Returns when `action` is no longer allowed, or when the server shuts down. Cancel-safe.
+    pub(super) async fn ended(&mut self, action: Action<'_>) {
+        while !self.phase.is_stopping() {
+            let expired = async {
+                match self.ends_at {
+                    Some(at) => sleep_until(at).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = expired => return,
+                phase = next_phase(&mut self.phases, self.phase) => self.phase = phase,
+            }
+            if !self.is_still_allowed(action) {
+                return;
+            }
+        }
+    }
+
+    /// Checks again what the client presented, after a reload.
+    fn is_still_allowed(&mut self, action: Action<'_>) -> bool {
+        let now = self.gateway.clock.now();
+        let access = self.gateway.access();
+        let grant = access.authenticator.check_again(self.credential.as_ref(), now);
+        let Some(grant) = grant.filter(|grant| grant.authorize(action, || now).is_ok()) else {
+            return false;
+        };
+        self.ends_at = remaining(&grant, now).map(|time| Instant::now() + time);
+        true
+    }
+}
+
+fn remaining(grant: &Grant, now: Timestamp) -> Option<Duration> {
+    Some(Duration::from_millis(grant.ends_at()?.0.saturating_sub(now.0)))
 }
 
 fn bearer_token(parts: &Parts) -> Option<&str> {

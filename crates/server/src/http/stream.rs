@@ -14,13 +14,12 @@ use futures_util::stream;
 use prombus_bus::{
     Deficit, FeedEvent, Follower, RateLimit, ReadBudget, ReadPage, Refusal, StartAt,
 };
-use prombus_proto::{ErrorCode, EventId};
-use tokio::sync::watch;
+use prombus_proto::{ErrorCode, EventId, Topic};
 use tokio::time::Instant;
 
 use super::error::HttpError;
 use super::query::QueryParams;
-use super::request_grant::RequestGrant;
+use super::request_grant::{RequestGrant, WatchedGrant};
 use super::{HttpState, Peer, damaged, start};
 use crate::auth::Action;
 
@@ -53,12 +52,10 @@ pub(super) async fn get(
         Body::empty()
     } else {
         let events = EventStream {
-            follower,
-            limit: peer.connection.limit.clone(),
-            stopping: http.stopping.clone(),
-            expires_at: grant.remaining().map(|time| Instant::now() + time),
+            pages: Pages { follower, limit: peer.connection.limit.clone(), has_token: false },
+            grant: grant.into_watched(&http),
+            topic,
             sent_retry: false,
-            has_token: false,
         };
         Body::from_stream(stream::try_unfold(events, |mut events| async move {
             Ok::<_, Refusal>(events.next_chunk().await?.map(|bytes| (bytes, events)))
@@ -90,12 +87,17 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, HttpError> {
 
 /// A running stream.
 struct EventStream {
+    pages: Pages,
+    /// The stream ends with the rights of its request.
+    grant: WatchedGrant,
+    topic: Topic,
+    sent_retry: bool,
+}
+
+/// The events of a stream, as fast as the rate limit allows.
+struct Pages {
     follower: Follower,
     limit: RateLimit,
-    stopping: watch::Receiver<bool>,
-    /// When the token of the request expires.
-    expires_at: Option<Instant>,
-    sent_retry: bool,
     /// The rate limit's token for the next event has been taken.
     has_token: bool,
 }
@@ -107,22 +109,18 @@ impl EventStream {
             self.sent_retry = true;
             return Ok(Some(Bytes::from_static(RETRY)));
         }
-        let (expires_at, mut stopping) = (self.expires_at, self.stopping.clone());
-        let expired = async {
-            match expires_at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
+        let Self { grant, topic, pages, .. } = self;
         tokio::select! {
-            // An error means that the server is gone, which also ends the stream.
-            _ = stopping.wait_for(|stop| *stop) => Ok(None),
-            () = expired => Ok(None),
-            page = self.next_page() => Ok(Some(encode(&page?))),
+            // First, so that a busy stream ends as well.
+            biased;
+            () = grant.ended(Action::Subscribe(topic)) => Ok(None),
+            page = pages.next_page() => Ok(Some(encode(&page?))),
             () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => Ok(Some(Bytes::from_static(KEEP_ALIVE))),
         }
     }
+}
 
+impl Pages {
     /// Takes a token per event and waits until there is one. Cancel-safe: dropping the future loses
     /// neither an event nor a token.
     async fn next_page(&mut self) -> Result<ReadPage<FeedEvent>, Refusal> {

@@ -4,7 +4,7 @@ use prombus_bus::Refusal;
 use prombus_proto::ErrorCode;
 use prombus_proto::frame::{Auth, Corr};
 
-use crate::auth::Action;
+use crate::auth::{Action, Credential, Grant, Secret};
 use crate::gateway::client::Client;
 
 impl Client {
@@ -15,9 +15,30 @@ impl Client {
     ) -> Result<(), Refusal> {
         let grant = self
             .gateway
+            .access()
             .authenticator
             .check(auth.token.secret(), self.now())
             .map_err(|bad| Refusal::new(ErrorCode::BadToken, bad.to_string()))?;
+        self.credential = Some(Credential::Token(Secret::from(auth.token.secret())));
+        self.adopt(grant);
+        self.answers.ok(corr);
+        Ok(())
+    }
+
+    /// Checks what the client presented again, after a reload. Its rights may have ended or changed.
+    pub(in crate::gateway) fn check_rights_again(&mut self) {
+        let access = self.gateway.access();
+        match access.authenticator.check_again(self.credential.as_ref(), self.now()) {
+            Some(grant) => self.adopt(grant),
+            None => {
+                self.grant = None;
+                self.stop_deliveries();
+            }
+        }
+    }
+
+    /// Ends the subscriptions that the grant does not allow.
+    fn adopt(&mut self, grant: Grant) {
         let now = self.now();
         self.subscriptions
             .retain(|(topic, _), _| grant.authorize(Action::Subscribe(topic), || now).is_ok());
@@ -27,7 +48,5 @@ impl Client {
             drop(active.subscription.resume());
         }
         self.grant = Some(grant);
-        self.answers.ok(corr);
-        Ok(())
     }
 }
