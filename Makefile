@@ -11,7 +11,7 @@ MONGO_ROUNDS ?= 10
 # Builds the binary and all tests together: with -p, dependencies would be rebuilt with fewer features.
 BUILD = cargo test --locked --workspace --no-run
 
-.PHONY: help test test-long foreign http-api sdk peers-report mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo bench-curves flamegraph bench-peers crash
+.PHONY: help test test-long foreign http-api sdk peers-report mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo bench-curves flamegraph bench-peers abuse crash
 
 help: ## list all targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -89,6 +89,11 @@ flamegraph: ## draw two flame graphs of the server into docs/benchmarks (needs p
 
 bench-peers: ## compare with NATS, Redis and MongoDB, and update docs/benchmarks.md (PEERS=options of bench/peers/run.sh; needs pip, apt)
 	bench/peers/run.sh $(PEERS)
+
+abuse: ## run all attackers beside a well-behaved client, on the release binary, and print by how much it suffers (SECONDS per phase, ONLY=some)
+	cargo build --locked --release -p prombus-server
+	PROMBUS_ABUSE_ONLY="$(ONLY)" PROMBUS_ABUSE_SECONDS=$(SECONDS) PROMBUS_ABUSE_BINARY=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/prombus \
+		cargo test --locked -p prombus-server --test suite -- abuse
 
 crash: ## run the crash test with ROUNDS kills
 	PROMBUS_CRASH_ROUNDS=$(ROUNDS) cargo test --locked -p prombus-engine --test suite -- crash

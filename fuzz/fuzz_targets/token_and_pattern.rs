@@ -11,22 +11,30 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey};
 use libfuzzer_sys::fuzz_target;
-use prombus_proto::{Timestamp, Topic};
+use prombus_proto::{Group, Timestamp, Topic};
 use prombus_server::auth::{
-    Action, AllowedOrigins, AuthSettings, Authenticator, JwtSettings, Scopes, TokenSettings,
-    TopicPattern,
+    Action, AllowedOrigins, AuthSettings, Authenticator, JwtSettings, NamePattern, Scopes,
+    TokenDigest, TokenSettings,
 };
 
-const SECRET: &str = "the secret of the fuzz target";
+const SECRET: &str = "the secret of the fuzz target, long enough";
 const NOW: Timestamp = Timestamp(1_000_000);
 
 static AUTHENTICATOR: LazyLock<Authenticator> = LazyLock::new(|| {
     Authenticator::new(AuthSettings {
         tokens: vec![TokenSettings {
-            token: "a token that no fuzzer finds".into(),
+            name: "nobody".to_owned(),
+            digest: TokenDigest::of("a token that no fuzzer finds"),
             scopes: "admin".into(),
         }],
-        jwt: Some(JwtSettings { secret: Some(SECRET.into()), ..JwtSettings::default() }),
+        jwt: Some(JwtSettings {
+            secret: Some(SECRET.into()),
+            public_key_file: None,
+            jwks_file: None,
+            issuer: None,
+            audience: None,
+            require_exp: false,
+        }),
     })
     .expect("valid settings")
 });
@@ -40,15 +48,22 @@ fuzz_target!(|input: &[u8]| {
     let (pattern, topic, scopes, token) = (next(), next(), next(), next());
 
     let topic = Topic::new(topic).ok();
-    if let (Ok(parsed), Some(topic)) = (TopicPattern::new(pattern), &topic) {
+    if let (Ok(parsed), Some(topic)) = (NamePattern::new(pattern), &topic) {
         compare_with_definition(&parsed, pattern, topic);
     }
     if let Ok(strict) = Scopes::new(&scopes.into()) {
         assert_eq!(Scopes::from_claim(&scopes.into()).as_ref(), Ok(&strict), "{scopes:?}");
         if let Some(topic) = &topic {
-            let granted = [Action::Publish(topic), Action::Subscribe(topic)]
-                .map(|action| strict.allow(action));
-            assert!(granted == [false; 2] || scopes.contains(':'), "{scopes:?}");
+            let group = Group::new("g").expect("a valid name");
+            let actions = [
+                Action::Read(topic),
+                Action::Consume { topic, group: &group },
+                Action::Publish(topic),
+                Action::Manage(topic),
+            ];
+            let granted = actions.map(|action| strict.allow(action));
+            let names_a_right = scopes.contains(':') || scopes.contains("admin");
+            assert!(granted == [false; 4] || names_a_right, "{scopes:?}");
         }
     }
     let refused = AUTHENTICATOR.check(token, NOW).expect_err("an unsigned token");
@@ -68,12 +83,12 @@ fn check_signed(claims: &str) {
     }
 }
 
-fn compare_with_definition(parsed: &TopicPattern, pattern: &str, topic: &Topic) {
+fn compare_with_definition(parsed: &NamePattern, pattern: &str, topic: &Topic) {
     assert_eq!(parsed.to_string(), pattern);
     let segments: Vec<_> = pattern.split('.').collect();
     let names: Vec<_> = topic.as_str().split('.').collect();
     let expected = matches_by_definition(&segments, &names);
-    assert_eq!(parsed.matches(topic), expected, "{pattern} on {topic}");
+    assert_eq!(parsed.matches(topic.as_str()), expected, "{pattern} on {topic}");
 }
 
 /// The definition of a match, with dynamic programming so that long inputs terminate.
@@ -85,7 +100,11 @@ fn matches_by_definition(pattern: &[&str], topic: &[&str]) -> bool {
             fits[p][t] = match pattern[p] {
                 "**" => fits[p + 1][t] || (t < topic.len() && fits[p][t + 1]),
                 segment => {
-                    t < topic.len() && (segment == "*" || segment == topic[t]) && fits[p + 1][t + 1]
+                    let fits_here = |name: &str| match segment.strip_suffix('*') {
+                        Some(start) => name.starts_with(start),
+                        None => segment == name,
+                    };
+                    t < topic.len() && fits_here(topic[t]) && fits[p + 1][t + 1]
                 }
             };
         }

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prombus_bus::{Bus, DEFAULT_MARK_TTL, Settings, SubscriptionDefaults};
+use prombus_bus::{
+    Bus, DEFAULT_MARK_TTL, MemoryLimits, RetryDelays, Settings, SubscriptionDefaults,
+};
 use prombus_engine::{DiskEngine, DiskOptions};
 use prombus_proto::{
     Clock, EventId, Group, IdSource, ManualClock, SystemClock, SystemRandom, Topic,
@@ -92,13 +94,22 @@ fn start(data: &Path, clock: &Arc<ManualClock>) -> Bus {
     let options = DiskOptions { clock: clock.clone(), ..DiskOptions::at(data) };
     let settings = Settings {
         connection_rate: None,
+        connection_bytes_per_sec: None,
+        principal_rate: None,
+        max_counts: None,
         topic_rate: None,
         topics: [].into(),
         max_outbox_bytes: 1 << 20,
+        memory: MemoryLimits::of_each(64 << 20),
         subscription: SubscriptionDefaults {
             max_in_flight: 100,
             ack_timeout: Duration::from_secs(30),
             max_attempts: 5,
+        },
+        retry: RetryDelays {
+            first: Duration::from_secs(1),
+            factor: 5,
+            max: Duration::from_secs(600),
         },
         group_lease: Duration::from_secs(10),
     };

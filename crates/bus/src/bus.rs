@@ -4,27 +4,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use prombus_engine::{Durability, Engine};
-use prombus_proto::{Clock, Group, IdSource, NewEvent, Topic};
+use prombus_proto::{Clock, ErrorCode, Group, IdSource, NewEvent, Topic};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::error::Refusal;
 use crate::groups::{
-    Command, DeliveryQueue, Description, GroupContext, GroupTask, Groups, Member, MemberId,
-    SubscribeOptions, Subscription,
+    Command, DeliveryQueue, Description, GroupContext, GroupInfo, GroupTask, Groups, Member,
+    MemberId, RetryRules, SubscribeOptions, Subscription, allowed_attempts,
 };
-use crate::limits::RateLimit;
+use crate::limits::{ConnectionLimit, Principal, Principals, RateLimit, keep_census_current};
+use crate::memory::Memory;
 use crate::metrics::{self, Metrics};
 use crate::publish::{Committer, Submission, check_ts};
 use crate::sharing::GroupLeases;
+use crate::stored::cursor::Cursor;
 use crate::time::now;
-use crate::topics::{RetentionTask, Settings, TopicInUse, Topics, keep_settings_current};
+use crate::topics::{
+    FeedMemory, RetentionTask, Settings, TopicInUse, Topics, keep_settings_current,
+};
 
 /// The bus over one engine.
 pub struct Bus {
     settings: Arc<Settings>,
     ctx: GroupContext,
     topics: Arc<Topics>,
+    /// `None` without limits of principals.
+    principals: Option<Principals>,
+    memory: Memory,
     next_member: AtomicU64,
     /// Aborted when the bus is dropped.
     tasks: Vec<JoinHandle<()>>,
@@ -33,10 +40,13 @@ pub struct Bus {
 /// The state of one connection: its rate limit and its delivery queue.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Shared by publishes and deliveries.
-    pub limit: RateLimit,
+    /// Shared by requests and deliveries.
+    pub limit: ConnectionLimit,
     pub delivery_queue: Arc<DeliveryQueue>,
 }
+
+/// A principal may publish as many bytes as this many of its connections may.
+const PRINCIPAL_BYTE_FACTOR: u64 = 20;
 
 impl Bus {
     /// Starts a bus over `engine`, with tasks on the current Tokio runtime.
@@ -51,7 +61,10 @@ impl Bus {
         let metrics = Arc::new(Metrics::new());
         // Settings are read when a process starts, so those of a later process are newer.
         let revision = clock.now().0;
-        let topics = Arc::new(Topics::new(Arc::clone(&settings), revision, Arc::clone(&metrics)));
+        let memory = Memory::new(settings.memory);
+        let feeds = FeedMemory::new(memory.feeds.clone());
+        let topics = Topics::new(Arc::clone(&settings), revision, feeds, Arc::clone(&metrics));
+        let topics = Arc::new(topics);
         let (committer, committing) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
         let retaining = RetentionTask {
@@ -71,10 +84,25 @@ impl Bus {
             tasks.push(tokio::spawn(leasing));
             let configuring = keep_settings_current(Arc::clone(&engine), Arc::clone(&topics));
             tasks.push(tokio::spawn(configuring));
+            if settings.max_counts.is_some() {
+                let (census, topics) = (Arc::clone(topics.census()), Arc::clone(&topics));
+                let configured = move || topics.configured();
+                let counting = keep_census_current(Arc::clone(&engine), census, configured);
+                tasks.push(tokio::spawn(counting));
+            }
         }
+        let retry = RetryRules {
+            delays: settings.retry,
+            max_attempts: allowed_attempts(settings.subscription.max_attempts),
+        };
+        let principals = settings.principal_rate.map(|rate| {
+            let bytes = settings.connection_bytes_per_sec;
+            Principals::new(rate, bytes.map(|bytes| bytes.saturating_mul(PRINCIPAL_BYTE_FACTOR)))
+        });
         Self {
             settings,
             ctx: GroupContext {
+                census: Arc::clone(topics.census()),
                 engine,
                 committer,
                 clock,
@@ -82,34 +110,53 @@ impl Bus {
                 groups,
                 metrics,
                 group_leases,
+                retry,
                 is_closing: Arc::new(AtomicBool::new(false)),
             },
             topics,
+            principals,
+            memory,
             next_member: AtomicU64::new(1),
             tasks,
         }
     }
 
-    /// Returns a new connection with its own rate limit and delivery queue.
+    /// Returns a new connection with its own rate limit and delivery queue, of a client that is not known
+    /// yet.
     #[must_use]
     pub fn connect(&self) -> Connection {
         Connection {
-            limit: RateLimit::new(self.settings.connection_rate, now()),
-            delivery_queue: Arc::new(DeliveryQueue::new(self.settings.max_outbox_bytes)),
+            limit: ConnectionLimit::new(
+                self.settings.connection_rate,
+                self.settings.connection_bytes_per_sec,
+                now(),
+            ),
+            delivery_queue: Arc::new(DeliveryQueue::new(
+                self.settings.max_outbox_bytes,
+                self.memory.deliveries.share(),
+            )),
         }
     }
 
-    /// Returns the publish rate limit of `topic`.
+    /// Makes `connection` share the limits of `principal` from now on, whoever it belonged to before.
+    pub fn identify(&self, connection: &Connection, principal: &Principal) {
+        if let Some(principals) = &self.principals {
+            principals.admit(&connection.limit, principal, now());
+        }
+    }
+
+    /// Returns the publish rate limit of `topic`, or `None` if no one uses the topic.
     #[must_use]
-    pub fn topic_limit(&self, topic: &Topic) -> RateLimit {
-        self.topic_in_use(topic).limit.clone()
+    pub fn topic_limit(&self, topic: &Topic) -> Option<RateLimit> {
+        Some(self.topics.find(topic)?.limit.clone())
     }
 
     /// Adds `connection` to the members of `group` on `topic`. Creates the group if it does not exist.
     ///
     /// # Errors
     ///
-    /// If the bus is shutting down, the options are invalid, or the group cannot be stored.
+    /// If the bus is shutting down, the options are invalid, there are too many groups, or the group cannot
+    /// be stored.
     pub async fn subscribe(
         &self,
         connection: &Connection,
@@ -117,6 +164,7 @@ impl Bus {
         group: &Group,
         options: SubscribeOptions,
     ) -> Result<Subscription, Refusal> {
+        self.check_room_for_group(topic, group).await?;
         loop {
             self.check_open()?;
             let commands =
@@ -130,9 +178,9 @@ impl Bus {
                     (Arc::clone(&connection.delivery_queue), connection.limit.clone()),
                     options.max_in_flight.unwrap_or(defaults.max_in_flight),
                     options.ack_timeout.unwrap_or(defaults.ack_timeout),
-                    options.max_attempts.unwrap_or(defaults.max_attempts),
                 ),
                 start: options.start.clone(),
+                max_attempts: options.max_attempts,
                 reply,
             };
             // The group has just stopped: start it again.
@@ -141,13 +189,44 @@ impl Bus {
             }
             // Created before the wait: dropping it leaves the group, also if this future is dropped.
             let (topic, group) = (topic.clone(), group.clone());
-            let subscription = Subscription { topic, group, member, commands };
+            let is_closing = Arc::clone(&self.ctx.is_closing);
+            let info = GroupInfo { max_attempts: defaults.max_attempts, created: false };
+            let mut subscription =
+                Subscription { topic, group, member, commands, info, is_closing };
             match joined.await {
-                Ok(Ok(())) => return Ok(subscription),
+                Ok(Ok(info)) => {
+                    subscription.info = info;
+                    return Ok(subscription);
+                }
                 Ok(Err(refusal)) => return Err(refusal),
                 Err(_) => {}
             }
         }
+    }
+
+    /// Refuses a group that would be one too many, before anything is started for it.
+    async fn check_room_for_group(&self, topic: &Topic, group: &Group) -> Result<(), Refusal> {
+        if self.ctx.groups.get(topic, group).is_some() {
+            return Ok(());
+        }
+        let Err(refusal) = self.topics.census().permit_group(topic) else { return Ok(()) };
+        let key = Cursor::key(topic, group)
+            .map_err(|error| Refusal::new(ErrorCode::BadGroup, error.to_string()))?;
+        match self.engine().get(&key).await? {
+            Some(_) => Ok(()),
+            None => Err(refusal),
+        }
+    }
+
+    /// Counts the topics and groups of the store, for the limits of their numbers. Call it before anything
+    /// is published, and after [`Bus::load_topic_settings`].
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub async fn count_topics_and_groups(&self) -> Result<(), Refusal> {
+        let configured = self.topics.configured();
+        Ok(self.topics.census().count(self.engine().as_ref(), configured).await?)
     }
 
     fn start_group(
@@ -170,6 +249,12 @@ impl Bus {
         description.await.ok()
     }
 
+    /// Returns the budgets of buffers.
+    #[must_use]
+    pub const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     #[must_use]
     pub const fn metrics(&self) -> &Arc<Metrics> {
         &self.ctx.metrics
@@ -178,7 +263,7 @@ impl Bus {
     /// Returns the metrics in the Prometheus text format 0.0.4. Reads the lag of all groups from the
     /// engine.
     pub async fn metrics_text(&self) -> Result<String, Refusal> {
-        metrics::text(&self.ctx.metrics, self.ctx.engine.as_ref()).await
+        metrics::text(&self.ctx.metrics, self.ctx.engine.as_ref(), &self.memory).await
     }
 
     /// Refuses publishes and subscriptions, and stops deliveries. Leased events can still be settled.

@@ -5,6 +5,7 @@
 //! | a connection's handle to a group | `subscription`, which sends a `command` |
 //! | the group as a pure state machine | `state`, with its `leases` and `members` |
 //! | the task that runs it and does its I/O | `task` |
+//! | how often an event is tried, and when | `retry` |
 //! | where deliveries wait for their connection | `delivery_queue` |
 //! | the groups in memory | `registry` |
 
@@ -15,16 +16,19 @@ mod leases;
 mod marks;
 mod members;
 mod registry;
+mod retry;
 mod state;
 mod subscription;
 mod task;
 
 pub(crate) use command::Command;
-pub use command::{Acked, Description, Nacked};
+pub use command::{Acked, AfterNack, Description, GroupInfo, Nacked};
 pub use dead_letter::dead_letter_topic;
 pub use delivery_queue::{Delivery, DeliveryQueue};
 pub use leases::{MAX_WINDOW, MemberId};
 pub(crate) use members::Member;
 pub(crate) use registry::Groups;
+pub use retry::RetryDelays;
+pub(crate) use retry::{RetryRules, allowed_attempts};
 pub use subscription::{GroupReply, SubscribeOptions, Subscription};
 pub(crate) use task::{GroupContext, GroupTask};

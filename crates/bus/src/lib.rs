@@ -12,7 +12,8 @@
 //! | `groups` | consumer groups: members, leases, acknowledgements, dead letters, delivery queues |
 //! | `sharing` | several gateways on one store: which of them delivers a group |
 //! | `stored` | the keyed state: one file per kind of key and its versioned encoding |
-//! | `limits` | token buckets of connections and topics |
+//! | `limits` | token buckets of connections, principals and topics; how many topics and groups there are |
+//! | `memory` | the budgets of buffers, for the whole process |
 //! | `inspect` | read-only views for operators: topics, groups, lag, latest event of a key |
 //! | `metrics` | counters and histograms, in the Prometheus text format |
 //! | `error` | [`Refusal`], the error that is reported to a client |
@@ -23,6 +24,7 @@ mod error;
 mod groups;
 mod inspect;
 mod limits;
+mod memory;
 mod metrics;
 mod publish;
 mod sharing;
@@ -33,12 +35,18 @@ mod topics;
 pub use bus::{Bus, Connection};
 pub use error::Refusal;
 pub use groups::{
-    Acked, Delivery, DeliveryQueue, Description, GroupReply, MAX_WINDOW, MemberId, Nacked,
-    SubscribeOptions, Subscription, dead_letter_topic,
+    Acked, AfterNack, Delivery, DeliveryQueue, Description, GroupInfo, GroupReply, MAX_WINDOW,
+    MemberId, Nacked, RetryDelays, SubscribeOptions, Subscription, dead_letter_topic,
 };
 pub use inspect::{GroupOverview, Lag, TopicOverview};
-pub use limits::{Deficit, LimitScope, LimitStatus, Rate, RateLimit, TokenBucket};
-pub use metrics::{Metrics, OpenConnection, Traffic, Transport};
+pub use limits::{
+    CensusLimits, Charges, ConnectionLimit, Deficit, LimitScope, LimitStatus, Principal, Rate,
+    RateLimit, TokenBucket,
+};
+pub use memory::{Budget, Memory, MemoryLimits, Share};
+pub use metrics::{
+    MemoryGauge, Metrics, NdjsonStage, OpenConnection, PlaceLimit, Traffic, Transport,
+};
 pub use prombus_engine::{
     Bounds, Condition, Durability, Health, Position, ReadBudget, StoredEvent,
 };
@@ -46,6 +54,6 @@ pub use publish::{PendingCommit, PublishBatch};
 pub use stored::mark::DEFAULT_MARK_TTL;
 pub use stored::{DecodeError, STATE_KINDS, cursor, topic_settings};
 pub use topics::{
-    DamagedRange, FeedEvent, Follower, ReadPage, Settings, StartAt, SubscriptionDefaults,
+    DamagedRange, FeedEvent, Followed, Follower, ReadPage, Settings, StartAt, SubscriptionDefaults,
     TopicRules, TopicSettings,
 };

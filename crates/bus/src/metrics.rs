@@ -6,12 +6,14 @@
 //! - `topic_series`, `group_series`: the series of a topic and of a group
 //! - `commit_meter`: what the committer measures
 //! - `transport`: connections and their bytes
+//! - `memory_gauge`: bounded memory
 //! - `cardinality`: bounds the number of label values
 //! - `scrape`: renders the metrics, with those read from the store on demand
 
 mod cardinality;
 mod commit_meter;
 mod group_series;
+mod memory_gauge;
 mod scrape;
 mod topic_series;
 mod transport;
@@ -27,9 +29,10 @@ use crate::limits::LimitScope;
 
 pub(crate) use self::commit_meter::CommitMeter;
 pub(crate) use self::group_series::{GroupSeries, InFlight};
+pub use self::memory_gauge::MemoryGauge;
 pub(crate) use self::scrape::text;
 pub(crate) use self::topic_series::TopicSeries;
-pub use self::transport::{OpenConnection, Traffic, Transport};
+pub use self::transport::{NdjsonStage, OpenConnection, PlaceLimit, Traffic, Transport};
 
 /// Topics with series of their own.
 const MAX_TOPICS: usize = 1000;
@@ -63,9 +66,11 @@ pub struct Metrics {
     dead_lettered: IntCounterVec,
     lost_to_retention: IntCounterVec,
     in_flight: IntGaugeVec,
-    limited_connections: IntCounter,
-    limited_topics: IntCounter,
+    rate_limited: [IntCounter; LimitScope::ALL.len()],
+    failed_logins: IntCounter,
     connections: IntGaugeVec,
+    refused_connections: IntCounterVec,
+    ndjson_memory: IntGaugeVec,
     received_bytes: IntCounterVec,
     sent_bytes: IntCounterVec,
     publish_to_commit: Histogram,
@@ -117,13 +122,29 @@ impl Metrics {
                 &format!("Events delivered and not acknowledged. {}", pairs_note()),
                 &["topic", "group"],
             ),
-            limited_connections: limited.with_label_values(&["connection"]),
-            limited_topics: limited.with_label_values(&["topic"]),
+            rate_limited: LimitScope::ALL.map(|scope| limited.with_label_values(&[scope.name()])),
+            failed_logins: counter(
+                &registry,
+                "prombus_failed_logins_total",
+                "Logins with a token that was rejected, or refused unseen after too many of them.",
+            ),
             connections: gauges(
                 &registry,
                 "prombus_connections",
                 "Open connections.",
                 &["transport"],
+            ),
+            refused_connections: counters(
+                &registry,
+                "prombus_connections_refused_total",
+                "Connections above a limit.",
+                &["limit"],
+            ),
+            ndjson_memory: gauges(
+                &registry,
+                "prombus_ndjson_memory_bytes",
+                "Memory held by NDJSON publishes.",
+                &["stage"],
             ),
             received_bytes: counters(
                 &registry,
@@ -163,6 +184,12 @@ impl Metrics {
             registry,
         };
         metrics.set_build_info();
+        for limit in PlaceLimit::ALL {
+            drop(metrics.refused_connections.with_label_values(&[limit.name()]));
+        }
+        for stage in NdjsonStage::ALL {
+            drop(metrics.ndjson_memory(stage));
+        }
         for transport in Transport::ALL {
             // Creates the series, so that the first scrape shows zeros.
             drop((metrics.traffic(transport), metrics.connection(transport)));
@@ -216,16 +243,32 @@ impl Metrics {
     }
 
     pub(crate) fn rate_limited(&self, scope: LimitScope, events: u64) {
-        match scope {
-            LimitScope::Connection => self.limited_connections.inc_by(events),
-            LimitScope::Topic => self.limited_topics.inc_by(events),
+        for (known, counter) in LimitScope::ALL.into_iter().zip(&self.rate_limited) {
+            if known == scope {
+                counter.inc_by(events);
+            }
         }
+    }
+
+    /// Counts a login that was rejected.
+    pub fn failed_login(&self) {
+        self.failed_logins.inc();
     }
 
     /// Counts a connection as open until the guard is dropped.
     #[must_use]
     pub fn connection(&self, transport: Transport) -> OpenConnection {
         OpenConnection::new(self.connections.with_label_values(&[transport.name()]))
+    }
+
+    /// Counts a connection that exceeds a limit.
+    pub fn connection_refused(&self, limit: PlaceLimit) {
+        self.refused_connections.with_label_values(&[limit.name()]).inc();
+    }
+
+    #[must_use]
+    pub fn ndjson_memory(&self, stage: NdjsonStage) -> MemoryGauge {
+        MemoryGauge::new(self.ndjson_memory.with_label_values(&[stage.name()]))
     }
 
     /// Returns the byte counters of a transport.
@@ -245,6 +288,10 @@ fn topics_note() -> String {
 
 fn pairs_note() -> String {
     format!("Groups beyond the first {MAX_PAIRS} are counted as \"{OTHER}\" on topic \"{OTHER}\".")
+}
+
+fn counter(registry: &Registry, name: &str, help: &str) -> IntCounter {
+    registered(registry, IntCounter::with_opts(Opts::new(name, help)))
 }
 
 fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {

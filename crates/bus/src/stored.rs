@@ -3,6 +3,7 @@
 //!
 //! - `cursor`: `cursor/<topic>::<group>/0`, the progress of a consumer group.
 //! - `group_lease`: `lease/<topic>::<group>/0`, the gateway that owns a group.
+//! - `group_properties`: `group/<topic>::<group>`, what members have set for their group.
 //! - `heartbeat`: `gateway/<id>`, a sign of life of a gateway.
 //! - `mark`: `dedupe/<topic>::<group>::<id>`, an event that a group has handled.
 //! - `topic_settings`: `topic/<topic>`, the settings of a topic that were changed at run time.
@@ -11,6 +12,7 @@
 
 pub mod cursor;
 pub(crate) mod group_lease;
+pub(crate) mod group_properties;
 pub(crate) mod heartbeat;
 pub(crate) mod mark;
 mod pages;

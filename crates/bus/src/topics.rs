@@ -2,8 +2,10 @@
 
 mod configure;
 mod feed;
+mod feed_memory;
 mod follow;
 mod read;
+mod recent;
 mod registry;
 mod remote_appends;
 mod retention;
@@ -12,7 +14,8 @@ mod start;
 
 pub(crate) use configure::keep_settings_current;
 pub use feed::FeedEvent;
-pub use follow::Follower;
+pub(crate) use feed_memory::FeedMemory;
+pub use follow::{Followed, Follower};
 pub use read::{DamagedRange, ReadPage};
 pub(crate) use registry::{TopicInUse, Topics};
 pub(crate) use retention::RetentionTask;

@@ -64,6 +64,8 @@ error_codes! {
     Forbidden = "forbidden", 403, final;
     /// A rate limit is exceeded.
     RateLimited = "rate_limited", 429, retry;
+    /// Something would be created of which there are as many as the server allows.
+    LimitExceeded = "limit_exceeded", 429, final;
     /// The connection already has a subscription for this topic and group.
     AlreadySubscribed = "already_subscribed", 409, final;
     /// The connection has no subscription for this topic and group.
@@ -104,9 +106,9 @@ mod tests {
         assert_eq!(
             words.join(" "),
             "bad_json bad_frame unknown_op bad_topic bad_group payload_too_large unauthorized \
-             bad_token forbidden rate_limited already_subscribed not_subscribed unknown_id \
-             lease_lost unknown_topic schema_violation conflict storage_unavailable \
-             shutting_down internal"
+             bad_token forbidden rate_limited limit_exceeded already_subscribed not_subscribed \
+             unknown_id lease_lost unknown_topic schema_violation conflict \
+             storage_unavailable shutting_down internal"
         );
         assert_eq!(words.iter().collect::<HashSet<_>>().len(), words.len());
         for code in ErrorCode::ALL {

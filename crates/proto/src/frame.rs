@@ -46,10 +46,10 @@ pub(crate) use json::{Json, lone_value};
 pub use mark::{AckMark, Mark};
 pub use membership::Membership;
 pub use modack::ModAck;
-pub use nack::Nack;
+pub use nack::{AfterNack, Nack};
 pub use publish::{Publish, PublishEvents};
 pub use seen::Seen;
-pub use server_frame::{Outcome, Published, ServerFrame};
+pub use server_frame::{JoinedGroup, Outcome, Published, ServerFrame};
 pub use subscribe::{StartFrom, Subscribe, SubscribeOptions};
 pub use unframed::{parse_event_line, parse_payload};
 
@@ -80,7 +80,7 @@ pub enum ClientOp {
     Unsubscribe(Membership),
     /// Completes deliveries.
     Ack(Ack),
-    /// Returns a lease for redelivery.
+    /// Ends leases of events that failed.
     Nack(Nack),
     /// Moves the deadline of a lease.
     ModAck(ModAck),
@@ -123,6 +123,7 @@ json::members! {
         publish = "publish",
         reason = "reason",
         delay_ms = "delay_ms",
+        dead = "dead",
         extend_ms = "extend_ms",
         mark = "mark",
         ttl_ms = "ttl_ms",

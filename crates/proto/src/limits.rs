@@ -14,10 +14,17 @@ pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 /// How far the `ts` of a published event may be ahead of the server's clock: one day.
 pub const MAX_TS_AHEAD_MS: u64 = 24 * 3_600_000;
 
+/// Bytes of a frame of a client that has not authenticated, where tokens are required.
+pub const MAX_FRAME_BYTES_BEFORE_AUTH: usize = 8 << 10;
 /// Bytes of a frame's `corr`.
 pub const MAX_CORR_BYTES: usize = 128;
 /// Nesting depth of objects and arrays in a frame. Every common JSON reader accepts it.
 pub const MAX_FRAME_NESTING: u32 = 128;
+/// Nesting depth of objects and arrays in a payload: `[[1]]` has two levels.
+///
+/// Many JSON readers, `serde_json` among them, stop at 128 levels. The event and the frame add two, and
+/// a dead letter of the event adds another two; the rest is for what users wrap around events.
+pub const MAX_PAYLOAD_NESTING: u32 = 100;
 /// Events in one PUBLISH or in the `publish` of one ACK, and ids in one SEEN or MARK.
 pub const MAX_FRAME_EVENTS: usize = 1000;
 /// Events that a subscription may have on lease, and therefore ids in one ACK.
@@ -53,6 +60,7 @@ pub const MAX_STATE_VALUE_BYTES: usize = 1 << 20;
 // Limits that depend on each other.
 const _: () = assert!(MAX_PAYLOAD_BYTES < MAX_EVENT_BYTES);
 const _: () = assert!(MAX_EVENT_BYTES < MAX_BATCH_BYTES);
+const _: () = assert!(MAX_PAYLOAD_NESTING + 4 < MAX_FRAME_NESTING);
 const _: () = assert!(MAX_STATE_VALUE_BYTES + MAX_STATE_KEY_BYTES < MAX_BATCH_BYTES);
 const _: () = assert!(MAX_NAME_BYTES < 255, "a topic name is also a file name");
 const _: () = assert!(MAX_BATCH_BYTES < u32::MAX as usize / 4);

@@ -2,12 +2,16 @@
 //! upgrades the connection to a WebSocket. The ports differ in the handler of their requests.
 
 mod lingering_stream;
+mod places;
+mod stall_timeout;
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -20,12 +24,13 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc::Sender;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection};
 
@@ -36,23 +41,32 @@ use crate::swap::Swap;
 use crate::threads::{ThreadSlot, Threads};
 
 use lingering_stream::{Flushed, LingeringStream};
+use stall_timeout::StallTimeout;
+
+pub(crate) use places::{Admission, MAX_SURPLUS, Place, PlaceLimits, Places};
 
 /// How long a TLS handshake may take, and how long the headers of a request.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// What a connection may buffer of a request that is not complete, and of a response before the next part of its
+/// body is asked for.
+const MAX_HTTP_BUFFER_BYTES: usize = 64 << 10;
 /// How long to wait after a failed accept, which usually means that there are too many open files.
 const ACCEPT_RETRY_TIME: Duration = Duration::from_millis(100);
 /// How long running requests may take when the server shuts down.
 const FINISHING_TIME: Duration = Duration::from_secs(5);
+
+/// How long the response may take that is running when the time to present a token is over.
+const LAST_RESPONSE_TIME: Duration = Duration::from_secs(1);
+/// Unsent bytes that the kernel buffers for a connection. It reports free space when half of them are sent:
+/// with a larger buffer, a slow reader would look as if it had stalled.
+const UNSENT_BYTES: u32 = 128 << 10;
 
 /// State shared by both ports.
 #[derive(Clone)]
 pub(crate) struct Acceptor {
     /// Replaced by a reload, for the next handshakes.
     pub(crate) tls: Option<Arc<Swap<ServerConfig>>>,
-    /// Limits the connections of both ports together.
-    pub(crate) room: Arc<Semaphore>,
-    /// Limits the connections above that limit, which are only answered with an error.
-    pub(crate) refusals: Arc<Semaphore>,
+    pub(crate) places: Arc<Places>,
     /// Serves connections that are upgraded to WebSockets.
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) phases: watch::Receiver<Phase>,
@@ -62,6 +76,10 @@ pub(crate) struct Acceptor {
 pub(crate) trait Port: Send + Sync + 'static {
     /// Returns the handler of the requests of a new connection, which come one at a time.
     fn handler(self: Arc<Self>, connection: NewConnection) -> RequestHandler;
+
+    /// Returns how long a connection may go without a token, and without becoming a WebSocket. `None` means
+    /// forever.
+    fn anonymous_time(&self) -> Option<Duration>;
 }
 
 /// Answers the requests of one connection.
@@ -79,16 +97,40 @@ pub(crate) struct NewConnection {
     pub(crate) upgrades: Sender<OnUpgrade>,
     /// For responses that fail after their start.
     pub(crate) flushed: Arc<Flushed>,
+    pub(crate) identified: Arc<Identified>,
 }
 
-/// The address of a client, and its certificate.
-pub(crate) type ClientIdentity = (IpAddr, Option<Arc<ClientCertificate>>);
+/// Whether a request of a connection had a valid token or certificate.
+#[derive(Debug, Default)]
+pub(crate) struct Identified(AtomicBool);
 
-/// Whether a connection is within the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
-    Open,
-    Full,
+impl Identified {
+    /// Returns `true` the first time.
+    pub(crate) fn set(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Where a connection comes from, who opened it, and since when it exists.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    /// The address of the client, or of the last proxy before it.
+    pub(crate) address: IpAddr,
+    /// The verified certificate of the client, if it showed one.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
+    pub(crate) at: Instant,
+}
+
+/// A connection while it serves requests.
+struct Requests {
+    arrival: Arrival,
+    admission: Admission,
+    /// How long the peer may accept nothing.
+    stall_timeout: Duration,
 }
 
 impl Acceptor {
@@ -109,14 +151,13 @@ impl Acceptor {
             };
             match accepted {
                 Ok((stream, peer)) => {
+                    let address = peer.ip().to_canonical();
                     // Closes the connection if even its refusal would take too many descriptors.
-                    let Some(admitted) = self.admit() else { continue };
+                    let Some(place) = self.places.take(address) else { continue };
                     let slot = threads.least_loaded();
                     let runtime = slot.runtime.clone();
                     let port = Arc::clone(&port);
-                    let address = peer.ip().to_canonical();
-                    let connection =
-                        shared.clone().connection(stream, address, admitted, slot, port);
+                    let connection = shared.clone().connection(stream, address, place, slot, port);
                     connections.spawn_on(connection, &runtime);
                 }
                 Err(error) => {
@@ -131,113 +172,157 @@ impl Acceptor {
         while connections.join_next().await.is_some() {}
     }
 
-    fn admit(&self) -> Option<(Admission, OwnedSemaphorePermit)> {
-        let acquire = |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_owned().ok();
-        let open = acquire(&self.room).map(|room| (Admission::Open, room));
-        open.or_else(|| acquire(&self.refusals).map(|room| (Admission::Full, room)))
-    }
-
     async fn connection<P: Port>(
         self,
         stream: TcpStream,
         address: IpAddr,
-        (admission, room): (Admission, OwnedSemaphorePermit),
+        mut place: Place,
         slot: ThreadSlot,
         port: Arc<P>,
     ) {
-        // Boxed, so that the task is not as large as the largest of these futures.
-        let tls = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.load()));
-        let result = match (register(stream), tls) {
-            (Err(error), _) => Err(error),
-            (Ok(stream), None) => {
-                Box::pin(self.stream(stream, (address, None), admission, port)).await
-            }
-            (Ok(stream), Some(tls)) => {
-                match Box::pin(timeout(HANDSHAKE_TIME, tls.accept(stream))).await {
-                    Ok(Ok(stream)) => {
-                        let client = (address, client_certificate(stream.get_ref().1));
-                        Box::pin(self.stream(stream, client, admission, port)).await
-                    }
-                    Ok(Err(error)) => Err(error),
-                    Err(_) => Err(io::ErrorKind::TimedOut.into()),
-                }
-            }
+        let requests = Requests {
+            arrival: Arrival { address, certificate: None, at: Instant::now() },
+            admission: place.admission(),
+            stall_timeout: self.gateway.settings.slow_consumer_timeout,
+        };
+        let result = tokio::select! {
+            result = self.handshake(stream, requests, port) => result,
+            () = place.revoked() => Ok(()),
         };
         if let Err(error) = result {
             tracing::debug!("connection failed: {error}");
         }
-        drop((room, slot));
+        drop((place, slot));
+    }
+
+    async fn handshake<P: Port>(
+        self,
+        stream: TcpStream,
+        mut requests: Requests,
+        port: Arc<P>,
+    ) -> io::Result<()> {
+        let stream = register(stream)?;
+        // Boxed, so that the task is not as large as the largest of these futures.
+        match self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.load())) {
+            None => Box::pin(self.stream(stream, requests, port)).await,
+            Some(tls) => match Box::pin(timeout(HANDSHAKE_TIME, tls.accept(stream))).await {
+                Ok(stream) => {
+                    let stream = stream?;
+                    requests.arrival.certificate = client_certificate(stream.get_ref().1);
+                    Box::pin(self.stream(stream, requests, port)).await
+                }
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            },
+        }
     }
 
     /// Serves requests, and the WebSocket if one of them asks for it.
     async fn stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
         mut self,
         stream: S,
-        client: ClientIdentity,
-        admission: Admission,
+        requests: Requests,
         port: Arc<P>,
     ) -> io::Result<()> {
-        let connection = (client.clone(), admission);
-        let requests = Box::pin(serve_requests(stream, &mut self.phases, connection, port));
+        let arrival = requests.arrival.clone();
+        let requests = Box::pin(requests.serve(stream, &mut self.phases, port));
         let Some((stream, read_ahead)) = requests.await? else { return Ok(()) };
-        gateway::serve(stream, client, read_ahead, self.gateway, self.phases).await;
+        gateway::serve(stream, arrival, read_ahead, self.gateway, self.phases).await;
         Ok(())
     }
 }
 
-/// Serves requests until the connection ends. If it was upgraded to a WebSocket, returns the stream and
-/// the bytes that were read past the request.
-async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
-    stream: S,
-    phases: &mut watch::Receiver<Phase>,
-    ((address, certificate), admission): (ClientIdentity, Admission),
-    port: Arc<P>,
+impl Requests {
+    /// Serves requests until the connection ends. If it was upgraded to a WebSocket, returns the stream and
+    /// the bytes that were read past the request.
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
+        self,
+        stream: S,
+        phases: &mut watch::Receiver<Phase>,
+        port: Arc<P>,
+    ) -> io::Result<Option<(S, Bytes)>> {
+        let Self { arrival, admission, stall_timeout } = self;
+        let (upgrades, mut upgraded) = tokio::sync::mpsc::channel(1);
+        let flushed = Arc::<Flushed>::default();
+        let identified = Arc::<Identified>::default();
+        let stream = StallTimeout::new(stream, stall_timeout);
+        let stream = LingeringStream::new(stream, Arc::clone(&flushed));
+        let anonymous_until = port.anonymous_time().map(|time| arrival.at + time);
+        let handler = port.handler(NewConnection {
+            address: arrival.address,
+            certificate: arrival.certificate,
+            admission,
+            upgrades,
+            flushed,
+            identified: Arc::clone(&identified),
+        });
+        let service = service_fn(move |request| {
+            let response = handler(request);
+            async move {
+                let mut response = response.await;
+                // What a client published must not become a script because a browser guesses its type.
+                response
+                    .headers_mut()
+                    .insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+                Ok::<_, Infallible>(response)
+            }
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HANDSHAKE_TIME)
+            .max_buf_size(MAX_HTTP_BUFFER_BYTES)
+            .keep_alive(admission == Admission::Everything)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        let mut served = pin!(served);
+        let finishing_time = tokio::select! {
+            result = &mut served => {
+                result.map_err(io::Error::other)?;
+                return taken_over(&mut upgraded).await;
+            }
+            () = stopped(phases) => FINISHING_TIME,
+            () = stays_anonymous(&identified, anonymous_until) => LAST_RESPONSE_TIME,
+        };
+        // Ends idle connections immediately.
+        served.as_mut().graceful_shutdown();
+        match timeout(finishing_time, served).await {
+            Ok(result) => result.map_err(io::Error::other)?,
+            Err(_) => return Ok(None),
+        }
+        taken_over(&mut upgraded).await
+    }
+}
+
+/// Returns the stream if a request has upgraded the connection.
+async fn taken_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    upgraded: &mut Receiver<OnUpgrade>,
 ) -> io::Result<Option<(S, Bytes)>> {
-    let (upgrades, mut upgraded) = tokio::sync::mpsc::channel(1);
-    let flushed = Arc::<Flushed>::default();
-    let stream = LingeringStream::new(stream, Arc::clone(&flushed));
-    let handler =
-        port.handler(NewConnection { address, certificate, admission, upgrades, flushed });
-    let service = service_fn(move |request| {
-        let response = handler(request);
-        async move {
-            let mut response = response.await;
-            // What a client published must not become a script because a browser guesses its type.
-            response
-                .headers_mut()
-                .insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-            Ok::<_, Infallible>(response)
-        }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HANDSHAKE_TIME)
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
-    let mut served = pin!(served);
-    let result = tokio::select! {
-        result = &mut served => result,
-        () = stopped(phases) => {
-            // Ends idle connections immediately.
-            served.as_mut().graceful_shutdown();
-            let Ok(result) = timeout(FINISHING_TIME, served).await else { return Ok(None) };
-            result
-        }
-    };
-    result.map_err(io::Error::other)?;
     let Ok(upgraded) = upgraded.try_recv() else { return Ok(None) };
     let parts = upgraded
         .await
         .map_err(io::Error::other)?
-        .downcast::<TokioIo<LingeringStream<S>>>()
+        .downcast::<TokioIo<LingeringStream<StallTimeout<S>>>>()
         .map_err(|_| io::Error::other("the upgraded stream has an unexpected type"))?;
-    Ok(Some((parts.io.into_inner().into_inner(), parts.read_buf)))
+    Ok(Some((parts.io.into_inner().into_inner().into_inner(), parts.read_buf)))
+}
+
+/// Waits until it is too late to present a token or certificate, and none was presented.
+async fn stays_anonymous(identified: &Identified, until: Option<Instant>) {
+    if let Some(until) = until {
+        sleep_until(until).await;
+        if !identified.get() {
+            return;
+        }
+    }
+    pending().await
 }
 
 /// Registers a stream that another thread accepted with the runtime of this thread.
 fn register(stream: TcpStream) -> io::Result<TcpStream> {
     // We batch answers ourselves.
     stream.set_nodelay(true)?;
+    if let Err(error) = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES) {
+        tracing::debug!("cannot limit the unsent bytes of a connection: {error}");
+    }
     TcpStream::from_std(stream.into_std()?)
 }
 

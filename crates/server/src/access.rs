@@ -32,7 +32,8 @@ impl Access {
 
 fn auth_settings(auth: &AuthConfig) -> AuthSettings {
     let tokens = auth.tokens.iter().map(|token| TokenSettings {
-        token: token.token.clone(),
+        name: token.name.clone(),
+        digest: token.digest,
         scopes: ScopeList::from(token.scopes.clone()),
     });
     let certificates = auth.certificates.iter().map(|certificate| CertificateSettings {
@@ -45,6 +46,7 @@ fn auth_settings(auth: &AuthConfig) -> AuthSettings {
         jwks_file: auth.jwt.jwks_file.clone(),
         issuer: auth.jwt.issuer.clone(),
         audience: auth.jwt.audience.clone(),
+        require_exp: auth.jwt.require_exp,
     });
     AuthSettings { tokens: tokens.collect(), certificates: certificates.collect(), jwt }
 }

@@ -6,39 +6,61 @@
 //! - [`certificate`]: client certificates
 //! - [`credential`]: what a client presented
 //! - [`bad_token`]: why a token is rejected
-//! - [`grant`]: what a valid token allows, and until when
-//! - [`scope`], [`pattern`]: the rules of a token and the topics they cover
+//! - [`token_digest`]: what the server keeps of a configured token
+//! - [`grant`], [`identity`]: what a valid token allows, until when, and to whom
+//! - [`action`]: the operations that need permission
+//! - [`scope`], [`rule`], [`pattern`]: the rules of a token and the topics and groups they name
+//! - `derived`: dead letters and snapshots, which rules of their origin cover
+//! - [`logins`]: lets clients in
+//! - [`login_throttle`]: bounds how often tokens can be guessed
+//! - [`audit`]: the log of logins, refusals and changes
+//! - `recent_map`: a bounded map of what was used lately
 //! - [`origin`]: which web pages may connect
 //! - [`exposure`]: where a server without tokens may listen
 //! - [`secret`]: strings that must not be logged
 
+pub mod action;
+pub mod audit;
 pub mod bad_token;
 pub mod certificate;
 pub mod credential;
+mod derived;
 pub mod exposure;
 pub mod grant;
+pub mod identity;
 pub mod jwt;
+pub mod login_throttle;
+pub mod logins;
 pub mod origin;
 pub mod pattern;
+mod recent_map;
+pub mod rule;
 pub mod scope;
 pub mod secret;
 pub mod settings;
 pub mod static_tokens;
+pub mod token_digest;
 
 use prombus_proto::Timestamp;
 
+pub use self::action::{Action, ActionKind};
+pub use self::audit::{Audit, Caller};
 pub use self::bad_token::BadToken;
 pub use self::certificate::{CertificateName, ClientCertificate};
 pub use self::credential::Credential;
 pub use self::exposure::{ExposedWithoutTokens, check_exposure};
 pub use self::grant::{Denied, Grant};
+pub use self::identity::Identity;
+pub use self::logins::{Login, Logins, Standing};
 pub use self::origin::{AllowedOrigins, InvalidOrigin, OriginRefused};
-pub use self::pattern::{InvalidPattern, TopicPattern};
-pub use self::scope::{Action, InvalidRule, ScopeList, Scopes};
+pub use self::pattern::{InvalidPattern, NamePattern};
+pub use self::rule::InvalidRule;
+pub use self::scope::{ScopeList, Scopes};
 pub use self::secret::Secret;
 pub use self::settings::{
     AuthSettings, AuthSetupError, CertificateSettings, JwtSettings, TokenSettings,
 };
+pub use self::token_digest::TokenDigest;
 
 use self::certificate::CertificateScopes;
 use self::jwt::JwtVerifier;
@@ -56,13 +78,10 @@ impl Authenticator {
     /// Reads the key files named in the settings.
     pub fn new(settings: AuthSettings) -> Result<Self, AuthSetupError> {
         let mut tokens = StaticTokens::default();
-        for (index, TokenSettings { token, scopes }) in settings.tokens.iter().enumerate() {
-            if token.reveal().is_empty() {
-                return Err(AuthSetupError::EmptyToken(index));
-            }
+        for (index, TokenSettings { name, digest, scopes }) in settings.tokens.iter().enumerate() {
             let scopes =
                 Scopes::new(scopes).map_err(|reason| AuthSetupError::BadScope { index, reason })?;
-            if !tokens.add(token.reveal(), scopes) {
+            if !tokens.add(*digest, Grant::of_token(name, scopes)) {
                 return Err(AuthSetupError::RepeatedToken(index));
             }
         }
@@ -91,8 +110,8 @@ impl Authenticator {
         if self.is_open() {
             return Ok(Grant::unrestricted());
         }
-        if let Some(scopes) = self.tokens.find(token) {
-            return Ok(Grant { scopes: scopes.clone(), expires_at: None, subject: None });
+        if let Some(grant) = self.tokens.find(&TokenDigest::of(token)) {
+            return Ok(grant.clone());
         }
         match &self.jwt {
             Some(jwt) => jwt.check(token, now),

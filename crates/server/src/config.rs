@@ -50,6 +50,7 @@ pub struct Config {
     pub topics: BTreeMap<Topic, TopicConfig>,
     pub auth: AuthConfig,
     pub gateway: GatewayConfig,
+    pub memory: MemoryConfig,
     pub subscribe: SubscribeConfig,
     pub groups: GroupsConfig,
     pub log: LogConfig,
@@ -122,22 +123,31 @@ impl ClientAuth {
     }
 }
 
-/// Rate limits.
+/// What clients may do and create.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitsConfig {
     pub enabled: bool,
     /// Per connection, shared by publishes and deliveries.
     pub connection: BucketConfig,
+    /// Per connection, for the bytes of its publishes.
+    pub connection_bytes_per_sec: u64,
+    /// Of all connections of one token, subject or address together.
+    pub principal: BucketConfig,
     /// Per topic, for publishes.
     pub topic: BucketConfig,
+    /// Per address, for rejected tokens.
+    pub logins: BucketConfig,
+    /// How many topics may exist when one more is created.
+    pub max_topics: usize,
+    pub max_groups_per_topic: usize,
 }
 
-/// A token bucket. Neither number is zero.
+/// A token bucket. Neither number is zero. Counts events, or for logins rejected tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketConfig {
-    /// Burst size, in events.
+    /// Burst size.
     pub capacity: u32,
-    /// Sustained rate, in events per second.
+    /// Sustained rate, per second.
     pub refill_per_sec: u32,
 }
 
@@ -162,11 +172,30 @@ pub struct GatewayConfig {
     pub max_subscriptions: usize,
     /// Maximum concurrent connections, both ports together.
     pub max_connections: usize,
+    /// Maximum concurrent connections from one address, both ports together.
+    pub max_connections_per_address: usize,
+    /// Memory for NDJSON publishes.
+    pub ndjson_memory_bytes: usize,
     pub ping_interval: Duration,
     pub pong_timeout: Duration,
     pub auth_timeout: Duration,
+    /// How long a connection may stay after its token has expired.
+    pub expired_token_grace: Duration,
     /// How long a connection may make no progress with a full send queue.
     pub slow_consumer_timeout: Duration,
+}
+
+/// The budgets of buffers, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// Recent events of topics with followers.
+    pub feeds: usize,
+    /// Deliveries and answers that clients have not read yet.
+    pub deliveries: usize,
+    /// Frames that have not arrived completely, or are not answered yet.
+    pub frames: usize,
+    /// HTTP responses that clients have not read yet.
+    pub responses: usize,
 }
 
 /// Defaults for subscriptions that do not set these options.
@@ -179,11 +208,23 @@ pub struct SubscribeConfig {
     pub max_attempts: u32,
 }
 
-/// How gateways share consumer groups.
+/// How consumer groups retry events, and how gateways share groups.
 #[derive(Clone, Debug)]
 pub struct GroupsConfig {
+    pub retry: RetryConfig,
     /// Another gateway takes over the groups of a dead gateway within this time.
     pub lease: Duration,
+}
+
+/// The wait before an event that failed is redelivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryConfig {
+    /// After the first failure.
+    pub first: Duration,
+    /// How many times longer each wait is than the one before.
+    pub factor: u32,
+    /// The longest wait.
+    pub max: Duration,
 }
 
 #[derive(Clone, Debug)]

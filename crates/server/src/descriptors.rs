@@ -8,6 +8,7 @@ use std::io;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
+use crate::accept::{MAX_SURPLUS, PlaceLimits};
 use crate::config::EngineConfig;
 
 /// Standard streams, listeners, the lock of the store, certificates while they are read.
@@ -23,8 +24,6 @@ const MIN_OPEN_SEGMENTS: u64 = 16;
 const MAX_OPEN_SEGMENTS: u64 = 256;
 /// At least this many connections have to fit.
 const MIN_CONNECTIONS: u64 = 16;
-/// Connections above the limit that are open at a time to be told so. Further ones are closed at once.
-pub(crate) const MAX_REFUSALS: usize = 16;
 
 /// How the descriptors are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +64,7 @@ impl DescriptorBudget {
             EngineConfig::Memory => (0, 0),
             EngineConfig::Mongo(_) => (MONGO_ENGINE, 0),
         };
-        let fixed = PROCESS + PER_THREAD * threads + MAX_REFUSALS as u64 + store;
+        let fixed = PROCESS + PER_THREAD * threads + MAX_SURPLUS as u64 + store;
         let needed = fixed + min_segments + MIN_CONNECTIONS;
         if limit < needed {
             return Err(TooFewDescriptors { limit, needed });
@@ -83,17 +82,21 @@ impl DescriptorBudget {
         })
     }
 
-    /// Returns how many connections to allow if `configured` are asked for, and logs if these are fewer.
-    pub(crate) fn allowed_connections(&self, configured: usize) -> usize {
+    /// Returns how many connections to allow if `configured` are asked for, and logs if these are fewer. One
+    /// address gets at most half of those that remain.
+    pub(crate) fn allowed_connections(&self, configured: PlaceLimits) -> PlaceLimits {
         let Self { connections, limit, .. } = *self;
-        if connections < configured {
-            tracing::warn!(
-                "at most {connections} connections are allowed instead of {configured} \
-                 (gateway.max_connections), because the limit of open files is {limit}: raise it with \
-                 `ulimit -n` or LimitNOFILE"
-            );
+        if connections >= configured.total {
+            return configured;
         }
-        connections.min(configured)
+        let per_address = configured.per_address.min(connections / 2);
+        tracing::warn!(
+            "at most {connections} connections are allowed instead of {} (gateway.max_connections), \
+             {per_address} of them from one address, because the limit of open files is {limit}: raise it \
+             with `ulimit -n` or LimitNOFILE",
+            configured.total
+        );
+        PlaceLimits { total: connections, per_address }
     }
 }
 
@@ -117,11 +120,13 @@ mod tests {
         let divide = |limit| DescriptorBudget::divide(limit, &EngineConfig::Disk, 4);
         let budget = divide(1024).unwrap();
         assert_eq!((budget.open_segments, budget.connections), (220, 660));
-        assert_eq!(budget.allowed_connections(10_000), budget.connections);
-        assert_eq!(budget.allowed_connections(100), 100);
+        let limits = |total, per_address| PlaceLimits { total, per_address };
+        assert_eq!(budget.allowed_connections(limits(10_000, 1000)), limits(660, 330));
+        assert_eq!(budget.allowed_connections(limits(10_000, 10)), limits(660, 10));
+        assert_eq!(budget.allowed_connections(limits(100, 100)), limits(100, 100));
         let budget = divide(1 << 20).unwrap();
         assert_eq!(budget.open_segments, 256);
-        assert_eq!(budget.allowed_connections(10_000), 10_000);
+        assert_eq!(budget.allowed_connections(limits(10_000, 1000)), limits(10_000, 1000));
         let small = DescriptorBudget::divide(64, &EngineConfig::Memory, 1).unwrap();
         assert_eq!(small.connections, 64 - 16 - 4 - 16);
         divide(u64::MAX).unwrap();

@@ -37,14 +37,16 @@ mod websocket;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prombus_bus::{Bus, Connection, OpenConnection};
 use prombus_proto::Timestamp;
-use prombus_proto::limits::MAX_BATCH_BYTES;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::accept::NewConnection;
+use crate::auth::TokenDigest;
 use crate::gateway::Gateway;
 use crate::phase::Phase;
+use publish::NdjsonMemory;
 
 pub(crate) use port::HttpPort;
 
@@ -56,18 +58,16 @@ pub(crate) struct HttpState {
     is_local: bool,
     /// Responses without an end must watch it, for the shutdown and for reloads.
     phases: watch::Receiver<Phase>,
-    /// Bytes available to NDJSON publishes, which are buffered whole until they are stored.
-    ndjson_bytes: Semaphore,
+    ndjson_memory: NdjsonMemory,
 }
-
-/// Room for four NDJSON requests of the maximum size.
-const MAX_NDJSON_BYTES_IN_MEMORY: usize = 4 * MAX_BATCH_BYTES;
 
 /// One HTTP connection. Every request carries its peer as an extension.
 struct Peer {
     /// Holds the token bucket that all requests of the connection share.
     connection: Connection,
     accepted: NewConnection,
+    /// The token that was accepted last.
+    logged_in: Mutex<Option<TokenDigest>>,
     /// Counts the connection in the metrics until it is dropped.
     _open: OpenConnection,
 }
@@ -78,8 +78,9 @@ impl HttpState {
         is_local: bool,
         phases: watch::Receiver<Phase>,
     ) -> Self {
-        let ndjson_bytes = Semaphore::new(MAX_NDJSON_BYTES_IN_MEMORY);
-        Self { gateway, is_local, phases, ndjson_bytes }
+        let bytes = gateway.settings.ndjson_memory_bytes;
+        let ndjson_memory = NdjsonMemory::new(bytes, gateway.bus.metrics());
+        Self { gateway, is_local, phases, ndjson_memory }
     }
 
     fn bus(&self) -> &Bus {

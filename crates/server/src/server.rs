@@ -6,20 +6,23 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use prombus_bus::{Bus, Rate, Refusal, Settings, SubscriptionDefaults, TopicSettings};
+use prombus_bus::{
+    Bus, CensusLimits, MemoryLimits, Rate, Refusal, RetryDelays, Settings, SubscriptionDefaults,
+    TopicSettings,
+};
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
 use prombus_proto::{ErrorCode, IdSource, SystemClock};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::accept::Acceptor;
+use crate::accept::{Acceptor, PlaceLimits, Places};
 use crate::access::Access;
-use crate::auth::{AuthSetupError, InvalidOrigin};
+use crate::auth::{AuthSetupError, InvalidOrigin, Logins};
 use crate::config::{AuthConfig, BucketConfig, Config, EngineConfig};
-use crate::descriptors::{DescriptorBudget, MAX_REFUSALS, TooFewDescriptors};
+use crate::descriptors::{DescriptorBudget, TooFewDescriptors};
 use crate::gateway::Gateway;
 use crate::http::{HttpPort, HttpState};
 use crate::mongo_address::MongoAddress;
@@ -109,7 +112,10 @@ impl Server {
         config: &Config,
     ) -> Result<Self, StartError> {
         let descriptors = DescriptorBudget::of_process(&config.server.engine, threads.count())?;
-        let connections = descriptors.allowed_connections(config.gateway.max_connections);
+        let place_limits = descriptors.allowed_connections(PlaceLimits {
+            total: config.gateway.max_connections,
+            per_address: config.gateway.max_connections_per_address,
+        });
         let tls = config.server.tls.as_ref().map(ReloadableTls::read).transpose()?;
         let access = Access::new(&config.auth)?;
         let (ws_listener, ws) = listen(config.server.ws).await?;
@@ -118,21 +124,23 @@ impl Server {
         let ids = Arc::new(IdSource::system());
         let bus =
             Arc::new(Bus::start(Arc::clone(&engine), bus_settings(config), clock.clone(), ids));
-        bus.load_topic_settings().await.map_err(|refusal| match refusal.code {
+        let failed = |refusal: Refusal| match refusal.code {
             ErrorCode::Internal => StartError::DamagedState(refusal),
             _ => StartError::Settings(refusal),
-        })?;
+        };
+        bus.load_topic_settings().await.map_err(failed)?;
+        bus.count_topics_and_groups().await.map_err(failed)?;
         let gateway = Arc::new(Gateway {
             bus: Arc::clone(&bus),
             access: Swap::new(access),
+            logins: Logins::new(config.limits.enabled.then(|| rate(config.limits.logins))),
             clock,
             settings: config.gateway.clone(),
         });
         let (phase, phases) = watch::channel(Phase::START);
         let acceptor = Acceptor {
             tls: tls.as_ref().map(|tls| Arc::clone(&tls.in_use)),
-            room: Arc::new(Semaphore::new(connections)),
-            refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
+            places: Arc::new(Places::new(place_limits, Arc::clone(&bus))),
             gateway: Arc::clone(&gateway),
             phases: phases.clone(),
         };
@@ -241,13 +249,30 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
     });
     Settings {
         connection_rate: limits.enabled.then(|| rate(limits.connection)),
+        connection_bytes_per_sec: limits.enabled.then_some(limits.connection_bytes_per_sec),
+        principal_rate: limits.enabled.then(|| rate(limits.principal)),
         topic_rate: limits.enabled.then(|| rate(limits.topic)),
+        max_counts: limits.enabled.then_some(CensusLimits {
+            topics: limits.max_topics,
+            groups_per_topic: limits.max_groups_per_topic,
+        }),
         topics: topics.collect::<HashMap<_, _>>(),
         max_outbox_bytes: config.gateway.max_outbox_bytes,
+        memory: MemoryLimits {
+            feeds: config.memory.feeds,
+            deliveries: config.memory.deliveries,
+            frames: config.memory.frames,
+            responses: config.memory.responses,
+        },
         subscription: SubscriptionDefaults {
             max_in_flight: config.subscribe.max_in_flight,
             ack_timeout: config.subscribe.ack_timeout,
             max_attempts: config.subscribe.max_attempts,
+        },
+        retry: RetryDelays {
+            first: config.groups.retry.first,
+            factor: config.groups.retry.factor,
+            max: config.groups.retry.max,
         },
         group_lease: config.groups.lease,
     }

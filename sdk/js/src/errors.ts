@@ -10,6 +10,7 @@ const RETRYABLE_BY_CODE = {
   bad_token: false,
   forbidden: false,
   rate_limited: true,
+  limit_exceeded: false,
   already_subscribed: false,
   not_subscribed: false,
   unknown_id: false,

@@ -32,6 +32,6 @@ export type { BusEvent, EventOptions, EventToPublish, OutgoingEvent, Published }
 export type { DamageOptions } from "./http/damage.js";
 export type { ExportOptions } from "./http/export.js";
 export type { ReadFrom, ReplayOptions } from "./http/replay.js";
-export type { StreamOptions } from "./http/stream.js";
+export type { StreamGap, StreamOptions } from "./http/stream.js";
 export type { PublishCallOptions, PublishOptions } from "./publishing/publisher.js";
 export type { ConnectionState } from "./session/effect.js";

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prombus_bus::{
-    Bus, Durability, Settings, StartAt, SubscribeOptions, Subscription, SubscriptionDefaults,
-    TopicSettings,
+    Bus, Durability, MemoryLimits, RetryDelays, Settings, StartAt, SubscribeOptions, Subscription,
+    SubscriptionDefaults, TopicSettings,
 };
 use prombus_engine::Engine;
 use prombus_proto::{Group, IdSource, SystemClock, Topic};
@@ -25,6 +25,8 @@ use crate::{BenchError, Load};
 
 /// The server's default.
 const DELIVERY_QUEUE_BYTES: usize = 1 << 20;
+/// The smallest of the server's default budgets.
+const BUFFER_BYTES: usize = 64 << 20;
 const GROUP_LEASE: Duration = Duration::from_secs(10);
 
 /// A bus in this process.
@@ -43,13 +45,22 @@ impl InProcess {
         let own = TopicSettings { durability: Some(durability), ..TopicSettings::default() };
         let settings = Settings {
             connection_rate: None,
+            connection_bytes_per_sec: None,
+            principal_rate: None,
+            max_counts: None,
             topic_rate: None,
             topics: load.topics()?.into_iter().map(|topic| (topic, own)).collect(),
             max_outbox_bytes: DELIVERY_QUEUE_BYTES,
+            memory: MemoryLimits::of_each(BUFFER_BYTES),
             subscription: SubscriptionDefaults {
                 max_in_flight: 100,
                 ack_timeout: LEASE,
                 max_attempts: 5,
+            },
+            retry: RetryDelays {
+                first: Duration::from_secs(1),
+                factor: 5,
+                max: Duration::from_secs(600),
             },
             group_lease: GROUP_LEASE,
         };

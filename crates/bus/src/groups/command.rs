@@ -9,7 +9,9 @@ use tokio::sync::oneshot;
 use super::members::Member;
 use crate::error::Refusal;
 use crate::groups::leases::MemberId;
+use crate::limits::Charges;
 use crate::publish::PublishBatch;
+use crate::stored::group_properties::GroupProperties;
 use crate::topics::StartAt;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
@@ -26,8 +28,37 @@ pub struct Acked {
 /// The answer to a negative acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nacked {
-    /// Whether the event was not leased to this subscription.
+    /// Whether at least one of the events was not leased to this subscription.
     pub stale: bool,
+}
+
+/// What follows a negative acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterNack {
+    /// A redelivery after a back-off that grows with every failure.
+    BackOff,
+    /// A redelivery after this time.
+    Delay(Duration),
+    /// A dead letter, however many attempts are left.
+    DeadLetter,
+}
+
+/// The group that a member has joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupInfo {
+    /// Failures of an event until it becomes a dead letter.
+    pub max_attempts: u32,
+    /// Whether the group did not exist before.
+    pub created: bool,
+}
+
+/// Why a member left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    Unsubscribed,
+    /// Its connection is gone.
+    Disconnected,
+    ServerStopped,
 }
 
 #[derive(Debug)]
@@ -36,12 +67,13 @@ pub(crate) enum Command {
         member: Member,
         /// Where the group starts if it does not exist.
         start: StartAt,
-        reply: Reply<()>,
+        /// The group's new `max_attempts`, if the member names it.
+        max_attempts: Option<u32>,
+        reply: Reply<GroupInfo>,
     },
-    /// The member unsubscribed, or its connection is gone.
     Leave {
         member: MemberId,
-        why: &'static str,
+        departure: Departure,
         reply: Option<Reply<()>>,
     },
     Ack {
@@ -51,14 +83,15 @@ pub(crate) enum Command {
         mark_until: Option<Timestamp>,
         /// Events to publish in the same commit, which requires that every id is leased.
         publish: Option<PublishBatch>,
+        /// Kept if the answer is positive.
+        charges: Charges,
         reply: Reply<Acked>,
     },
     Nack {
         member: MemberId,
-        id: EventId,
+        ids: Vec<EventId>,
         reason: Option<String>,
-        /// Before the redelivery; an exponential back-off if `None`.
-        delay: Option<Duration>,
+        next: AfterNack,
         reply: Reply<Nacked>,
     },
     Extend {
@@ -76,6 +109,8 @@ pub(crate) enum Command {
     TakeOver {
         expired: Option<Version>,
     },
+    /// Another gateway stored these properties of the group.
+    PropertiesStored(GroupProperties),
     Describe {
         reply: oneshot::Sender<Description>,
     },

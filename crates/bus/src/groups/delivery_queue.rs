@@ -10,6 +10,7 @@ use prombus_proto::{Group, Topic};
 use tokio::sync::Notify;
 
 use crate::groups::leases::MemberId;
+use crate::memory::Share;
 use crate::metrics::GroupSeries;
 use crate::time::now;
 use crate::topics::FeedEvent;
@@ -37,21 +38,29 @@ pub struct DeliveryQueue {
     filled: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queued {
     deliveries: VecDeque<Delivery>,
     bytes: usize,
     /// Bytes reserved by groups that are about to put deliveries in.
     reserved: usize,
+    /// Its part of the budget of all connections, for `bytes` and `reserved`.
+    share: Share,
     /// Groups that found no room, notified once half of the limit is free.
     blocked: Vec<Arc<Notify>>,
 }
 
+/// The most that one group reserves at a time: twice what it reads ahead.
+const MAX_RESERVED_BYTES: usize = 512 << 10;
+
 impl DeliveryQueue {
-    /// Returns an empty queue for `limit` bytes. An event that is larger than that fits if it is alone.
+    /// Returns an empty queue for `limit` bytes, or less if other connections have most of the budget. An
+    /// event that is larger than that fits if it is alone.
     #[must_use]
-    pub fn new(limit: usize) -> Self {
-        Self { queued: Mutex::default(), limit, filled: Notify::new() }
+    pub fn new(limit: usize, share: Share) -> Self {
+        let (deliveries, blocked) = (VecDeque::new(), Vec::new());
+        let queued = Queued { deliveries, bytes: 0, reserved: 0, share, blocked };
+        Self { queued: Mutex::new(queued), limit, filled: Notify::new() }
     }
 
     /// Waits until a delivery is put in.
@@ -73,9 +82,12 @@ impl DeliveryQueue {
             && let Some(delivery) = queued.deliveries.pop_front()
         {
             moved += delivery.event.json_bytes();
+            queued.bytes -= delivery.queued_bytes();
             out.push(delivery);
         }
-        queued.bytes -= moved;
+        if out.len() > before {
+            queued.settle();
+        }
         self.notify_blocked(&mut queued);
         drop(queued);
         if out.len() > before {
@@ -83,12 +95,13 @@ impl DeliveryQueue {
         }
     }
 
-    /// Reserves all free room for one group, so that no two groups fill the same room, and returns its
-    /// bytes. [`DeliveryQueue::put`] ends the reservation. If there is no room, `blocked` is notified
+    /// Reserves free room for one group, so that no two groups fill the same room, and returns its bytes. [`DeliveryQueue::put`] ends the reservation. If there is no room, `blocked` is notified
     /// when there is.
     pub(crate) fn reserve(&self, blocked: &Arc<Notify>) -> usize {
         let mut queued = self.queued.lock();
-        let room = self.limit.saturating_sub(queued.bytes + queued.reserved);
+        let taken = queued.bytes + queued.reserved;
+        let room = self.limit.saturating_sub(taken).min(MAX_RESERVED_BYTES);
+        let room = if room > 0 { queued.share.grow_up_to(taken + room) } else { 0 };
         queued.reserved += room;
         if room == 0 && !queued.blocked.iter().any(|known| Arc::ptr_eq(known, blocked)) {
             queued.blocked.push(Arc::clone(blocked));
@@ -102,9 +115,10 @@ impl DeliveryQueue {
         let before = queued.deliveries.len();
         queued.reserved -= reserved;
         for delivery in deliveries {
-            queued.bytes += delivery.event.json_bytes();
+            queued.bytes += delivery.queued_bytes();
             queued.deliveries.push_back(delivery);
         }
+        queued.settle();
         self.notify_blocked(&mut queued);
         if queued.deliveries.len() > before {
             self.filled.notify_one();
@@ -117,7 +131,10 @@ impl DeliveryQueue {
         let (back, stay) =
             std::mem::take(&mut queued.deliveries).into_iter().partition::<Vec<_>, _>(wanted);
         queued.deliveries = stay.into();
-        queued.bytes -= back.iter().map(|delivery| delivery.event.json_bytes()).sum::<usize>();
+        queued.bytes -= back.iter().map(Delivery::queued_bytes).sum::<usize>();
+        if !back.is_empty() {
+            queued.settle();
+        }
         self.notify_blocked(&mut queued);
         back
     }
@@ -129,13 +146,29 @@ impl DeliveryQueue {
     }
 }
 
+impl Queued {
+    /// Gives back what is not needed any more.
+    fn settle(&mut self) {
+        // More than was reserved, if the last event did not fit.
+        self.share.set(self.bytes + self.reserved);
+    }
+}
+
+impl Delivery {
+    /// Returns the bytes that it takes in a queue.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        size_of::<Self>() + self.event.json_bytes()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Budget;
 
     #[tokio::test]
     async fn two_groups_never_reserve_the_same_room() {
-        let delivery_queue = DeliveryQueue::new(1000);
+        let delivery_queue = DeliveryQueue::new(1000, Budget::new(4000, 0).share());
         let (first, second) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         assert_eq!(delivery_queue.reserve(&first), 1000);
         assert_eq!(delivery_queue.reserve(&second), 0);

@@ -4,6 +4,7 @@
 //! the oldest unfinished one to the newest ever delivered, so every operation except
 //! [`Leases::expire_due_leases`] takes constant time however many events are in flight.
 
+mod ending;
 mod slot;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -11,9 +12,11 @@ use std::time::{Duration, Instant};
 
 use prombus_proto::{EventId, Seq, Timestamp};
 
+pub(crate) use self::ending::{AfterLease, EndedLease, LeaseEnd};
 pub(crate) use self::slot::Lease;
 use self::slot::{Identity, Slot, SlotState};
-use crate::stored::cursor::{Cursor, Progress};
+use crate::groups::retry::RetryRules;
+use crate::stored::cursor::{Attempts, Cursor, Progress};
 
 /// How far a group runs ahead of its oldest unfinished event. Bounds its memory and its stored cursor.
 pub const MAX_WINDOW: usize = 65_536;
@@ -34,8 +37,12 @@ pub(crate) struct Leases {
     window: VecDeque<Slot>,
     /// Randomly seeded, but faster than the default hasher: each event is looked up three times.
     leased: HashMap<EventId, Seq, foldhash::fast::RandomState>,
-    /// Events to redeliver now.
+    rules: RetryRules,
+    /// Events to redeliver now, in any company.
     redeliverable: BTreeSet<Seq>,
+    /// Events to redeliver now, each to a member that has nothing else in flight: so many connections were
+    /// lost while they were in flight that they may be the cause.
+    suspects: BTreeSet<Seq>,
     /// Events to redeliver once the cursor that counts their last attempt is stored.
     unrecorded: BTreeSet<Seq>,
     newest_generation: CursorGeneration,
@@ -59,23 +66,6 @@ impl CursorGeneration {
     }
 }
 
-/// What follows a failed attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AfterFailure {
-    Redeliver,
-    /// The event has used up its attempts.
-    DeadLetter,
-}
-
-/// A lease that ended without an acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FailedLease {
-    pub(crate) seq: Seq,
-    pub(crate) member: MemberId,
-    pub(crate) attempts: u32,
-    pub(crate) next: AfterFailure,
-}
-
 /// An event that the stored cursor counts as done, unlike the lease table until then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Adopted {
@@ -87,12 +77,12 @@ pub(crate) struct Adopted {
 }
 
 impl Leases {
-    pub(crate) fn resume(cursor: &Cursor) -> Self {
+    pub(crate) fn resume(cursor: &Cursor, rules: RetryRules) -> Self {
         let window: VecDeque<_> = cursor
             .above()
             .take(MAX_WINDOW)
             .map(|progress| match progress {
-                Progress::Done => Slot::stored(0, SlotState::Done),
+                Progress::Done => Slot::stored(Attempts::default(), SlotState::Done),
                 Progress::Tried(attempts) => Slot::stored(attempts, SlotState::Redeliverable),
             })
             .collect();
@@ -100,7 +90,9 @@ impl Leases {
             floor: cursor.floor,
             at_floor: cursor.last_id.clone().zip(cursor.last_ts),
             created: cursor.created,
+            rules,
             redeliverable: BTreeSet::new(),
+            suspects: BTreeSet::new(),
             unrecorded: BTreeSet::new(),
             newest_generation: CursorGeneration::STORED,
             stored_generation: CursorGeneration::STORED,
@@ -109,8 +101,9 @@ impl Leases {
             next_timer: None,
             trimmed: Vec::new(),
         };
-        leases.redeliverable =
+        let redeliverable: Vec<_> =
             leases.seqs_where(|state| state == SlotState::Redeliverable).collect();
+        redeliverable.into_iter().for_each(|seq| leases.offer_redelivery(seq));
         leases.raise_floor();
         leases
     }
@@ -150,11 +143,32 @@ impl Leases {
     /// Makes `seq` redeliverable as soon as its last attempt is recorded.
     fn offer_redelivery(&mut self, seq: Seq) {
         let Some(slot) = self.slot(seq) else { return };
-        if slot.recorded_by <= self.stored_generation {
-            self.redeliverable.insert(seq);
-        } else {
+        if slot.recorded_by > self.stored_generation {
             self.unrecorded.insert(seq);
+        } else if u32::from(slot.attempts.disconnects) >= self.rules.max_attempts {
+            self.suspects.insert(seq);
+        } else {
+            self.redeliverable.insert(seq);
         }
+    }
+
+    /// Changes the number of failures until an event becomes a dead letter. Events that have failed more
+    /// often are delivered once more.
+    pub(crate) fn set_max_attempts(&mut self, max_attempts: u32) {
+        if self.rules.max_attempts == max_attempts {
+            return;
+        }
+        self.rules.max_attempts = max_attempts;
+        let suspects = std::mem::take(&mut self.suspects);
+        let others = std::mem::take(&mut self.redeliverable);
+        suspects.into_iter().chain(others).for_each(|seq| self.offer_redelivery(seq));
+    }
+
+    /// `seq` is not to be redelivered any more.
+    fn withdraw_redelivery(&mut self, seq: Seq) {
+        self.redeliverable.remove(&seq);
+        self.suspects.remove(&seq);
+        self.unrecorded.remove(&seq);
     }
 
     /// Every event up to and including this one is done.
@@ -176,9 +190,14 @@ impl Leases {
         self.leased.len()
     }
 
-    /// The oldest event to redeliver now.
+    /// The oldest event to redeliver now in any company.
     pub(crate) fn first_redelivery(&self) -> Option<Seq> {
         self.redeliverable.first().copied()
+    }
+
+    /// The oldest event to redeliver now to a member that has nothing else in flight.
+    pub(crate) fn first_suspect(&self) -> Option<Seq> {
+        self.suspects.first().copied()
     }
 
     /// Returns `true` if a redelivery waits for its last attempt to be recorded.
@@ -187,31 +206,33 @@ impl Leases {
     }
 
     pub(crate) fn is_redeliverable(&self, seq: Seq) -> bool {
-        self.redeliverable.contains(&seq)
+        self.redeliverable.contains(&seq) || self.suspects.contains(&seq)
     }
 
     /// How often `seq` was delivered so far.
-    pub(crate) fn attempts(&self, seq: Seq) -> u32 {
-        self.slot(seq).map_or(0, |slot| slot.attempts)
+    pub(crate) fn deliveries(&self, seq: Seq) -> u32 {
+        self.slot(seq).map_or(0, |slot| slot.attempts.deliveries)
     }
 
     /// Leases `seq`, which is the next new event or redeliverable. Returns the number of the attempt.
     pub(crate) fn lease(&mut self, seq: Seq, id: &EventId, ts: Timestamp, lease: Lease) -> u32 {
         if seq == self.next_new() {
-            self.window.push_back(Slot::stored(0, SlotState::Redeliverable));
+            self.window.push_back(Slot::stored(Attempts::default(), SlotState::Redeliverable));
         }
-        self.redeliverable.remove(&seq);
+        if !self.redeliverable.remove(&seq) {
+            self.suspects.remove(&seq);
+        }
         let recorded_by = self.newest_generation.next();
         let slot = self.slot_mut(seq).expect("only new and redeliverable events are leased");
         debug_assert_eq!(slot.state, SlotState::Redeliverable);
         slot.identity = Some((id.clone(), ts));
-        slot.attempts += 1;
+        slot.attempts.deliveries += 1;
         slot.recorded_by = recorded_by;
         slot.state = SlotState::Leased(lease);
-        let attempts = slot.attempts;
+        let attempt = slot.attempts.deliveries;
         self.leased.insert(id.clone(), seq);
         self.set_timer(lease.deadline);
-        attempts
+        attempt
     }
 
     /// Returns the position of `id` if it is leased to `member`.
@@ -232,8 +253,7 @@ impl Leases {
 
     /// Finishes `seq`, whose acknowledgement or dead letter is stored.
     pub(crate) fn finish(&mut self, seq: Seq) {
-        self.redeliverable.remove(&seq);
-        self.unrecorded.remove(&seq);
+        self.withdraw_redelivery(seq);
         if let Some(slot) = self.slot_mut(seq) {
             slot.state = SlotState::Done;
         }
@@ -279,80 +299,6 @@ impl Leases {
         self.leased.insert(id, seq);
         self.set_timer(lease.deadline);
         Some(lease.member)
-    }
-
-    /// Ends the lease of `seq` without an acknowledgement. The event is redelivered, at `not_before` if
-    /// that is given, unless it has used up `max_attempts`.
-    pub(crate) fn fail(
-        &mut self,
-        seq: Seq,
-        max_attempts: u32,
-        not_before: Option<Instant>,
-    ) -> Option<FailedLease> {
-        let slot = self.slot_mut(seq)?;
-        let SlotState::Leased(lease) = slot.state else { return None };
-        let attempts = slot.attempts;
-        let next = if attempts >= max_attempts {
-            AfterFailure::DeadLetter
-        } else {
-            AfterFailure::Redeliver
-        };
-        slot.state = match (next, not_before) {
-            (AfterFailure::DeadLetter, _) => SlotState::DeadLetterPending,
-            (AfterFailure::Redeliver, Some(until)) => SlotState::BackingOff(until),
-            (AfterFailure::Redeliver, None) => SlotState::Redeliverable,
-        };
-        match slot.state {
-            SlotState::Redeliverable => self.offer_redelivery(seq),
-            SlotState::BackingOff(until) => self.set_timer(until),
-            _ => {}
-        }
-        self.forget_id(seq);
-        Some(FailedLease { seq, member: lease.member, attempts, next })
-    }
-
-    /// Takes back the delivery `attempt` to `member`, which never left this process, as if `seq` had not
-    /// been leased. Returns `false` if that lease has ended, whoever holds the event now.
-    pub(crate) fn revoke_unsent(&mut self, seq: Seq, member: MemberId, attempt: u32) -> bool {
-        let Some(slot) = self.slot_mut(seq) else { return false };
-        let is_its = matches!(slot.state, SlotState::Leased(lease) if lease.member == member);
-        if !is_its || slot.attempts != attempt {
-            return false;
-        }
-        slot.attempts -= 1;
-        // Nobody saw this attempt, and the ones before it were recorded before it started.
-        slot.recorded_by = CursorGeneration::STORED;
-        slot.state = SlotState::Redeliverable;
-        self.redeliverable.insert(seq);
-        self.forget_id(seq);
-        true
-    }
-
-    /// Gives up on a redeliverable event: it waits to become a dead letter.
-    pub(crate) fn dead_letter(&mut self, seq: Seq) {
-        if self.redeliverable.remove(&seq)
-            && let Some(slot) = self.slot_mut(seq)
-        {
-            slot.state = SlotState::DeadLetterPending;
-        }
-    }
-
-    /// Starts to store the dead letter of `seq`.
-    pub(crate) fn begin_dead_letter(&mut self, seq: Seq) {
-        if let Some(slot) = self.slot_mut(seq)
-            && slot.state == SlotState::DeadLetterPending
-        {
-            slot.state = SlotState::DeadLettering;
-        }
-    }
-
-    /// Reverts [`Leases::begin_dead_letter`]: the dead letter of `seq` could not be stored.
-    pub(crate) fn undo_dead_letter(&mut self, seq: Seq) {
-        if let Some(slot) = self.slot_mut(seq)
-            && slot.state == SlotState::DeadLettering
-        {
-            slot.state = SlotState::DeadLetterPending;
-        }
     }
 
     /// Moves the deadline of `seq`.
@@ -406,7 +352,7 @@ impl Leases {
     /// has room for them.
     pub(crate) fn skip_unreadable(&mut self, last: Seq) {
         while self.next_new() <= last && self.has_room() {
-            self.window.push_back(Slot::stored(0, SlotState::Done));
+            self.window.push_back(Slot::stored(Attempts::default(), SlotState::Done));
             self.raise_floor();
         }
     }
@@ -421,8 +367,7 @@ impl Leases {
                         self.forget_leased(id, self.floor.next());
                     }
                 }
-                self.redeliverable.remove(&self.floor.next());
-                self.unrecorded.remove(&self.floor.next());
+                self.withdraw_redelivery(self.floor.next());
                 self.floor = self.floor.next();
             } else {
                 self.floor = first.previous();
@@ -485,13 +430,6 @@ impl Leases {
         let index = self.index(seq)?;
         self.window.get_mut(index)
     }
-}
-
-/// The back-off after the `attempt`th failure: 100 ms, doubled each time, 30 s at most.
-pub(crate) fn back_off(attempt: u32) -> Duration {
-    const SHORTEST: Duration = Duration::from_millis(100);
-    const LONGEST: Duration = Duration::from_secs(30);
-    SHORTEST.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use prombus_proto::{EventId, Group, Timestamp, Topic};
 
 use crate::bus::{Bus, Connection};
 use crate::error::Refusal;
-use crate::limits::LimitScope;
+use crate::limits::Charges;
 use crate::publish::{PendingCommit, Submission};
 use crate::stored::mark::{Marks, are_marked};
 use crate::time::now;
@@ -36,15 +36,27 @@ impl Bus {
     ) -> Result<PendingCommit, Refusal> {
         self.check_open()?;
         let count = ids.len() as u64;
-        connection.limit.try_consume(count, now()).map_err(|deficit| {
-            self.metrics().rate_limited(LimitScope::Connection, count);
-            LimitScope::Connection.refusal(deficit)
-        })?;
+        let charges = self.charge_marks(connection, count)?;
         let mut marks = Marks::of(topic, group, self.marked_until(ttl));
         ids.iter().for_each(|id| marks.add(id));
-        let durability = self.topic_in_use(topic).durability();
-        let submission = Submission::of_state(marks.into_state(), durability);
+        // Not the topic in use: a topic that nobody uses must not be remembered for this.
+        let durability = self.topics_in_use().rules(topic).durability;
+        let submission =
+            Submission { charges, ..Submission::of_state(marks.into_state(), durability) };
         PendingCommit::submit(self.committer(), submission).await
+    }
+
+    /// Takes a token per id for `count` marks, for [`Bus::mark`] and for ACKs that mark.
+    ///
+    /// # Errors
+    ///
+    /// If the connection or its principal has too few tokens.
+    pub fn charge_marks(&self, connection: &Connection, count: u64) -> Result<Charges, Refusal> {
+        connection
+            .limit
+            .try_take(count, now())
+            .inspect_err(|limited| self.metrics().rate_limited(limited.scope, count))?;
+        Ok(Charges::of_connection(&connection.limit, count))
     }
 
     /// Returns when a mark expires that is stored now for `ttl`.

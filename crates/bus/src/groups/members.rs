@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::groups::leases::{MAX_LEASE, MemberId};
 use crate::groups::{Delivery, DeliveryQueue};
-use crate::limits::{Deficit, RateLimit};
+use crate::limits::{ConnectionLimit, Deficit};
 
 /// One subscription of one connection.
 #[derive(Debug)]
@@ -17,13 +17,24 @@ pub(crate) struct Member {
     pub(crate) id: MemberId,
     delivery_queue: Arc<DeliveryQueue>,
     /// The connection's limit, shared with its publishes.
-    pub(crate) limit: RateLimit,
+    pub(crate) limit: ConnectionLimit,
     max_in_flight: u32,
     pub(crate) ack_timeout: Duration,
-    pub(crate) max_attempts: u32,
     pub(crate) is_paused: bool,
+    pub(super) isolation: Isolation,
     pub(crate) in_flight: u32,
     outgoing: Outgoing,
+}
+
+/// Whether a member is set apart for an event that is delivered alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Isolation {
+    #[default]
+    None,
+    /// Nothing is delivered to the member until nothing is in flight to it.
+    Draining,
+    /// This event is the only one in flight to the member.
+    Alone(Seq),
 }
 
 /// The deliveries to a member that are sent together.
@@ -48,10 +59,9 @@ pub(super) struct Members {
 impl Member {
     pub(crate) fn new(
         id: MemberId,
-        (delivery_queue, limit): (Arc<DeliveryQueue>, RateLimit),
+        (delivery_queue, limit): (Arc<DeliveryQueue>, ConnectionLimit),
         max_in_flight: u32,
         ack_timeout: Duration,
-        max_attempts: u32,
     ) -> Self {
         Self {
             id,
@@ -59,9 +69,8 @@ impl Member {
             limit,
             max_in_flight,
             ack_timeout: ack_timeout.min(MAX_LEASE),
-            // With no attempts at all, every event would be dead-lettered undelivered.
-            max_attempts: max_attempts.max(1),
             is_paused: false,
+            isolation: Isolation::None,
             in_flight: 0,
             outgoing: Outgoing::default(),
         }
@@ -72,12 +81,16 @@ impl Member {
     }
 
     const fn can_take(&self) -> bool {
+        matches!(self.isolation, Isolation::None) && self.has_room()
+    }
+
+    const fn has_room(&self) -> bool {
         self.credit() > 0 && self.outgoing.room > 0
     }
 
     pub(super) fn deliver(&mut self, delivery: Delivery) {
         self.in_flight += 1;
-        self.outgoing.room = self.outgoing.room.saturating_sub(delivery.event.json_bytes());
+        self.outgoing.room = self.outgoing.room.saturating_sub(delivery.queued_bytes());
         self.outgoing.deliveries.push(delivery);
     }
 
@@ -149,31 +162,88 @@ impl Members {
     /// Picks the member with the most free credit, in turn among equals, and takes a token from its
     /// connection.
     pub(super) fn pick(&mut self, now: Instant) -> Option<&mut Member> {
-        let count = self.members.len();
         loop {
-            let picked = (1..=count)
-                .map(|step| (self.last_picked + step) % count)
+            let picked = self
+                .in_turn()
                 .filter(|index| self.members[*index].can_take())
                 // Of equals, the first one after the last picked.
                 .reduce(|best, index| {
                     let is_freer = self.members[index].credit() > self.members[best].credit();
                     if is_freer { index } else { best }
                 })?;
-            match self.members[picked].limit.try_consume(1, now) {
-                Ok(()) => {
-                    self.last_picked = picked;
-                    return Some(&mut self.members[picked]);
-                }
-                Err(deficit) => {
-                    self.members[picked].outgoing.room = 0;
-                    if let Deficit::Wait(time) = deficit {
-                        let at = now + time;
-                        self.deliver_again_at =
-                            Some(self.deliver_again_at.map_or(at, |known| known.min(at)));
-                    }
-                }
+            if self.take_token(picked, now) {
+                return Some(&mut self.members[picked]);
             }
         }
+    }
+
+    /// The indexes of all members, beginning behind the last picked.
+    fn in_turn(&self) -> impl Iterator<Item = usize> + use<> {
+        let (count, last) = (self.members.len(), self.last_picked);
+        (1..=count).map(move |step| (last + step) % count)
+    }
+
+    /// Takes a token for a delivery to the member at `index`. Without one, the member gets nothing more in
+    /// this turn.
+    fn take_token(&mut self, index: usize, now: Instant) -> bool {
+        match self.members[index].limit.try_deliver(1, now) {
+            Ok(()) => {
+                self.last_picked = index;
+                true
+            }
+            Err(deficit) => {
+                self.members[index].outgoing.room = 0;
+                if let Deficit::Wait(time) = deficit {
+                    let at = now + time;
+                    self.deliver_again_at =
+                        Some(self.deliver_again_at.map_or(at, |known| known.min(at)));
+                }
+                false
+            }
+        }
+    }
+
+    /// Sets one member apart for an event that is delivered alone, unless one is already. Returns `true` if
+    /// that member can take the event now.
+    pub(super) fn set_one_apart(&mut self) -> bool {
+        if self.apart().is_none() {
+            // One that waits already, or else the one that will soonest.
+            let candidates = self.in_turn().filter(|index| !self.members[*index].is_paused);
+            let fewest = candidates.min_by_key(|index| {
+                let member = &self.members[*index];
+                (member.in_flight, !member.has_room())
+            });
+            let Some(fewest) = fewest else { return false };
+            self.members[fewest].isolation = Isolation::Draining;
+        }
+        self.apart().is_some_and(|index| {
+            let member = &self.members[index];
+            member.in_flight == 0 && member.has_room()
+        })
+    }
+
+    /// Picks the member that is set apart and takes a token from its connection.
+    pub(super) fn pick_apart(&mut self, now: Instant) -> Option<&mut Member> {
+        let index = self.apart()?;
+        self.take_token(index, now).then(|| &mut self.members[index])
+    }
+
+    /// Lets members that were set apart take any events again, once nothing waits to be delivered alone.
+    pub(super) fn end_isolation(&mut self, has_suspects: bool) {
+        for member in &mut self.members {
+            let is_over = match member.isolation {
+                Isolation::None => false,
+                Isolation::Draining => member.is_paused || !has_suspects,
+                Isolation::Alone(_) => member.in_flight == 0,
+            };
+            if is_over {
+                member.isolation = Isolation::None;
+            }
+        }
+    }
+
+    fn apart(&self) -> Option<usize> {
+        self.members.iter().position(|member| member.isolation != Isolation::None)
     }
 
     /// Moves the deliveries into the members' queues and gives the rest of the reservations back.

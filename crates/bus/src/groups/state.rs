@@ -12,13 +12,14 @@
 //! | storing the cursor with everything that goes with it | `committing`, `pending` |
 //! | what is stored after a commit was reported as failed | `resolving` |
 //! | claiming, losing and releasing the group among gateways | `ownership` |
-//! | what the owner of a partition works on | `partition`, `fetched` |
+//! | what the owner of a partition works on | `partition`, `fetched`, `nack_reasons` |
 
 mod commands;
 mod committing;
 mod delivering;
 mod effect;
 mod fetched;
+mod nack_reasons;
 mod ownership;
 mod partition;
 mod pending;
@@ -37,9 +38,11 @@ use tokio::sync::Notify;
 pub(super) use self::effect::{Claim, ClaimOutcome, Effect, Loaded, MarkLookup, ReadOutcome};
 use self::partition::{OwnedPartition, Partition};
 pub(super) use self::pending::{Ack, DeadLetterPending, StoredAck};
-use super::command::Description;
+use super::RetryRules;
+use super::command::{Description, GroupInfo};
 use super::members::Members;
 use crate::metrics::GroupSeries;
+use crate::stored::group_properties::GroupProperties;
 
 /// How long a group without members stays in memory.
 const IDLE_TIME: Duration = Duration::from_secs(60);
@@ -48,6 +51,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) struct GroupState {
     name: GroupName,
+    /// As configured; members can change the number of attempts.
+    defaults: RetryRules,
+    properties: GroupProperties,
     /// Whether several gateways share the store, so that the group has to be claimed.
     is_shared: bool,
     members: Members,
@@ -102,12 +108,15 @@ enum Turn {
 impl GroupState {
     pub(super) fn new(
         name: GroupName,
+        defaults: RetryRules,
         is_shared: bool,
         series: Arc<GroupSeries>,
         room: Arc<Notify>,
     ) -> Self {
         Self {
             name,
+            defaults,
+            properties: GroupProperties::default(),
             is_shared,
             members: Members::default(),
             partition: Partition::default(),
@@ -189,6 +198,25 @@ impl GroupState {
             floor: self.owned().map_or(Seq::ZERO, |owned| owned.leases.floor()),
             in_flight: self.in_flight(),
             members: self.members.len(),
+        }
+    }
+
+    /// The rules that apply to the group now.
+    fn rules(&self) -> RetryRules {
+        let max_attempts = self.properties.max_attempts.unwrap_or(self.defaults.max_attempts);
+        RetryRules { max_attempts, ..self.defaults }
+    }
+
+    fn info(&self, created: bool) -> GroupInfo {
+        GroupInfo { max_attempts: self.rules().max_attempts, created }
+    }
+
+    /// Applies properties that are stored.
+    fn apply_properties(&mut self, properties: GroupProperties) {
+        self.properties = properties;
+        let max_attempts = self.rules().max_attempts;
+        if let Some(owned) = self.owned_mut() {
+            owned.leases.set_max_attempts(max_attempts);
         }
     }
 

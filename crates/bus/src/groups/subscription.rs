@@ -1,5 +1,7 @@
 //! A connection's handle to a group.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use prombus_proto::{EventId, Group, Timestamp, Topic};
@@ -7,8 +9,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::error::Refusal;
+use crate::groups::command::Departure;
 use crate::groups::leases::{MAX_LEASE, MemberId};
-use crate::groups::{Acked, Command, Nacked};
+use crate::groups::{Acked, AfterNack, Command, GroupInfo, Nacked};
+use crate::limits::Charges;
 use crate::publish::PublishBatch;
 use crate::topics::StartAt;
 
@@ -20,7 +24,7 @@ pub struct SubscribeOptions {
     pub max_in_flight: Option<u32>,
     /// The length of a lease.
     pub ack_timeout: Option<Duration>,
-    /// Deliveries of an event before it is dead-lettered.
+    /// Failures of an event before it is dead-lettered, from now on for the whole group.
     pub max_attempts: Option<u32>,
 }
 
@@ -35,6 +39,9 @@ pub struct Subscription {
     pub(crate) group: Group,
     pub(crate) member: MemberId,
     pub(crate) commands: UnboundedSender<Command>,
+    pub(crate) info: GroupInfo,
+    /// Set when the bus is closing: whatever ends this subscription then, no event is to blame.
+    pub(crate) is_closing: Arc<AtomicBool>,
 }
 
 /// The shortest time from now to which a lease can be set.
@@ -51,6 +58,12 @@ impl Subscription {
         &self.group
     }
 
+    /// Returns the group as it was when this subscription joined it.
+    #[must_use]
+    pub const fn group_info(&self) -> GroupInfo {
+        self.info
+    }
+
     /// Acknowledges the events with these ids.
     ///
     /// With `mark_until`, the same commit marks them, even those whose lease has ended. With `publish`, the
@@ -62,21 +75,35 @@ impl Subscription {
         mark_until: Option<Timestamp>,
         publish: Option<PublishBatch>,
     ) -> GroupReply<Acked> {
-        let member = self.member;
-        self.ask(|reply| Command::Ack { member, ids, mark_until, publish, reply })
+        self.ack_charged(ids, mark_until, publish, Charges::default())
     }
 
-    /// Reports that the event failed. It is redelivered after `delay`, or after a back-off that grows with
-    /// its attempts.
+    /// Like [`Subscription::ack`]. The tokens of `charges` return if the acknowledgement is refused.
+    pub fn ack_charged(
+        &self,
+        ids: Vec<EventId>,
+        mark_until: Option<Timestamp>,
+        publish: Option<PublishBatch>,
+        charges: Charges,
+    ) -> GroupReply<Acked> {
+        let member = self.member;
+        self.ask(|reply| Command::Ack { member, ids, mark_until, publish, charges, reply })
+    }
+
+    /// Reports that the events with these ids failed, and what is to follow.
     #[must_use]
     pub fn nack(
         &self,
-        id: EventId,
+        ids: Vec<EventId>,
         reason: Option<String>,
-        delay: Option<Duration>,
+        next: AfterNack,
     ) -> GroupReply<Nacked> {
-        let (member, delay) = (self.member, delay.map(|delay| delay.min(MAX_LEASE)));
-        self.ask(|reply| Command::Nack { member, id, reason, delay, reply })
+        let member = self.member;
+        let next = match next {
+            AfterNack::Delay(delay) => AfterNack::Delay(delay.min(MAX_LEASE)),
+            AfterNack::BackOff | AfterNack::DeadLetter => next,
+        };
+        self.ask(|reply| Command::Nack { member, ids, reason, next, reply })
     }
 
     /// Sets the deadline of a lease to `time` from now, at least a second.
@@ -104,8 +131,8 @@ impl Subscription {
     #[must_use]
     pub fn end(self) -> GroupReply<()> {
         let member = self.member;
-        let why = "its consumer unsubscribed";
-        self.ask(|reply| Command::Leave { member, why, reply: Some(reply) })
+        let departure = Departure::Unsubscribed;
+        self.ask(|reply| Command::Leave { member, departure, reply: Some(reply) })
     }
 
     fn ask<T>(
@@ -121,8 +148,10 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let (member, why) = (self.member, "its connection was closed");
+        let is_closing = self.is_closing.load(Ordering::SeqCst);
+        let departure = if is_closing { Departure::ServerStopped } else { Departure::Disconnected };
         // A stopped group has no leases.
-        let _ = self.commands.send(Command::Leave { member, why, reply: None });
+        let leave = Command::Leave { member: self.member, departure, reply: None };
+        let _ = self.commands.send(leave);
     }
 }

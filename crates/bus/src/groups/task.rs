@@ -4,6 +4,8 @@
 mod context;
 mod effects;
 mod marking;
+#[cfg(test)]
+mod tests;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use prombus_proto::{ErrorCode, Group, Seq};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 pub(crate) use self::context::GroupContext;
-use self::effects::GroupStore;
+use self::effects::{GroupKeys, GroupStore};
 use super::command::Command;
 use super::dead_letter::dead_letter_topic;
 use super::state::{Conditions, DeliveryGate, Effect, GroupName, GroupState};
@@ -23,6 +25,7 @@ use crate::metrics::InFlight;
 use crate::publish::CommitResult;
 use crate::stored::cursor::Cursor;
 use crate::stored::group_lease::GroupLease;
+use crate::stored::group_properties::GroupProperties;
 use crate::time::now;
 use crate::topics::TopicInUse;
 
@@ -64,15 +67,17 @@ impl GroupTask {
             Refusal::new(ErrorCode::BadGroup, error.to_string())
         };
         let cursor_key = Cursor::key(&topic.topic, &group).map_err(bad_group)?;
-        let lease_key = GroupLease::key(&topic.topic, &group).map_err(bad_group)?;
+        let lease = GroupLease::key(&topic.topic, &group).map_err(bad_group)?;
+        let properties = GroupProperties::key(&topic.topic, &group).map_err(bad_group)?;
         let series = Arc::new(ctx.metrics.group(&topic.topic, &group));
         let in_flight = InFlight::of(&series);
         let room = Arc::new(Notify::new());
         let name = GroupName { topic: topic.topic.clone(), group, cursor_key };
         let is_shared = ctx.group_leases.is_some();
-        let state = GroupState::new(name.clone(), is_shared, series, Arc::clone(&room));
+        let state = GroupState::new(name.clone(), ctx.retry, is_shared, series, Arc::clone(&room));
         let topic_end = topic.watch(&ctx.engine);
-        let store = GroupStore::new(ctx, topic, name, lease_key, dead_letters);
+        let keys = GroupKeys { lease, properties };
+        let store = GroupStore::new(ctx, topic, name, keys, dead_letters);
         Ok(Self { state, store, commands, topic_end, room, commit: None, in_flight })
     }
 
@@ -98,7 +103,6 @@ impl GroupTask {
                 break;
             }
         }
-        self.store.unwatch_lease();
         drop(self.topic_end);
         self.store.topic.feed.clear_if_abandoned();
     }
@@ -194,8 +198,13 @@ impl GroupTask {
                 let outcome = self.store.claim(&claim).await;
                 self.state.claimed(claim, outcome);
             }
-            Effect::Watch => self.store.watch_lease(),
-            Effect::Unwatch => self.store.unwatch_lease(),
+            Effect::StoreProperties(properties, joining) => {
+                let stored = self.store.store_properties(properties).await;
+                self.state.properties_stored(properties, joining, stored);
+            }
+            Effect::WatchLease => self.store.watch_lease(),
+            Effect::WatchProperties => self.store.watch_properties(),
+            Effect::Unwatch => self.store.unwatch(),
             Effect::LookUpMarks(lookup) => {
                 let marks = self.store.look_up_marks(&lookup).await;
                 self.state.marks_found(lookup, marks, now());
@@ -225,7 +234,7 @@ impl GroupTask {
 
     /// Lets every member leave, stores the cursor once more and releases the group.
     async fn stop(&mut self) {
-        self.state.dismiss_members();
+        self.state.dismiss_members(now());
         loop {
             self.take_turn(now()).await;
             match &mut self.commit {

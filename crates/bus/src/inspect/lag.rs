@@ -44,6 +44,11 @@ mod tests {
     use prombus_proto::Timestamp;
 
     use super::*;
+    use crate::stored::cursor::Attempts;
+
+    const fn tried(deliveries: u32) -> Progress {
+        Progress::Tried(Attempts::of_deliveries(deliveries))
+    }
 
     fn cursor(floor: u64, above: &[Progress]) -> Cursor {
         Cursor::starting_behind(Seq(floor), Timestamp(0)).with_above(above.iter().copied())
@@ -65,7 +70,7 @@ mod tests {
 
     #[test]
     fn skips_acknowledged_events_above_the_floor() {
-        let above = [Progress::Tried(1), Progress::Done, Progress::Done, Progress::Tried(2)];
+        let above = [tried(1), Progress::Done, Progress::Done, tried(2)];
         assert_eq!(open(&cursor(2, &above), 1, 11), (6, Some(3)));
         assert_eq!(open(&cursor(2, &above), 1, 7), (2, Some(3)));
     }
@@ -74,7 +79,7 @@ mod tests {
     fn skips_events_that_retention_removed() {
         assert_eq!(open(&cursor(0, &[]), 8, 11), (3, Some(8)));
         assert_eq!(open(&cursor(0, &[]), 11, 11), (0, None));
-        let above = [Progress::Tried(1), Progress::Done, Progress::Done, Progress::Tried(2)];
+        let above = [tried(1), Progress::Done, Progress::Done, tried(2)];
         assert_eq!(open(&cursor(2, &above), 4, 11), (5, Some(6)));
     }
 }

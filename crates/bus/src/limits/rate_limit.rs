@@ -1,4 +1,4 @@
-//! Rate limits of connections and topics.
+//! Rate limits of topics, and the refusals of all limits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,13 @@ pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitScope {
     Connection,
+    /// All connections of one token, subject or address.
+    Principal,
     Topic,
+    /// Bytes that a connection publishes.
+    ConnectionBytes,
+    /// Bytes that all connections of a principal publish.
+    PrincipalBytes,
 }
 
 impl RateLimit {
@@ -50,6 +56,10 @@ impl RateLimit {
     /// Returns `count` tokens that were not used.
     pub fn give_back(&self, count: u64) {
         self.with(|bucket| bucket.give_back(count));
+    }
+
+    pub(crate) const fn is_off(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Returns whether the bucket is full, which is always true without a limit.
@@ -75,11 +85,24 @@ impl RateLimit {
     }
 }
 
-/// A publish that exceeds a rate limit.
+/// What exceeds a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limited {
     pub(crate) scope: LimitScope,
     pub(crate) deficit: Deficit,
+}
+
+impl Limited {
+    /// Returns the one of the two that lasts longer.
+    pub(super) fn longer(known: Option<Self>, other: Self) -> Option<Self> {
+        let is_longer = match (known.map(|known| known.deficit), other.deficit) {
+            (None, _) => true,
+            (Some(Deficit::Never), _) => false,
+            (Some(Deficit::Wait(_)), Deficit::Never) => true,
+            (Some(Deficit::Wait(known)), Deficit::Wait(other)) => other > known,
+        };
+        if is_longer { Some(other) } else { known }
+    }
 }
 
 impl From<Limited> for Refusal {
@@ -89,6 +112,25 @@ impl From<Limited> for Refusal {
 }
 
 impl LimitScope {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Connection,
+        Self::Principal,
+        Self::Topic,
+        Self::ConnectionBytes,
+        Self::PrincipalBytes,
+    ];
+
+    /// Returns the label in the metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Principal => "principal",
+            Self::Topic => "topic",
+            Self::ConnectionBytes => "connection_bytes",
+            Self::PrincipalBytes => "principal_bytes",
+        }
+    }
+
     pub(crate) const fn limited(self, deficit: Deficit) -> Limited {
         Limited { scope: self, deficit }
     }
@@ -99,7 +141,10 @@ impl LimitScope {
     pub fn refusal(self, deficit: Deficit) -> Refusal {
         let message = match self {
             LimitScope::Connection => "conn publish rate exceeded",
+            LimitScope::Principal => "principal publish rate exceeded",
             LimitScope::Topic => "topic publish rate exceeded",
+            LimitScope::ConnectionBytes => "conn publish byte rate exceeded",
+            LimitScope::PrincipalBytes => "principal publish byte rate exceeded",
         };
         let retry_after = match deficit {
             Deficit::Wait(time) => Some(time.max(SHORTEST_WAIT)),

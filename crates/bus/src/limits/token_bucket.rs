@@ -11,6 +11,13 @@ pub struct Rate {
     pub refill_per_sec: u64,
 }
 
+impl Rate {
+    /// Returns the rate of `bytes` per second, with a burst of one second.
+    pub(crate) const fn of_bytes(bytes: u64) -> Self {
+        Self { capacity: bytes, refill_per_sec: bytes }
+    }
+}
+
 /// How long it takes until a bucket holds the tokens that were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deficit {
@@ -22,22 +29,24 @@ pub enum Deficit {
 
 /// A token bucket that is refilled continuously. The time is passed in.
 ///
-/// Counts in billionths of a token, so a nanosecond adds a whole number of them and nothing is lost to
-/// rounding, however often the bucket is used.
+/// Counts in units of half a billionth of a token, so a nanosecond adds a whole number of them, half of
+/// which is a whole number as well. Nothing is lost to rounding, however often the bucket is used.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     rate: Rate,
-    level: u128,
+    /// Units. Negative after [`TokenBucket::overdraw`].
+    level: i128,
     refilled_at: Instant,
 }
 
-const TOKEN: u128 = 1_000_000_000;
+/// The units of a token.
+pub(super) const TOKEN: i128 = 2_000_000_000;
 
 impl TokenBucket {
     /// Returns a full bucket.
     #[must_use]
     pub fn full(rate: Rate, now: Instant) -> Self {
-        Self { rate, level: u128::from(rate.capacity) * TOKEN, refilled_at: now }
+        Self { rate, level: i128::from(rate.capacity) * TOKEN, refilled_at: now }
     }
 
     /// Takes `count` tokens, or none.
@@ -48,30 +57,44 @@ impl TokenBucket {
     pub fn try_consume(&mut self, count: u64, now: Instant) -> Result<(), Deficit> {
         match self.deficit(count, now) {
             None => {
-                self.level -= u128::from(count) * TOKEN;
+                self.take(count);
                 Ok(())
             }
             Some(deficit) => Err(deficit),
         }
     }
 
+    /// Like [`TokenBucket::try_consume`], but also takes more tokens than the bucket ever holds, if it is
+    /// full. The bucket then owes the rest, and grants nothing until it has been refilled.
+    ///
+    /// # Errors
+    ///
+    /// The deficit, if there are fewer tokens and the bucket is not full.
+    pub fn overdraw(&mut self, count: u64, now: Instant) -> Result<(), Deficit> {
+        self.try_consume(count.min(self.rate.capacity), now)?;
+        self.take(count.saturating_sub(self.rate.capacity));
+        Ok(())
+    }
+
     /// Returns the deficit of `count` tokens, or `None` if the bucket holds them.
     pub fn deficit(&mut self, count: u64, now: Instant) -> Option<Deficit> {
         self.refill(now);
-        let wanted = u128::from(count) * TOKEN;
-        if wanted <= self.level {
-            return None;
+        let missing = i128::from(count) * TOKEN - self.level;
+        (missing > 0).then(|| self.wait_for(count, missing, self.units_per_nano()))
+    }
+
+    /// Returns the deficit of `count` tokens of which `missing` units are missing.
+    pub(super) fn wait_for(&self, count: u64, missing: i128, units_per_nano: i128) -> Deficit {
+        if count > self.rate.capacity || units_per_nano == 0 {
+            return Deficit::Never;
         }
-        if count > self.rate.capacity || self.rate.refill_per_sec == 0 {
-            return Some(Deficit::Never);
-        }
-        let nanos = (wanted - self.level).div_ceil(u128::from(self.rate.refill_per_sec));
-        Some(Deficit::Wait(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))))
+        let nanos = (missing + units_per_nano - 1) / units_per_nano;
+        Deficit::Wait(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
 
     /// Returns tokens that were not used, up to the capacity.
     pub fn give_back(&mut self, count: u64) {
-        self.level = (self.level + u128::from(count) * TOKEN).min(self.capacity());
+        self.level = (self.level + i128::from(count) * TOKEN).min(self.capacity());
     }
 
     #[must_use]
@@ -89,7 +112,7 @@ impl TokenBucket {
     /// Returns the number of whole tokens.
     pub fn available(&mut self, now: Instant) -> u64 {
         self.refill(now);
-        u64::try_from(self.level / TOKEN).unwrap_or(u64::MAX)
+        u64::try_from(self.level.max(0) / TOKEN).unwrap_or(u64::MAX)
     }
 
     pub fn is_full(&mut self, now: Instant) -> bool {
@@ -97,15 +120,34 @@ impl TokenBucket {
         self.level == self.capacity()
     }
 
-    fn capacity(&self) -> u128 {
-        u128::from(self.rate.capacity) * TOKEN
+    /// Takes `count` tokens, whether the bucket has them or not.
+    pub(super) fn take(&mut self, count: u64) {
+        self.level -= i128::from(count) * TOKEN;
     }
 
-    fn refill(&mut self, now: Instant) {
+    /// The units in the bucket.
+    pub(super) const fn level(&self) -> i128 {
+        self.level
+    }
+
+    /// The units that a nanosecond adds: an even number.
+    pub(super) fn units_per_nano(&self) -> i128 {
+        i128::from(self.rate.refill_per_sec) * (TOKEN / 1_000_000_000)
+    }
+
+    pub(super) fn capacity(&self) -> i128 {
+        i128::from(self.rate.capacity) * TOKEN
+    }
+
+    /// Adds what the time since the last refill brings, and returns its units.
+    pub(super) fn refill(&mut self, now: Instant) -> i128 {
         let nanos = now.saturating_duration_since(self.refilled_at).as_nanos();
-        self.level =
-            (self.level + nanos * u128::from(self.rate.refill_per_sec)).min(self.capacity());
+        let nanos = i128::try_from(nanos).unwrap_or(i128::MAX);
+        let brought = nanos.saturating_mul(self.units_per_nano());
+        let before = self.level;
+        self.level = before.saturating_add(brought).min(self.capacity());
         self.refilled_at = self.refilled_at.max(now);
+        self.level - before
     }
 }
 
@@ -142,6 +184,20 @@ mod tests {
         bucket.give_back(100);
         assert!(bucket.is_full(later));
         assert!(bucket.try_consume(11, later).is_err());
+    }
+
+    #[test]
+    fn more_than_the_capacity_needs_a_full_bucket_and_is_paid_back() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::full(rate(10, 10), start);
+        bucket.overdraw(35, start).unwrap();
+        let wait = Deficit::Wait(Duration::from_millis(2600));
+        assert_eq!(bucket.try_consume(1, start), Err(wait));
+        assert_eq!(bucket.available(start), 0);
+        let later = start + Duration::from_millis(2600);
+        bucket.try_consume(1, later).unwrap();
+        assert_eq!(bucket.overdraw(35, later), Err(Deficit::Wait(Duration::from_secs(1))));
+        bucket.overdraw(35, later + Duration::from_secs(1)).unwrap();
     }
 
     #[test]

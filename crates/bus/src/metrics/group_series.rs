@@ -51,8 +51,8 @@ impl GroupSeries {
         self.acked.inc_by(count);
     }
 
-    pub(crate) fn nacked(&self) {
-        self.nacked.inc();
+    pub(crate) fn nacked(&self, events: usize) {
+        self.nacked.inc_by(events as u64);
     }
 
     pub(crate) fn dead_lettered(&self, letters: usize) {

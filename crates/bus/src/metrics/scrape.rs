@@ -3,16 +3,22 @@
 use prombus_engine::{Bounds, Engine, StateEntry};
 use prombus_proto::{ErrorCode, Group, Topic};
 use prometheus::core::Collector;
-use prometheus::{IntGauge, IntGaugeVec, Opts, TextEncoder};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, TextEncoder};
 
 use super::{Metrics, pairs_note};
 use crate::error::Refusal;
 use crate::inspect::open_events;
+use crate::memory::Memory;
 use crate::stored::StatePages;
 use crate::stored::cursor::Cursor;
 
 /// Renders all metrics in the Prometheus text format 0.0.4.
-pub(crate) async fn text(metrics: &Metrics, engine: &dyn Engine) -> Result<String, Refusal> {
+pub(crate) async fn text(
+    metrics: &Metrics,
+    engine: &dyn Engine,
+    memory: &Memory,
+) -> Result<String, Refusal> {
     let topics =
         valid(IntGauge::new("prombus_topics", "Topics that have ever contained an event."));
     let count = engine.topics().await?.len();
@@ -20,11 +26,29 @@ pub(crate) async fn text(metrics: &Metrics, engine: &dyn Engine) -> Result<Strin
     let lag = lag(metrics, engine).await?;
     let mut families = metrics.registry.gather();
     families.extend(topics.collect());
+    families.extend(buffers(memory));
     families.extend(lag.collect().into_iter().filter(|family| !family.get_metric().is_empty()));
     families.sort_by(|one, other| one.name().cmp(other.name()));
     TextEncoder::new().encode_to_string(&families).map_err(|error| {
         Refusal::new(ErrorCode::Internal, format!("cannot render metrics: {error}"))
     })
+}
+
+/// Returns what the budgets of buffers say now.
+fn buffers(memory: &Memory) -> Vec<MetricFamily> {
+    let gauge = |name, help| valid(IntGaugeVec::new(Opts::new(name, help), &["kind"]));
+    let in_use = gauge("prombus_buffer_bytes", "Bytes in buffers of this kind.");
+    let limit = gauge("prombus_buffer_limit_bytes", "The budget of all buffers of this kind.");
+    let help = "How often a buffer got no room in the budget of its kind, or gave way to others.";
+    let opts = Opts::new("prombus_buffer_refusals_total", help);
+    let refusals = valid(IntCounterVec::new(opts, &["kind"]));
+    let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+    for (kind, budget) in memory.kinds() {
+        in_use.with_label_values(&[kind]).set(signed(budget.in_use()));
+        limit.with_label_values(&[kind]).set(signed(budget.limit()));
+        refusals.with_label_values(&[kind]).inc_by(budget.refusals());
+    }
+    [in_use.collect(), limit.collect(), refusals.collect()].concat()
 }
 
 /// Computes the lag of each group with a stored cursor. A new gauge each time, so that deleted groups disappear.

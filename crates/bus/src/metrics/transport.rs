@@ -3,7 +3,7 @@
 use prometheus::{IntCounter, IntGauge};
 
 /// How a client is connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     Ws,
     Http,
@@ -12,10 +12,52 @@ pub enum Transport {
 impl Transport {
     pub(super) const ALL: [Transport; 2] = [Transport::Ws, Transport::Http];
 
-    pub(super) const fn name(self) -> &'static str {
+    /// Returns the label of its series.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Transport::Ws => "ws",
             Transport::Http => "http",
+        }
+    }
+}
+
+/// A limit of the number of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceLimit {
+    /// Of all connections.
+    Total,
+    /// Of the connections from one address.
+    PerAddress,
+}
+
+impl PlaceLimit {
+    pub(super) const ALL: [PlaceLimit; 2] = [PlaceLimit::Total, PlaceLimit::PerAddress];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            PlaceLimit::Total => "total",
+            PlaceLimit::PerAddress => "address",
+        }
+    }
+}
+
+/// A stage of an NDJSON request that holds memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NdjsonStage {
+    /// Its lines arrive.
+    Receiving,
+    /// It waits for the tokens of its events, or is stored.
+    Waiting,
+}
+
+impl NdjsonStage {
+    pub(super) const ALL: [NdjsonStage; 2] = [NdjsonStage::Receiving, NdjsonStage::Waiting];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            NdjsonStage::Receiving => "receiving",
+            NdjsonStage::Waiting => "waiting",
         }
     }
 }

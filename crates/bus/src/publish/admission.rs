@@ -8,7 +8,7 @@ use prombus_proto::{ErrorCode, NewEvent, Timestamp};
 
 use crate::bus::{Bus, Connection};
 use crate::error::Refusal;
-use crate::limits::{Deficit, LimitScope, Limited, RateLimit, SHORTEST_WAIT};
+use crate::limits::{ConnectionLimit, Deficit, LimitScope, Limited, SHORTEST_WAIT};
 use crate::time::now;
 use crate::topics::TopicInUse;
 
@@ -30,17 +30,15 @@ pub(crate) fn check_ts(event: &NewEvent, now: Timestamp) -> Result<(), Refusal> 
     }
 }
 
-/// Takes one token of the connection and one of the topic for each event, or none at all: a client
-/// that is refused and waits as long as it is told must find the tokens it asked for.
+/// Takes one token of the connection, one of its principal and one of the topic for each event, or none
+/// at all: a client that is refused and waits as long as it is told must find the tokens it asked for.
 pub(super) fn admit(
     counts: &[TopicCount],
-    connection: &RateLimit,
+    connection: &ConnectionLimit,
     now: Instant,
 ) -> Result<(), Limited> {
     let total = counts.iter().map(|(_, count)| count).sum();
-    connection
-        .try_consume(total, now)
-        .map_err(|deficit| LimitScope::Connection.limited(deficit))?;
+    connection.try_take(total, now)?;
     for (index, (topic, count)) in counts.iter().enumerate() {
         if let Err(deficit) = topic.limit.try_consume(*count, now) {
             give_back(&counts[..index], connection);
@@ -52,7 +50,7 @@ pub(super) fn admit(
 }
 
 /// Returns the tokens of admitted events that are not published after all.
-pub(super) fn give_back(counts: &[TopicCount], connection: &RateLimit) {
+pub(super) fn give_back(counts: &[TopicCount], connection: &ConnectionLimit) {
     for (topic, count) in counts {
         topic.limit.give_back(*count);
         connection.give_back(*count);
@@ -74,8 +72,8 @@ pub(super) async fn admit_paced(
     while missing > 0 {
         bus.check_open()?;
         let now = now();
-        let available = |limit: &RateLimit| limit.status(now).map_or(missing, |it| it.available);
-        let next = missing.min(available(&connection.limit)).min(available(&topic.limit)).max(1);
+        let of_topic = topic.limit.status(now).map_or(missing, |it| it.available);
+        let next = missing.min(connection.limit.available(now)).min(of_topic).max(1);
         match admit(&[(Arc::clone(topic), next)], &connection.limit, now) {
             Ok(()) => missing -= next,
             Err(Limited { deficit: Deficit::Wait(time), .. }) => {
@@ -88,4 +86,22 @@ pub(super) async fn admit_paced(
         }
     }
     bus.check_open()
+}
+
+/// Takes `bytes` from the byte limits as soon as they allow it.
+///
+/// # Errors
+///
+/// If the bus is shutting down.
+pub(super) async fn admit_bytes_paced(
+    bus: &Bus,
+    connection: &Connection,
+    bytes: u64,
+) -> Result<(), Refusal> {
+    while let Err(limited) = connection.limit.try_take_bytes(bytes, now()) {
+        let Deficit::Wait(time) = limited.deficit else { return Err(limited.into()) };
+        tokio::time::sleep(time.max(SHORTEST_WAIT)).await;
+        bus.check_open()?;
+    }
+    Ok(())
 }

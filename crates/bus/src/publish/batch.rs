@@ -1,6 +1,7 @@
 //! The one way to publish: push events to a batch, submit the batch.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,11 +9,12 @@ use prombus_engine::Durability;
 use prombus_proto::limits::MAX_EVENT_BYTES;
 use prombus_proto::{EncodedEvent, ErrorCode, EventId, NewEvent, Timestamp, Topic};
 
-use super::admission::{TopicCount, admit, admit_paced, check_ts, give_back};
+use super::admission::{TopicCount, admit, admit_bytes_paced, admit_paced, check_ts, give_back};
 use super::committer::{PendingCommit, Submission};
 use super::publish_times::PublishTimes;
 use crate::bus::{Bus, Connection};
 use crate::error::Refusal;
+use crate::limits::{Charges, Limited, TopicPermit};
 use crate::time::now;
 use crate::topics::TopicInUse;
 
@@ -25,6 +27,10 @@ pub struct PublishBatch {
     /// The strongest durability that a topic of the batch asks for.
     pub(crate) durability: Durability,
     pub(crate) publish_times: PublishTimes,
+    /// What the events took from the rate limits, which returns unless they are stored.
+    pub(crate) charges: Charges,
+    /// Room for the topics that the events create.
+    pub(crate) permits: Vec<TopicPermit>,
     bytes: usize,
     /// Read by the first push and used by all: reading the clocks costs as much as the rest of a push.
     now: Option<PushTime>,
@@ -46,6 +52,8 @@ impl PublishBatch {
             events: Vec::new(),
             durability: Durability::Buffered,
             publish_times: PublishTimes::new(),
+            charges: Charges::none(),
+            permits: Vec::new(),
             bytes: 0,
             now: None,
             last_topic: None,
@@ -66,8 +74,8 @@ impl PublishBatch {
     ///
     /// # Errors
     ///
-    /// If the bus is shutting down, a rate limit is exceeded, or an event is too large or too far in the
-    /// future. No tokens are taken then.
+    /// If the bus is shutting down, a rate limit is exceeded, there are too many topics, or an event is too
+    /// large or too far in the future. No tokens are taken then.
     pub fn push(
         &mut self,
         bus: &Bus,
@@ -79,10 +87,16 @@ impl PublishBatch {
         let time = self.time(bus);
         // Moved out and back instead of cloned: the committer updates the same reference count.
         let last_topic = self.last_topic.take().filter(|last| last.topic == *topic);
-        let topic = last_topic.unwrap_or_else(|| bus.topics_in_use().get(topic, time.instant));
+        let (topic, permit) = match last_topic {
+            Some(topic) => topic.permit().map(|permit| (topic, permit))?,
+            None => bus.topics_in_use().permit(topic, time.instant)?,
+        };
         let counts = [(topic, events.len() as u64)];
         let pushed =
             self.admit_and_append(bus, connection, &counts, events.map(|event| (0, event)), time);
+        if pushed.is_ok() {
+            self.permits.extend(permit);
+        }
         let [(topic, _)] = counts;
         self.last_topic = Some(topic);
         pushed
@@ -104,15 +118,23 @@ impl PublishBatch {
         let mut counts: Vec<TopicCount> = Vec::new();
         let mut indices = HashMap::new();
         let mut indexed = Vec::with_capacity(events.len());
+        let mut permits = Vec::new();
         for (topic, event) in events {
-            let index = *indices.entry(topic).or_insert_with_key(|topic| {
-                counts.push((bus.topics_in_use().get(topic, time.instant), 0));
-                counts.len() - 1
-            });
+            let index = match indices.entry(topic) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    let (topic, permit) = bus.topics_in_use().permit(new.key(), time.instant)?;
+                    counts.push((topic, 0));
+                    permits.extend(permit);
+                    *new.insert(counts.len() - 1)
+                }
+            };
             counts[index].1 += 1;
             indexed.push((index, event));
         }
-        self.admit_and_append(bus, connection, &counts, indexed.into_iter(), time)
+        self.admit_and_append(bus, connection, &counts, indexed.into_iter(), time)?;
+        self.permits.append(&mut permits);
+        Ok(())
     }
 
     /// Like [`PublishBatch::push`], but waits for tokens instead of being refused, so the number of
@@ -120,8 +142,8 @@ impl PublishBatch {
     ///
     /// # Errors
     ///
-    /// If the bus is shutting down, a limit never refills, or an event is too large or too far in the
-    /// future. Tokens that were taken are not returned.
+    /// If the bus is shutting down, a limit never refills, there are too many topics, or an event is too
+    /// large or too far in the future.
     pub async fn push_paced(
         &mut self,
         bus: &Bus,
@@ -130,10 +152,19 @@ impl PublishBatch {
         events: Vec<NewEvent>,
     ) -> Result<(), Refusal> {
         let instant = now();
-        let topic = bus.topic_in_use(topic);
-        admit_paced(bus, connection, &topic, events.len() as u64).await?;
+        let (topic, permit) = bus.topics_in_use().permit(topic, instant)?;
+        let count = events.len() as u64;
+        admit_paced(bus, connection, &topic, count).await?;
         let time = PushTime { instant, ts: bus.clock().now() };
-        self.append_admitted(bus, events.into_iter().map(|event| (topic.as_ref(), event)), time)
+        self.permits.extend(permit);
+        self.charges.add(&connection.limit, Some(&topic), count, 0);
+        let before = self.bytes;
+        let events = events.into_iter().map(|event| (topic.as_ref(), event));
+        self.append_admitted(bus, events, time, |_| Ok(()))?;
+        let bytes = (self.bytes - before) as u64;
+        admit_bytes_paced(bus, connection, bytes).await?;
+        self.charges.add(&connection.limit, Some(&topic), 0, bytes);
+        Ok(())
     }
 
     /// Hands the batch to the committer, which may have to make room for it first.
@@ -142,8 +173,9 @@ impl PublishBatch {
     ///
     /// If the committer has stopped.
     pub async fn submit(self, bus: &Bus) -> Result<PendingCommit, Refusal> {
-        let PublishBatch { events, durability, publish_times, .. } = self;
-        let submission = Submission { events, publish_times, state: Vec::new(), durability };
+        let PublishBatch { events, durability, publish_times, charges, permits, .. } = self;
+        let state = Vec::new();
+        let submission = Submission { events, publish_times, state, durability, charges, permits };
         PendingCommit::submit(bus.committer(), submission).await
     }
 
@@ -152,6 +184,8 @@ impl PublishBatch {
         self.events.append(&mut other.events);
         self.durability = self.durability.max(other.durability);
         self.publish_times.append(other.publish_times);
+        self.charges.append(other.charges);
+        self.permits.append(&mut other.permits);
         self.bytes += other.bytes;
     }
 
@@ -189,20 +223,32 @@ impl PublishBatch {
         events: impl Iterator<Item = (usize, NewEvent)>,
         time: PushTime,
     ) -> Result<(), Refusal> {
-        admit(counts, &connection.limit, time.instant).inspect_err(|limited| {
-            let events = counts.iter().map(|(_, count)| count).sum();
-            bus.metrics().rate_limited(limited.scope, events);
-        })?;
+        let total = || counts.iter().map(|(_, count)| count).sum();
+        let refused = |limited: &Limited| bus.metrics().rate_limited(limited.scope, total());
+        admit(counts, &connection.limit, time.instant).inspect_err(refused)?;
         let events = events.map(|(index, event)| (counts[index].0.as_ref(), event));
-        self.append_admitted(bus, events, time)
-            .inspect_err(|_| give_back(counts, &connection.limit))
+        let mut bytes = 0;
+        let admit_bytes = |count| {
+            bytes = count;
+            let taken = connection.limit.try_take_bytes(count, time.instant);
+            Ok(taken.inspect_err(refused)?)
+        };
+        self.append_admitted(bus, events, time, admit_bytes)
+            .inspect_err(|_| give_back(counts, &connection.limit))?;
+        for (topic, count) in counts {
+            let bytes = std::mem::take(&mut bytes);
+            self.charges.add(&connection.limit, Some(topic), *count, bytes);
+        }
+        Ok(())
     }
 
+    /// Encodes and adds events if `admit_bytes` admits the bytes of their JSON.
     fn append_admitted<'a>(
         &mut self,
         bus: &Bus,
         events: impl Iterator<Item = (&'a TopicInUse, NewEvent)>,
         time: PushTime,
+        admit_bytes: impl FnOnce(u64) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let (before, mut bytes, mut durability) = (self.events.len(), self.bytes, self.durability);
         for (topic, event) in events {
@@ -222,6 +268,10 @@ impl PublishBatch {
             bytes += event_bytes;
             durability = durability.max(topic.durability());
             self.events.push(event);
+        }
+        if let Err(refusal) = admit_bytes((bytes - self.bytes) as u64) {
+            self.events.truncate(before);
+            return Err(refusal);
         }
         self.bytes = bytes;
         self.durability = durability;

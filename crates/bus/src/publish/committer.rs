@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use self::merged::MergedSubmissions;
 use super::publish_times::PublishTimes;
 use crate::error::Refusal;
+use crate::limits::{Charges, TopicPermit};
 use crate::metrics::CommitMeter;
 use crate::topics::Topics;
 
@@ -33,6 +34,10 @@ pub(crate) struct Submission {
     pub(crate) publish_times: PublishTimes,
     pub(crate) state: Vec<StateOp>,
     pub(crate) durability: Durability,
+    /// What it took from the rate limits, which returns unless it is stored.
+    pub(crate) charges: Charges,
+    /// Room for the topics it creates.
+    pub(crate) permits: Vec<TopicPermit>,
 }
 
 pub(crate) type CommitResult = Result<CommitReceipt, CommitError>;
@@ -125,7 +130,14 @@ impl PendingCommit {
 
 impl Submission {
     pub(crate) const fn of_state(state: Vec<StateOp>, durability: Durability) -> Self {
-        Self { events: Vec::new(), publish_times: PublishTimes::new(), state, durability }
+        Self {
+            events: Vec::new(),
+            publish_times: PublishTimes::new(),
+            state,
+            durability,
+            charges: Charges::none(),
+            permits: Vec::new(),
+        }
     }
 
     fn bytes(&self) -> usize {

@@ -13,6 +13,7 @@ use super::heartbeat::{GatewayId, Heartbeat};
 use super::peer_heartbeats::PeerHeartbeats;
 use crate::groups::{Command, Groups};
 use crate::stored::group_lease::GroupLease;
+use crate::stored::group_properties::GroupProperties;
 use crate::stored::heartbeat::StoredHeartbeat;
 use crate::time::now;
 
@@ -20,8 +21,16 @@ use crate::time::now;
 #[derive(Debug)]
 pub(crate) struct GroupLeases {
     pub(crate) heartbeat: Heartbeat,
-    /// Groups that have members here and an owner elsewhere, with the keys of their leases.
-    watched: Mutex<BTreeMap<Name, StateKey>>,
+    watched: Mutex<BTreeMap<Name, Watched>>,
+}
+
+/// What a group of this gateway has to know of other gateways.
+#[derive(Clone, Debug)]
+enum Watched {
+    /// Another gateway owns the group: its lease.
+    Lease(StateKey),
+    /// This gateway owns the group: its properties, and the version that it was told last.
+    Properties { key: StateKey, told: Option<Version> },
 }
 
 type Name = (Topic, Group);
@@ -36,12 +45,25 @@ impl GroupLeases {
     }
 
     /// Sends the group a [`Command::TakeOver`] whenever it can be claimed, until [`GroupLeases::unwatch`].
-    pub(crate) fn watch(&self, topic: &Topic, group: &Group, lease: &StateKey) {
-        self.watched.lock().insert((topic.clone(), group.clone()), lease.clone());
+    pub(crate) fn watch_lease(&self, topic: &Topic, group: &Group, lease: &StateKey) {
+        let watched = Watched::Lease(lease.clone());
+        self.watched.lock().insert((topic.clone(), group.clone()), watched);
+    }
+
+    /// Sends the group a [`Command::PropertiesStored`] whenever there are others than before, until
+    /// [`GroupLeases::unwatch`].
+    pub(crate) fn watch_properties(&self, topic: &Topic, group: &Group, key: &StateKey) {
+        let watched = Watched::Properties { key: key.clone(), told: None };
+        self.watched.lock().insert((topic.clone(), group.clone()), watched);
     }
 
     pub(crate) fn unwatch(&self, topic: &Topic, group: &Group) {
         self.watched.lock().remove(&(topic.clone(), group.clone()));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn watches(&self, topic: &Topic, group: &Group) -> bool {
+        self.watched.lock().contains_key(&(topic.clone(), group.clone()))
     }
 
     pub(crate) async fn run(
@@ -64,6 +86,9 @@ impl GroupLeases {
             if let Err(error) = self.check_leases(engine.as_ref(), &groups, &mut peers).await {
                 tracing::warn!("cannot read the leases of other gateways: {error}; retrying");
             }
+            if let Err(error) = self.check_properties(engine.as_ref(), &groups).await {
+                tracing::warn!("cannot read the properties of groups: {error}; retrying");
+            }
         }
     }
 
@@ -74,8 +99,10 @@ impl GroupLeases {
         groups: &Groups,
         peers: &mut PeerHeartbeats,
     ) -> Result<(), ReadError> {
-        let watched = self.watched.lock().clone();
-        let (names, keys): (Vec<Name>, Vec<StateKey>) = watched.into_iter().unzip();
+        let (names, keys) = self.watched_keys(|watched| match watched {
+            Watched::Lease(key) => Some(key),
+            Watched::Properties { .. } => None,
+        });
         let mut owned = Vec::new();
         for (names, keys) in names.chunks(LEASES_PER_READ).zip(keys.chunks(LEASES_PER_READ)) {
             for (name, entry) in names.iter().zip(engine.get_many(keys).await?) {
@@ -84,7 +111,10 @@ impl GroupLeases {
                         owned.push((name, owner, version));
                     }
                     // Released, or left to this gateway by a claim that had no answer.
-                    _ => tell(groups, name, entry.map(|entry| entry.version)),
+                    _ => {
+                        let expired = entry.map(|entry| entry.version);
+                        tell(groups, name, Command::TakeOver { expired });
+                    }
                 }
             }
         }
@@ -93,10 +123,50 @@ impl GroupLeases {
         let dead = self.dead_gateways(engine, &owners, peers).await?;
         for (name, owner, version) in owned {
             if dead.contains(&owner) {
-                tell(groups, name, Some(version));
+                tell(groups, name, Command::TakeOver { expired: Some(version) });
             }
         }
         Ok(())
+    }
+
+    /// Tells the groups of this gateway what other gateways have stored for them.
+    async fn check_properties(
+        &self,
+        engine: &dyn Engine,
+        groups: &Groups,
+    ) -> Result<(), ReadError> {
+        let (names, keys) = self.watched_keys(|watched| match watched {
+            Watched::Lease(_) => None,
+            Watched::Properties { key, .. } => Some(key),
+        });
+        for (names, keys) in names.chunks(LEASES_PER_READ).zip(keys.chunks(LEASES_PER_READ)) {
+            for (name, entry) in names.iter().zip(engine.get_many(keys).await?) {
+                if let Some(entry) = entry
+                    && let Ok(properties) = GroupProperties::decode(&entry.value)
+                    && self.is_news(name, entry.version)
+                {
+                    tell(groups, name, Command::PropertiesStored(properties));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if the group was not told of the properties of this version, and records that it is.
+    fn is_news(&self, name: &Name, version: Version) -> bool {
+        match self.watched.lock().get_mut(name) {
+            Some(Watched::Properties { told, .. }) => told.replace(version) != Some(version),
+            _ => false,
+        }
+    }
+
+    fn watched_keys(
+        &self,
+        key: impl Fn(&Watched) -> Option<&StateKey>,
+    ) -> (Vec<Name>, Vec<StateKey>) {
+        let watched = self.watched.lock();
+        let keyed = watched.iter().filter_map(|(name, watched)| Some((name, key(watched)?)));
+        keyed.map(|(name, key)| (name.clone(), key.clone())).unzip()
     }
 
     /// Returns those of `gateways` whose heartbeat has not changed for too long.
@@ -129,9 +199,9 @@ fn owner_in(entry: Option<&StateEntry>) -> Option<(GatewayId, Version)> {
     Some((GroupLease::decode(&entry.value).ok()?.holder?, entry.version))
 }
 
-fn tell(groups: &Groups, (topic, group): &Name, expired: Option<Version>) {
+fn tell(groups: &Groups, (topic, group): &Name, command: Command) {
     if let Some(commands) = groups.get(topic, group) {
-        // A group that has ended needs no owner.
-        let _ = commands.send(Command::TakeOver { expired });
+        // A group that has ended needs neither an owner nor properties.
+        let _ = commands.send(command);
     }
 }

@@ -1,8 +1,9 @@
 //! The progress of a consumer group.
 
 use prombus_engine::{InvalidStateKey, StateKey, StateKind};
+use prombus_proto::limits::MAX_STATE_VALUE_BYTES;
 use prombus_proto::{EventId, Group, Seq, Timestamp, Topic};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::versioned::{DecodeError, Versioned};
 use super::{PARTITION, SEPARATOR};
@@ -23,18 +24,34 @@ pub struct Cursor {
     /// The epoch of the group lease under which it was stored, if several gateways share the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// The events above the floor as runs: a count, and the code of their progress.
+    /// The events above the floor as runs of equal progress.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    above: Vec<(u64, u32)>,
+    above: Vec<Run>,
 }
+
+/// Events with the same progress, stored as `[count, code, failures, disconnects]` without trailing zeros
+/// behind the code. Version 1 had neither of these two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+struct Run(u64, u32, #[serde(default)] u16, #[serde(default)] u16);
 
 /// The progress of one event above the floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Acknowledged or dead-lettered.
     Done,
-    /// Delivered this many times without being done.
-    Tried(u32),
+    /// Delivered without being done.
+    Tried(Attempts),
+}
+
+/// How often an event was delivered, and how its leases ended. The counts of ends saturate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attempts {
+    pub deliveries: u32,
+    /// NACKs, missed deadlines, and disconnects while the event was the only one in flight: what counts
+    /// towards its dead letter.
+    pub failures: u16,
+    /// Connections that were lost while the event was in flight on them.
+    pub disconnects: u16,
 }
 
 const PREFIX: &str = "cursor/";
@@ -50,7 +67,47 @@ pub(super) const KIND: StateKind = StateKind {
 const DONE: u32 = 0;
 
 impl Versioned for Cursor {
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
+}
+
+impl Attempts {
+    /// Deliveries that ended without fault of the event.
+    #[must_use]
+    pub const fn of_deliveries(deliveries: u32) -> Self {
+        Self { deliveries, failures: 0, disconnects: 0 }
+    }
+}
+
+impl Run {
+    const fn of(progress: Progress) -> Self {
+        match progress {
+            Progress::Done => Self(1, DONE, 0, 0),
+            Progress::Tried(Attempts { deliveries, failures, disconnects }) => {
+                Self(1, deliveries.saturating_add(1), failures, disconnects)
+            }
+        }
+    }
+
+    const fn progress(self) -> Progress {
+        match self {
+            Self(_, DONE, ..) => Progress::Done,
+            Self(_, code, failures, disconnects) => {
+                Progress::Tried(Attempts { deliveries: code - 1, failures, disconnects })
+            }
+        }
+    }
+}
+
+impl Serialize for Run {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self(count, code, 0, 0) => (count, code).serialize(serializer),
+            Self(count, code, failures, 0) => (count, code, failures).serialize(serializer),
+            Self(count, code, failures, disconnects) => {
+                (count, code, failures, disconnects).serialize(serializer)
+            }
+        }
+    }
 }
 
 impl Cursor {
@@ -66,16 +123,14 @@ impl Cursor {
     pub fn with_above(mut self, above: impl IntoIterator<Item = Progress>) -> Self {
         self.above.clear();
         for progress in above {
-            let code = match progress {
-                Progress::Done => DONE,
-                Progress::Tried(times) => times.saturating_add(1),
-            };
+            let run = Run::of(progress);
             match self.above.last_mut() {
-                Some((run, last)) if *last == code => *run += 1,
-                _ => self.above.push((1, code)),
+                Some(last) if last.progress() == progress => last.0 += 1,
+                _ => self.above.push(run),
             }
         }
-        if self.above.last().is_some_and(|(_, code)| *code == DONE + 1) {
+        if self.above.last().map(|run| run.progress()) == Some(Progress::Tried(Attempts::default()))
+        {
             self.above.pop();
         }
         self
@@ -83,18 +138,26 @@ impl Cursor {
 
     /// Returns the progress of the events above the floor, in order.
     pub fn above(&self) -> impl Iterator<Item = Progress> {
-        self.above.iter().flat_map(|&(run, code)| {
-            let progress = match code {
-                DONE => Progress::Done,
-                code => Progress::Tried(code - 1),
-            };
-            std::iter::repeat_n(progress, usize::try_from(run).unwrap_or(usize::MAX))
+        self.above.iter().flat_map(|run| {
+            std::iter::repeat_n(run.progress(), usize::try_from(run.0).unwrap_or(usize::MAX))
         })
     }
 
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        self.encode_versioned()
+        let encoded = self.encode_versioned();
+        if encoded.len() <= MAX_STATE_VALUE_BYTES {
+            return encoded;
+        }
+        // Some 50,000 events, each with other counts than the next. Forgotten failures mean that an event is
+        // delivered more often, never less.
+        let forgotten = self.above().map(|progress| match progress {
+            Progress::Tried(attempts) => {
+                Progress::Tried(Attempts::of_deliveries(attempts.deliveries))
+            }
+            Progress::Done => Progress::Done,
+        });
+        self.clone().with_above(forgotten).encode_versioned()
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
@@ -133,30 +196,49 @@ mod tests {
 
     use super::*;
 
-    /// Stored cursors of version 1 must stay readable for ever.
+    /// Stored cursors of every version must stay readable for ever.
     const VERSION_1: &str = r#"{"v":1,"floor":41,"last_id":"0190f5e4-8d4b-7c3a-9f2e-0123456789ab","last_ts":1700000000000,"created":1690000000000,"above":[[2,0],[1,3],[1,1],[1,0]]}"#;
+    const VERSION_2: &str = r#"{"v":2,"floor":41,"last_id":"0190f5e4-8d4b-7c3a-9f2e-0123456789ab","last_ts":1700000000000,"created":1690000000000,"above":[[2,0],[1,3],[1,1],[2,6,2],[1,6,0,3],[1,6,1,1],[1,0]]}"#;
+
+    fn tried(deliveries: u32, failures: u16, disconnects: u16) -> Progress {
+        Progress::Tried(Attempts { deliveries, failures, disconnects })
+    }
 
     #[test]
-    fn reads_and_writes_version_1() {
+    fn reads_version_1() {
         let cursor = Cursor::decode(VERSION_1.as_bytes()).unwrap();
+        assert_eq!(cursor.floor, Seq(41));
+        assert_eq!(
+            cursor.above().collect::<Vec<_>>(),
+            [Progress::Done, Progress::Done, tried(2, 0, 0), tried(0, 0, 0), Progress::Done]
+        );
+    }
+
+    #[test]
+    fn reads_and_writes_version_2() {
+        let cursor = Cursor::decode(VERSION_2.as_bytes()).unwrap();
         assert_eq!(cursor.floor, Seq(41));
         assert_eq!(
             cursor.above().collect::<Vec<_>>(),
             [
                 Progress::Done,
                 Progress::Done,
-                Progress::Tried(2),
-                Progress::Tried(0),
+                tried(2, 0, 0),
+                tried(0, 0, 0),
+                tried(5, 2, 0),
+                tried(5, 2, 0),
+                tried(5, 0, 3),
+                tried(5, 1, 1),
                 Progress::Done
             ]
         );
-        assert_eq!(String::from_utf8(cursor.encode()).unwrap(), VERSION_1);
+        assert_eq!(String::from_utf8(cursor.encode()).unwrap(), VERSION_2);
     }
 
     #[test]
     fn rejects_a_newer_version_by_its_number() {
-        let error = Cursor::decode(br#"{"v":2,"something":"else"}"#).unwrap_err();
-        assert!(error.to_string().contains("format version 2"), "{error}");
+        let error = Cursor::decode(br#"{"v":3,"something":"else"}"#).unwrap_err();
+        assert!(error.to_string().contains("format version 3"), "{error}");
         assert!(Cursor::decode(b"nonsense").is_err());
     }
 
@@ -173,18 +255,18 @@ mod tests {
         #[test]
         fn encoding_round_trips(
             floor in any::<u64>(),
-            codes in proptest::collection::vec(0..4_u32, 0..200),
+            codes in proptest::collection::vec((0..4_u32, 0..3_u16, 0..3_u16), 0..200),
         ) {
-            let above = codes.iter().map(|code| match code {
-                0 => Progress::Done,
-                code => Progress::Tried(code - 1),
+            let above = codes.iter().map(|code| match *code {
+                (0, ..) => Progress::Done,
+                (code, failures, disconnects) => tried(code - 1, failures, disconnects),
             });
             let cursor = Cursor::starting_behind(Seq(floor), Timestamp(7)).with_above(above.clone());
             let read = Cursor::decode(&cursor.encode()).unwrap();
             let decoded: Vec<_> = read.above().collect();
             let written: Vec<_> = above.collect();
             prop_assert_eq!(&written[..decoded.len()], &decoded[..]);
-            prop_assert!(written[decoded.len()..].iter().all(|rest| *rest == Progress::Tried(0)));
+            prop_assert!(written[decoded.len()..].iter().all(|rest| *rest == tried(0, 0, 0)));
         }
     }
 }

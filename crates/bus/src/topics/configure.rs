@@ -22,11 +22,14 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// If the bus is shutting down, or the settings cannot be stored.
+    /// If the bus is shutting down, the topic does not exist and there are too many, or the settings cannot
+    /// be stored.
     pub async fn configure_topic(&self, topic: &Topic, own: TopicSettings) -> Result<(), Refusal> {
         self.check_open()?;
         // Concurrent changes are applied in the order in which they are stored.
         let _lock = self.topics_in_use().lock_settings().await;
+        let census = self.topics_in_use().census();
+        let permit = census.permit_topic(topic)?;
         let key = topic_settings::key(topic)
             .map_err(|error| Refusal::new(ErrorCode::BadTopic, error.to_string()))?;
         let put = StateOp::Put {
@@ -38,6 +41,8 @@ impl Bus {
         let submission = Submission::of_state(vec![put], Durability::Fsync);
         let stored = self.committer().submit(submission).await?;
         stored.await.unwrap_or_else(|_| Err(Unavailable::Closed.into()))?;
+        census.topic_created(topic);
+        drop(permit);
         let revision = self.clock().now().0;
         let mut rule = self.topics_in_use().set_own(topic, own, revision, now());
         // Not left to the next retention pass: one may be running with the previous rule.

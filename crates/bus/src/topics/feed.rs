@@ -2,7 +2,6 @@
 //!
 //! Both are addressed by `seq`, so no event is missed or repeated between the two.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +10,10 @@ use prombus_engine::{Engine, ReadBudget, ReadError, StoredEvent};
 use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 
+use crate::memory::allocated;
+use crate::topics::feed_memory::FeedMemory;
 use crate::topics::read;
+use crate::topics::recent::Recent;
 
 /// An event as a follower gets it.
 #[derive(Clone, Debug)]
@@ -33,24 +35,16 @@ enum Body {
 /// The feed of one topic.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    recent: Mutex<Recent>,
+    recent: Arc<Mutex<Recent>>,
+    memory: Arc<FeedMemory>,
     /// The last known event, which wakes followers.
     last: watch::Sender<Seq>,
 }
 
-/// The newest events of a topic, with consecutive `seq`s.
-#[derive(Debug, Default)]
-struct Recent {
-    events: VecDeque<FeedEvent>,
-    bytes: usize,
-}
-
-/// The bytes of recent events that a topic with followers keeps in memory.
-const RECENT_BYTES: usize = 4 << 20;
-
 impl Feed {
-    pub(crate) fn new() -> Self {
-        Self { recent: Mutex::default(), last: watch::Sender::new(Seq::ZERO) }
+    pub(crate) fn new(memory: Arc<FeedMemory>) -> Self {
+        let recent = Arc::new(Mutex::new(Recent::new(memory.share())));
+        Self { recent, memory, last: watch::Sender::new(Seq::ZERO) }
     }
 
     /// Returns a receiver that is notified of new events of this process. It counts as a follower.
@@ -68,21 +62,25 @@ impl Feed {
         events: impl Iterator<Item = (Seq, EncodedEvent, Option<Instant>)>,
     ) {
         let mut last = None;
-        {
-            let mut recent = self.recent.lock();
-            for (seq, encoded, published_at) in events {
-                recent.push(FeedEvent {
-                    seq,
-                    id: encoded.id().clone(),
-                    ts: encoded.ts(),
-                    body: Body::Recent(encoded, published_at),
-                });
-                last = Some(seq);
+        let new = events.map(|(seq, encoded, published_at)| {
+            last = Some(seq);
+            FeedEvent {
+                seq,
+                id: encoded.id().clone(),
+                ts: encoded.ts(),
+                body: Body::Recent(encoded, published_at),
             }
+        });
+        let memory = &self.memory;
+        let is_new = self.recent.lock().append(new, memory.max_feed_bytes(), memory.next_use());
+        let Some(last) = last else { return };
+        self.wake(last);
+        if is_new {
+            memory.add(&self.recent);
         }
-        if let Some(last) = last {
-            self.wake(last);
-        }
+        // The last follower may have left, and cleared the feed before these events.
+        self.clear_if_abandoned();
+        memory.make_room();
     }
 
     /// Wakes followers if `last` is newer than the last known event.
@@ -107,7 +105,8 @@ impl Feed {
         from: Seq,
         budget: ReadBudget,
     ) -> Result<Vec<FeedEvent>, ReadError> {
-        if let Some(events) = self.recent.lock().read(from, budget) {
+        let recent = self.recent.lock().read(from, budget, || self.memory.next_use());
+        if let Some(events) = recent {
             return Ok(events);
         }
         let page = read::read(engine.as_ref(), topic, from, budget).await?;
@@ -117,40 +116,8 @@ impl Feed {
     /// Drops the recent events if there are no followers.
     pub(crate) fn clear_if_abandoned(&self) {
         if !self.has_followers() {
-            *self.recent.lock() = Recent::default();
+            self.recent.lock().clear();
         }
-    }
-}
-
-impl Recent {
-    fn push(&mut self, event: FeedEvent) {
-        let follows = self.events.back().is_none_or(|last| last.seq.next() == event.seq);
-        if !follows {
-            // Another gateway published in between: only the engine has the events without a gap.
-            *self = Self::default();
-        }
-        self.bytes += event.json_bytes();
-        self.events.push_back(event);
-        while self.bytes > RECENT_BYTES && self.events.len() > 1 {
-            let oldest = self.events.pop_front().expect("there is more than one");
-            self.bytes -= oldest.json_bytes();
-        }
-    }
-
-    /// Returns `None` if the events have to be read from the engine.
-    fn read(&self, from: Seq, budget: ReadBudget) -> Option<Vec<FeedEvent>> {
-        let first = self.events.front()?.seq;
-        let start = usize::try_from(from.0.checked_sub(first.0)?).ok()?;
-        let mut bytes = 0;
-        let mut found = Vec::new();
-        for event in self.events.range(start.min(self.events.len())..) {
-            bytes += event.json_bytes();
-            if found.len() >= budget.events || (bytes > budget.bytes && !found.is_empty()) {
-                break;
-            }
-            found.push(event.clone());
-        }
-        (!found.is_empty()).then_some(found)
     }
 }
 
@@ -161,6 +128,21 @@ impl FeedEvent {
         match &self.body {
             Body::Stored(json) => json.len(),
             Body::Recent(encoded, _) => encoded.max_json_bytes(),
+        }
+    }
+
+    /// Returns the bytes that it has allocated, if nobody else has its JSON.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        // An id that is not a UUID is text of its own.
+        let text =
+            |id: &EventId| id.as_uuid().map_or_else(|| allocated(id.as_bytes().len()), |_| 0);
+        match &self.body {
+            Body::Stored(json) => allocated(json.len()) + text(&self.id),
+            Body::Recent(encoded, _) => {
+                let key = encoded.key().map_or(0, |key| allocated(key.as_str().len()));
+                let counts = 2 * size_of::<usize>();
+                allocated(counts + encoded.max_json_bytes()) + key + 2 * text(&self.id)
+            }
         }
     }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use prombus_engine::{Engine, ReadBudget};
-use prombus_proto::{Seq, Topic};
+use prombus_proto::{ErrorCode, Seq, Topic};
 use tokio::sync::watch;
 
 use crate::bus::Bus;
 use crate::error::Refusal;
-use crate::topics::read::{self, DamagedRange, ReadPage};
+use crate::topics::read::{self, DamagedRange};
 use crate::topics::{FeedEvent, StartAt, TopicInUse};
 
 /// Reads a topic from a position on, and waits for new events at its end.
@@ -17,6 +17,20 @@ pub struct Follower {
     topic: Arc<TopicInUse>,
     growth: watch::Receiver<Seq>,
     next: Seq,
+    /// The event to start after is gone, which the follower has not reported yet.
+    has_lost_its_start: bool,
+}
+
+/// What a [`Follower`] finds next.
+#[derive(Clone, Debug)]
+pub enum Followed {
+    Events(Vec<FeedEvent>),
+    /// The next events cannot be read back. Those after them can.
+    Damaged(DamagedRange),
+    /// Retention has removed events that the follower has not read. It continues at `next`.
+    Removed {
+        next: Seq,
+    },
 }
 
 impl Bus {
@@ -26,21 +40,31 @@ impl Bus {
         start.first(self.engine().as_ref(), topic).await
     }
 
-    /// Follows `topic` from `start` on.
+    /// Follows `topic` from `start` on. If that is after an event that the topic does not have, and so
+    /// may have had, it follows from the first event that is kept, and says so first.
     pub async fn follow(&self, topic: &Topic, start: &StartAt) -> Result<Follower, Refusal> {
         self.bounds(topic).await?;
         let in_use = self.topic_in_use(topic);
         // Before the lookup, so that events published in between wake the follower.
         let growth = in_use.watch(self.engine());
-        let next = start.first(self.engine().as_ref(), topic).await?;
-        Ok(Follower { engine: Arc::clone(self.engine()), topic: in_use, growth, next })
+        let (next, has_lost_its_start) = match start.first(self.engine().as_ref(), topic).await {
+            Ok(first) => (first, false),
+            Err(refusal) if refusal.code == ErrorCode::UnknownId => (Seq::ZERO, true),
+            Err(refusal) => return Err(refusal),
+        };
+        let next = next.max(self.engine().bounds(topic).await?.first);
+        let engine = Arc::clone(self.engine());
+        Ok(Follower { engine, topic: in_use, growth, next, has_lost_its_start })
     }
 }
 
 impl Follower {
-    /// Returns the next events, in order, or the damage in their place, which the follower then has
+    /// Returns the next events, in order, or what is in their place, which the follower then has
     /// passed. Waits until there is one of them.
-    pub async fn page(&mut self, budget: ReadBudget) -> Result<ReadPage<FeedEvent>, Refusal> {
+    pub async fn page(&mut self, budget: ReadBudget) -> Result<Followed, Refusal> {
+        if std::mem::take(&mut self.has_lost_its_start) {
+            return Ok(Followed::Removed { next: self.next });
+        }
         loop {
             let known = *self.growth.borrow_and_update();
             let TopicInUse { topic, feed, .. } = self.topic.as_ref();
@@ -49,12 +73,20 @@ impl Follower {
                 Err(error) => {
                     let damaged = DamagedRange::of(error, self.next)?;
                     self.next = damaged.last.next();
-                    return Ok(ReadPage::Damaged(damaged));
+                    return Ok(Followed::Damaged(damaged));
                 }
             };
-            if let Some(last) = events.last() {
+            if let (Some(first), Some(last)) = (events.first(), events.last()) {
+                let kept = match first.seq > self.next {
+                    true => self.engine.bounds(topic).await?.first,
+                    false => self.next,
+                };
+                if kept > self.next {
+                    self.next = kept;
+                    return Ok(Followed::Removed { next: kept });
+                }
                 self.next = last.seq.next();
-                return Ok(ReadPage::Events(events));
+                return Ok(Followed::Events(events));
             }
             if known >= self.next && self.engine.bounds(topic).await?.first <= self.next {
                 let reason = "it returned no events".to_owned();

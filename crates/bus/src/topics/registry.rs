@@ -10,9 +10,11 @@ use prombus_engine::{Durability, Engine, Retention};
 use prombus_proto::{Seq, Topic};
 use tokio::sync::watch;
 
-use crate::limits::RateLimit;
+use crate::error::Refusal;
+use crate::limits::{Census, RateLimit, TopicPermit};
 use crate::metrics::{Metrics, TopicSeries};
 use crate::topics::feed::Feed;
+use crate::topics::feed_memory::FeedMemory;
 use crate::topics::remote_appends;
 use crate::topics::{Settings, TopicRules, TopicSettings};
 
@@ -22,6 +24,9 @@ pub(crate) struct TopicInUse {
     pub(crate) topic: Topic,
     is_buffered: AtomicBool,
     pub(crate) limit: RateLimit,
+    census: Arc<Census>,
+    /// Whether the census has the topic. Never turns false again.
+    is_counted: AtomicBool,
     pub(crate) feed: Arc<Feed>,
     /// Whether a task wakes the feed for events of other gateways (`remote_appends`).
     pub(crate) watches_remote_appends: Mutex<bool>,
@@ -32,7 +37,9 @@ pub(crate) struct TopicInUse {
 #[derive(Debug)]
 pub(crate) struct Topics {
     settings: Arc<Settings>,
+    feeds: Arc<FeedMemory>,
     metrics: Arc<Metrics>,
+    census: Arc<Census>,
     known: RwLock<Known>,
     settings_lock: tokio::sync::Mutex<()>,
 }
@@ -51,15 +58,44 @@ struct Known {
 const FIRST_SWEEP: usize = 1024;
 
 impl TopicInUse {
-    fn new(topic: &Topic, rules: &TopicRules, metrics: Arc<Metrics>, now: Instant) -> Self {
+    fn new(
+        topic: &Topic,
+        rules: &TopicRules,
+        feed: Feed,
+        metrics: Arc<Metrics>,
+        census: Arc<Census>,
+        now: Instant,
+    ) -> Self {
         Self {
+            is_counted: AtomicBool::new(census.has(topic)),
+            census,
             topic: topic.clone(),
             is_buffered: AtomicBool::new(rules.durability == Durability::Buffered),
             limit: RateLimit::new(rules.rate, now),
-            feed: Arc::new(Feed::new()),
+            feed: Arc::new(feed),
             watches_remote_appends: Mutex::new(false),
             metrics,
             series: OnceLock::new(),
+        }
+    }
+
+    /// Reserves room for the topic if an event is about to create it.
+    pub(crate) fn permit(&self) -> Result<Option<TopicPermit>, Refusal> {
+        if self.is_counted.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let permit = self.census.permit_topic(&self.topic)?;
+        if permit.is_none() {
+            self.is_counted.store(true, Ordering::Relaxed);
+        }
+        Ok(permit)
+    }
+
+    /// Counts the topic: it has an event.
+    pub(crate) fn created(&self) {
+        if !self.is_counted.load(Ordering::Relaxed) {
+            self.census.topic_created(&self.topic);
+            self.is_counted.store(true, Ordering::Relaxed);
         }
     }
 
@@ -96,11 +132,22 @@ impl TopicInUse {
 
 impl Topics {
     /// `revision` has to be higher than that of any earlier process.
-    pub(crate) fn new(settings: Arc<Settings>, revision: u64, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        settings: Arc<Settings>,
+        revision: u64,
+        feeds: FeedMemory,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let known =
             Known { in_use: HashMap::new(), sweep_at: FIRST_SWEEP, own: HashMap::new(), revision };
         let settings_lock = tokio::sync::Mutex::new(());
-        Self { settings, metrics, known: RwLock::new(known), settings_lock }
+        let census = Arc::new(Census::new(settings.max_counts));
+        let feeds = Arc::new(feeds);
+        Self { settings, feeds, metrics, census, known: RwLock::new(known), settings_lock }
+    }
+
+    pub(crate) const fn census(&self) -> &Arc<Census> {
+        &self.census
     }
 
     /// Locks out other changes of the settings.
@@ -108,16 +155,40 @@ impl Topics {
         self.settings_lock.lock().await
     }
 
+    /// Returns `topic` if it is in use.
+    pub(crate) fn find(&self, topic: &Topic) -> Option<Arc<TopicInUse>> {
+        self.known.read().in_use.get(topic).cloned()
+    }
+
+    /// Returns `topic` to publish to, with room for it if it does not exist. A topic without room is not
+    /// remembered.
+    pub(crate) fn permit(
+        &self,
+        topic: &Topic,
+        now: Instant,
+    ) -> Result<(Arc<TopicInUse>, Option<TopicPermit>), Refusal> {
+        let permit = match self.find(topic) {
+            Some(known) => {
+                let permit = known.permit()?;
+                return Ok((known, permit));
+            }
+            None => self.census.permit_topic(topic)?,
+        };
+        Ok((self.get(topic, now), permit))
+    }
+
     pub(crate) fn get(&self, topic: &Topic, now: Instant) -> Arc<TopicInUse> {
-        if let Some(topic) = self.known.read().in_use.get(topic) {
-            return Arc::clone(topic);
+        if let Some(topic) = self.find(topic) {
+            return topic;
         }
         let mut known = self.known.write();
         known.sweep(now);
         let rules = self.rules_in(&known, topic);
         let entry = known.in_use.entry(topic.clone());
         let topic = entry.or_insert_with(|| {
-            Arc::new(TopicInUse::new(topic, &rules, Arc::clone(&self.metrics), now))
+            let feed = Feed::new(Arc::clone(&self.feeds));
+            let (metrics, census) = (Arc::clone(&self.metrics), Arc::clone(&self.census));
+            Arc::new(TopicInUse::new(topic, &rules, feed, metrics, census, now))
         });
         Arc::clone(topic)
     }

@@ -6,19 +6,30 @@ use std::time::Duration;
 use prombus_engine::Durability;
 use prombus_proto::Topic;
 
-use crate::limits::Rate;
+use crate::groups::RetryDelays;
+use crate::limits::{CensusLimits, Rate};
+use crate::memory::MemoryLimits;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The rate limit of each connection, for its publishes and deliveries together. `None` turns it off.
     pub connection_rate: Option<Rate>,
+    /// The bytes that each connection may publish per second, if it has a rate limit. `None` is any number.
+    pub connection_bytes_per_sec: Option<u64>,
+    /// The rate limit of all connections of one principal together. `None` turns it off.
+    pub principal_rate: Option<Rate>,
+    /// How many topics and groups may be created. `None` is any number.
+    pub max_counts: Option<CensusLimits>,
     /// The default rate limit of publishes to a topic. `None` turns the limits of all topics off.
     pub topic_rate: Option<Rate>,
     /// Settings of individual topics.
     pub topics: HashMap<Topic, TopicSettings>,
     /// The limit of a delivery queue.
     pub max_outbox_bytes: usize,
+    pub memory: MemoryLimits,
     pub subscription: SubscriptionDefaults,
+    /// How long events that fail wait for their redelivery.
+    pub retry: RetryDelays,
     /// How long a group waits for a dead gateway before another one takes over.
     pub group_lease: Duration,
 }
@@ -52,7 +63,7 @@ pub struct SubscriptionDefaults {
     pub max_in_flight: u32,
     /// The duration of a lease.
     pub ack_timeout: Duration,
-    /// Deliveries of an event before it becomes a dead letter.
+    /// Failures of an event before it becomes a dead letter, in groups for which nobody named a number.
     pub max_attempts: u32,
 }
 

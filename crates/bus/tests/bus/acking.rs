@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use prombus_bus::{PublishBatch, Settings, TopicSettings};
+use prombus_bus::{AfterNack, PublishBatch, Settings, TopicSettings};
 use prombus_engine::Durability;
 use prombus_proto::{ErrorCode, EventId, Seq};
 
@@ -56,7 +56,8 @@ async fn ids_that_are_not_leased_are_stale_and_the_others_are_acknowledged() {
     let acked = consumer.ack(vec![unknown(), id.clone(), id.clone()]).await;
     assert_eq!(acked.stale, [0, 2]);
     assert_eq!(consumer.ack(vec![id.clone()]).await.stale, [0]);
-    let nacked = consumer.subscription.nack(id, None, None).await.unwrap().unwrap();
+    let nacked =
+        consumer.subscription.nack(vec![id], None, AfterNack::BackOff).await.unwrap().unwrap();
     assert!(nacked.stale);
     assert_eq!(harness.cursor().await.floor, Seq(1));
 }
@@ -69,7 +70,7 @@ async fn a_member_cannot_end_the_lease_of_another() {
     let id = holder.next().await.event.id;
     let other = harness.consumer(at_most(10)).await;
     assert_eq!(other.ack(vec![id.clone()]).await.stale, [0]);
-    let nacked = other.subscription.nack(id.clone(), None, Some(Duration::ZERO));
+    let nacked = other.subscription.nack(vec![id.clone()], None, AfterNack::Delay(Duration::ZERO));
     assert!(nacked.await.unwrap().unwrap().stale);
     assert!(other.arrived().await.is_empty());
     assert!(holder.ack(vec![id]).await.stale.is_empty());
@@ -195,14 +196,14 @@ async fn a_member_that_left_is_not_subscribed() {
     assert_eq!(harness.cursor().await.floor, Seq(1));
 }
 
-/// The lease has expired, and the redelivery waits in the queue of the same consumer when its ACK arrives.
+/// The lease has expired and its back-off is over, and the redelivery waits in the queue of the same consumer when its ACK arrives.
 #[tokio::test(start_paused = true)]
 async fn a_late_ack_withdraws_the_redelivery() {
     let harness = Harness::new();
     harness.publish(&orders(), 2).await;
     let consumer = harness.consumer(at_most(10)).await;
     let delivered = consumer.arrived().await;
-    tokio::time::sleep(Duration::from_secs(31)).await;
+    tokio::time::sleep(Duration::from_secs(32)).await;
     assert!(!consumer.connection.delivery_queue.is_empty());
     assert!(consumer.ack(ids(&delivered[..1])).await.stale.is_empty());
     consumer.nack(&delivered[1], Some(Duration::from_secs(5))).await;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use prombus_bus::cursor::Cursor;
 use prombus_bus::{
-    Acked, Bus, Connection, Delivery, PublishBatch, Refusal, Settings, StartAt, SubscribeOptions,
-    Subscription, SubscriptionDefaults,
+    Acked, AfterNack, Bus, Connection, Delivery, MemoryLimits, PublishBatch, Refusal, RetryDelays,
+    Settings, StartAt, SubscribeOptions, Subscription, SubscriptionDefaults,
 };
 use prombus_engine::{
     DiskEngine, DiskOptions, Engine, MemoryEngine, Position, ReadBudget, StoredEvent,
@@ -38,13 +38,22 @@ pub(crate) struct Consumer {
 pub(crate) fn unlimited() -> Settings {
     Settings {
         connection_rate: None,
+        connection_bytes_per_sec: None,
+        principal_rate: None,
+        max_counts: None,
         topic_rate: None,
         topics: HashMap::new(),
         max_outbox_bytes: 1 << 20,
+        memory: MemoryLimits::of_each(64 << 20),
         subscription: SubscriptionDefaults {
             max_in_flight: 100,
             ack_timeout: Duration::from_secs(30),
             max_attempts: 5,
+        },
+        retry: RetryDelays {
+            first: Duration::from_secs(1),
+            factor: 5,
+            max: Duration::from_secs(600),
         },
         group_lease: Duration::from_secs(10),
     }
@@ -144,6 +153,12 @@ impl Harness {
         Self::resume(engine, settings, ids)
     }
 
+    /// Closes the bus, and starts a new one over the same engine.
+    pub(crate) async fn close_and_restart(self) -> Self {
+        self.bus.close().await.unwrap();
+        self.restart()
+    }
+
     /// Drops the bus without closing it, and returns a function that starts one over another engine.
     pub(crate) fn stop(self) -> impl FnOnce(Arc<dyn Engine>) -> Self {
         let Self { settings, ids, .. } = self;
@@ -240,8 +255,18 @@ impl Consumer {
 
     /// Nacks `delivery`, with a delay.
     pub(crate) async fn nack(&self, delivery: &Delivery, rest: Option<Duration>) {
-        let id = delivery.event.id.clone();
-        let nacked = self.subscription.nack(id, Some("no stock".to_owned()), rest);
+        self.nack_because(delivery, Some("no stock"), rest).await;
+    }
+
+    pub(crate) async fn nack_because(
+        &self,
+        delivery: &Delivery,
+        reason: Option<&str>,
+        rest: Option<Duration>,
+    ) {
+        let ids = vec![delivery.event.id.clone()];
+        let next = rest.map_or(AfterNack::BackOff, AfterNack::Delay);
+        let nacked = self.subscription.nack(ids, reason.map(str::to_owned), next);
         assert!(!nacked.await.unwrap().unwrap().stale);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prombus_bus::{Lag, ReadBudget, ReadPage, StartAt};
+use prombus_bus::{Followed, Follower, Lag, ReadBudget, ReadPage, StartAt, TopicSettings};
 use prombus_proto::{ErrorCode, EventId, Group, Key, NewEvent, Seq, Timestamp};
 
 use crate::harness::{
@@ -17,10 +17,11 @@ fn keyed(key: &str, id: &str, size: usize) -> NewEvent {
     }
 }
 
-fn events<E: std::fmt::Debug>(page: ReadPage<E>) -> Vec<E> {
-    match page {
-        ReadPage::Events(events) => events,
-        ReadPage::Damaged(range) => panic!("{range:?}"),
+/// The `seq`s of the next events.
+async fn next_of(follower: &mut Follower) -> Vec<u64> {
+    match follower.page(ReadBudget::of_events(2)).await.unwrap() {
+        Followed::Events(events) => events.iter().map(|event| event.seq.0).collect(),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -99,18 +100,55 @@ async fn a_follower_reads_stored_events_and_then_new_ones() {
     let mut follower = harness.bus.follow(&orders(), &StartAt::Earliest).await.unwrap();
     let mut seen = Vec::new();
     while seen.len() < 5 {
-        let page = follower.page(ReadBudget::of_events(2)).await.unwrap();
-        seen.extend(events(page).iter().map(|event| event.seq.0));
+        seen.extend(next_of(&mut follower).await);
     }
     let nothing =
         tokio::time::timeout(Duration::from_secs(60), follower.page(ReadBudget::of_events(2)));
     assert!(nothing.await.is_err());
     harness.publish(&orders(), 3).await;
     while seen.len() < 8 {
-        let page = follower.page(ReadBudget::of_events(2)).await.unwrap();
-        seen.extend(events(page).iter().map(|event| event.seq.0));
+        seen.extend(next_of(&mut follower).await);
     }
     assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+/// Keeps none of the events that `harness` has published so far.
+async fn remove_all(harness: &Harness) {
+    let rule = TopicSettings { retention_bytes: Some(1), ..TopicSettings::default() };
+    harness.bus.configure_topic(&orders(), rule).await.unwrap();
+    let bounds = harness.engine.bounds(&orders()).await.unwrap();
+    assert_eq!(bounds.first, bounds.next);
+    harness.bus.configure_topic(&orders(), TopicSettings::default()).await.unwrap();
+}
+
+async fn told_that_events_are_removed(follower: &mut Follower) -> u64 {
+    match follower.page(ReadBudget::of_events(2)).await.unwrap() {
+        Followed::Removed { next } => next.0,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_is_told_that_its_next_events_are_gone() {
+    let harness = Harness::new();
+    let [.., last] = &harness.publish(&orders(), 3).await[..] else { panic!() };
+    let last = last.clone();
+    let mut slow = harness.bus.follow(&orders(), &StartAt::Earliest).await.unwrap();
+    assert_eq!(next_of(&mut slow).await, [1, 2]);
+    remove_all(&harness).await;
+    harness.publish(&orders(), 1).await;
+    assert_eq!(told_that_events_are_removed(&mut slow).await, 4);
+    assert_eq!(next_of(&mut slow).await, [4]);
+    // One that starts after a removed event continues with the first that is kept.
+    for id in [last, EventId::new("never-existed").unwrap()] {
+        let mut late = harness.bus.follow(&orders(), &StartAt::AfterId(id)).await.unwrap();
+        assert_eq!(told_that_events_are_removed(&mut late).await, 4);
+        assert_eq!(next_of(&mut late).await, [4]);
+    }
+    for start in [StartAt::Earliest, StartAt::Seq(Seq(1)), StartAt::Time(Timestamp(0))] {
+        let mut follower = harness.bus.follow(&orders(), &start).await.unwrap();
+        assert_eq!(next_of(&mut follower).await, [4], "{start:?} misses nothing");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,7 +159,9 @@ async fn every_way_to_read_returns_the_committed_bytes() {
     harness.publish(&orders(), 1).await;
     let mut live = Vec::new();
     let page = follower.page(ReadBudget::of_events(9)).await.unwrap();
-    events(page)[0].write_json(&mut live);
+    let Followed::Events(events) = page else { panic!("{page:?}") };
+    events[0].write_json(&mut live);
     let read = harness.bus.read(&orders(), Seq(2)..Seq(3), ReadBudget::of_events(9)).await.unwrap();
-    assert_eq!(live, events(read)[0].json);
+    let ReadPage::Events(read) = read else { panic!("{read:?}") };
+    assert_eq!(live, read[0].json);
 }

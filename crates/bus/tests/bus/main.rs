@@ -4,21 +4,26 @@
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod acking;
+mod attempts;
 mod closing;
 mod configuring;
+mod counts;
 mod dead_letters;
 mod delivery_queue_limit;
 mod exposition;
 mod following;
 mod group_model;
+mod group_properties;
 mod group_world;
 mod harness;
 mod idling;
 mod lease_times;
 mod looking;
 mod marking;
+mod memory;
 mod metrics;
 mod pausing;
+mod principals;
 mod publishing;
 mod rate_limits;
 mod restarting;

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use prombus_bus::{
-    PublishBatch, Rate, Settings, StartAt, SubscribeOptions, TopicSettings, Transport,
+    NdjsonStage, PlaceLimit, PublishBatch, Rate, Settings, StartAt, SubscribeOptions,
+    TopicSettings, Transport,
 };
 use prombus_engine::{Durability, Faults, FaultyEngine};
 use prombus_proto::{EventId, Group, NewEvent};
@@ -238,10 +239,18 @@ async fn connections_and_bytes_are_counted_by_transport() {
     counted.traffic(Transport::Ws).received(10);
     counted.traffic(Transport::Ws).received(5);
     counted.traffic(Transport::Http).sent(7);
+    counted.connection_refused(PlaceLimit::PerAddress);
+    let memory = counted.ndjson_memory(NdjsonStage::Waiting);
+    memory.add(9);
+    memory.sub(4);
     let (ws, http) = ([("transport", "ws")], [("transport", "http")]);
     let metrics = harness.metrics().await;
     assert_eq!(metrics.value("prombus_connections", &ws), 2.0);
     assert_eq!(metrics.value("prombus_connections", &http), 1.0);
+    let refused = |limit| metrics.value("prombus_connections_refused_total", &[("limit", limit)]);
+    assert_eq!((refused("address"), refused("total")), (1.0, 0.0));
+    let held = |stage| metrics.value("prombus_ndjson_memory_bytes", &[("stage", stage)]);
+    assert_eq!((held("receiving"), held("waiting"), memory.get()), (0.0, 5.0, 5));
     assert_eq!(metrics.value("prombus_received_bytes_total", &ws), 15.0);
     assert_eq!(metrics.value("prombus_sent_bytes_total", &http), 7.0);
     assert_eq!(metrics.value("prombus_received_bytes_total", &http), 0.0);

@@ -1,11 +1,6 @@
 //! Groups after the bus stopped without closing.
 
-use prombus_bus::{StartAt, SubscribeOptions};
-use prombus_proto::{Event, Seq};
-
-use crate::harness::{
-    Harness, at_most, attempts, disk, from, ids, orders, seqs, settle, unlimited,
-};
+use crate::harness::{Harness, at_most, attempts, disk, ids, orders, seqs, settle, unlimited};
 
 #[tokio::test(start_paused = true)]
 async fn attempts_continue_after_a_restart() {
@@ -34,26 +29,6 @@ async fn events_acknowledged_out_of_order_stay_done() {
     let mut again = consumer.arrived().await;
     again.sort_by_key(|delivery| delivery.event.seq);
     assert_eq!(seqs(&again), [1, 4, 5, 6]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_last_attempt_counts_across_a_restart() {
-    let harness = Harness::new();
-    harness.publish(&orders(), 2).await;
-    let options = SubscribeOptions { max_attempts: Some(1), ..from(StartAt::Earliest) };
-    let consumer = harness.consumer(options.clone()).await;
-    assert_eq!(consumer.arrived().await.len(), 2);
-    let harness = harness.restart();
-    drop(consumer);
-    let consumer = harness.consumer(options).await;
-    assert!(consumer.arrived().await.is_empty());
-    let letters = harness.dead_letters().await;
-    assert_eq!(letters.len(), 2);
-    let (_, letter) = Event::decode(&letters[0].json).unwrap();
-    let payload: serde_json::Value = serde_json::from_slice(letter.payload.as_bytes()).unwrap();
-    assert_eq!(payload["attempts"], 1);
-    assert_eq!(payload["original"]["seq"], 1);
-    assert_eq!(harness.cursor().await.floor, Seq(2));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prombus_bus::{Delivery, Durability, StartAt, TopicSettings};
+use prombus_bus::{AfterNack, Delivery, Durability, StartAt, TopicSettings};
 use prombus_engine::{Engine, Faults, FaultyEngine};
 use prombus_proto::{ErrorCode, Seq};
 
@@ -144,7 +144,8 @@ async fn a_replaced_gateway_can_store_nothing() {
     assert_eq!(refusal.code, ErrorCode::LeaseLost);
     assert!(stored(store.0.as_ref(), &named("shipped")).await.is_empty());
     acks_as_stale(&first, &delivered).await;
-    let nacked = first.subscription.nack(id.clone(), None, None).await.unwrap().unwrap();
+    let nacked =
+        first.subscription.nack(vec![id.clone()], None, AfterNack::BackOff).await.unwrap().unwrap();
     assert!(nacked.stale);
     let refusal = first.subscription.extend(id, LEASE).await.unwrap().unwrap_err();
     assert_eq!(refusal.code, ErrorCode::LeaseLost);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prombus_bus::{StartAt, SubscribeOptions};
+use prombus_bus::{AfterNack, StartAt, SubscribeOptions};
 use prombus_engine::{Faults, FaultyEngine};
 use prombus_proto::{ErrorCode, Seq};
 
@@ -175,7 +175,12 @@ async fn a_dead_letter_is_stored_later_and_once() {
         faults.fail_commits_before(lost_before);
         faults.fail_commits_after(lost_after);
         let id = delivered[0].event.id.clone();
-        let refusal = consumer.subscription.nack(id, None, None).await.unwrap().unwrap_err();
+        let refusal = consumer
+            .subscription
+            .nack(vec![id], None, AfterNack::BackOff)
+            .await
+            .unwrap()
+            .unwrap_err();
         assert_eq!(refusal.code, ErrorCode::StorageUnavailable);
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(harness.dead_letters().await.len(), 1, "{lost_before} {lost_after}");

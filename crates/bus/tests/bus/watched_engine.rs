@@ -16,6 +16,8 @@ pub(crate) struct WatchedEngine {
     damaged: Mutex<Option<(Topic, Seq, Seq)>>,
     several_gateways: bool,
     gathers_commits: bool,
+    /// Whether the inner engine outlives a bus that closes.
+    stays_open: bool,
 }
 
 /// A recorded commit.
@@ -39,13 +41,25 @@ impl WatchedEngine {
 
     /// Claims to support several gateways, and takes one commit at a time like engines that do.
     pub(crate) fn for_several(inner: Arc<dyn Engine>) -> Arc<Self> {
-        Arc::new(Self { several_gateways: true, gathers_commits: false, ..Self::of(inner) })
+        let of_one = Self::of(inner);
+        Arc::new(Self {
+            several_gateways: true,
+            gathers_commits: false,
+            stays_open: true,
+            ..of_one
+        })
+    }
+
+    /// Outlives a bus that closes.
+    pub(crate) fn that_stays_open(inner: Arc<dyn Engine>) -> Arc<Self> {
+        Arc::new(Self { stays_open: true, ..Self::of(inner) })
     }
 
     fn of(inner: Arc<dyn Engine>) -> Self {
         let Capabilities { several_gateways, gathers_commits, .. } = inner.capabilities();
         let (commits, damaged) = (Mutex::default(), Mutex::default());
-        Self { inner, commits, damaged, several_gateways, gathers_commits }
+        let stays_open = false;
+        Self { inner, commits, damaged, several_gateways, gathers_commits, stays_open }
     }
 
     /// Returns the commits since the last call.
@@ -103,7 +117,7 @@ impl DelegatingEngine for WatchedEngine {
     }
 
     async fn close(&self) -> Result<(), CommitError> {
-        match self.several_gateways {
+        match self.stays_open {
             true => Ok(()),
             false => self.inner.close().await,
         }

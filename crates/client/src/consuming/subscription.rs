@@ -110,8 +110,9 @@ macro_rules! subscription_options {
             self
         }
 
-        /// Sets how often an event is delivered before it becomes a dead letter in `dlq.<topic>`.
-        /// Default: the server's setting (5).
+        /// Sets how often an event fails before it becomes a dead letter in `dlq.<topic>`, from now on
+        /// for the whole group. Default: what another subscription has set, or else the server's
+        /// setting (5).
         pub fn max_attempts(mut self, attempts: u32) -> Self {
             self.options.max_attempts = Some(attempts);
             self

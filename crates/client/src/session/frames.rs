@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use prombus_proto::frame::{
-    Ack, AckMark, Auth, Ids, Mark, Membership, ModAck, Nack, Publish, PublishEvents, Seen,
-    Subscribe, SubscribeOptions, Token,
+    Ack, AckMark, AfterNack, Auth, Ids, Mark, Membership, ModAck, Nack, Publish, PublishEvents,
+    Seen, Subscribe, SubscribeOptions, Token,
 };
 use prombus_proto::limits::{
     MAX_FRAME_EVENTS, MAX_LEASE_MS, MAX_MARK_TTL_MS, MAX_NACK_DELAY_MS, MIN_MARK_TTL_MS,
@@ -22,7 +22,7 @@ fn frame(op: ClientOp) -> Utf8Bytes {
 }
 
 pub(super) fn auth(token: &Token) -> Utf8Bytes {
-    frame(ClientOp::Auth(Auth { token: token.clone() }))
+    frame(ClientOp::Auth(Auth { token: Some(token.clone()) }))
 }
 
 pub(crate) fn publish(topic: Topic, event: NewEvent) -> Utf8Bytes {
@@ -57,8 +57,11 @@ pub(super) fn nack(
     delay: Option<Duration>,
 ) -> Utf8Bytes {
     let Membership { topic, group } = membership.clone();
-    let delay_ms = delay.map(|delay| millis(delay).min(MAX_NACK_DELAY_MS));
-    frame(ClientOp::Nack(Nack { topic, group, id, reason: Some(reason), delay_ms }))
+    let next = delay.map_or(AfterNack::BackOff, |delay| {
+        AfterNack::DelayMs(millis(delay).min(MAX_NACK_DELAY_MS))
+    });
+    let ids = Ids::One(id);
+    frame(ClientOp::Nack(Nack { topic, group, ids, reason: Some(reason), next }))
 }
 
 pub(super) fn modack(membership: &Membership, id: EventId, extend: Duration) -> Utf8Bytes {

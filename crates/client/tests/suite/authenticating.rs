@@ -81,6 +81,21 @@ async fn a_rejected_token_ends_the_client() {
 }
 
 #[tokio::test]
+async fn a_client_at_the_address_of_an_attacker_waits_for_its_turn() {
+    let guarded = ["limits.enabled=true", "limits.logins.capacity=1"];
+    let server = start(&[&[TOKENS][..], &guarded].concat()).await;
+    let throttled = loop {
+        let refused = code(server.builder().token("guess").connect().await);
+        if refused != ErrorCode::BadToken {
+            break refused;
+        }
+    };
+    assert_eq!(throttled, ErrorCode::RateLimited);
+    let client = server.builder().token("all-token").connect_in_background().unwrap();
+    within(client.publish("t", &1)).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn without_a_token_requests_fail_and_then_the_client_ends() {
     let server = start(&[TOKENS, "gateway.auth_timeout_ms=200"]).await;
     let client = server.connect().await;

@@ -12,7 +12,9 @@ use prombus_proto::{SystemClock, Topic};
 use prombus_server::config::{Config, Sources};
 use prombus_server::server::Server;
 use prombus_server::threads::Threads;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// A server in this process, on free ports.
 pub(crate) struct TestServer {
@@ -36,7 +38,14 @@ fn memory() -> Arc<dyn Engine> {
 }
 
 pub(crate) async fn start_with_engine(engine: Arc<dyn Engine>, set: &[&str]) -> TestServer {
-    let defaults = ["server.ws=127.0.0.1:0", "server.http=127.0.0.1:0", "limits.enabled=false"];
+    let defaults = [
+        "server.ws=127.0.0.1:0",
+        "server.http=127.0.0.1:0",
+        "limits.enabled=false",
+        // For tests that lose one connection after another.
+        "groups.retry.first_ms=10",
+        "groups.retry.max_ms=100",
+    ];
     let set = defaults.iter().chain(set).map(|&text| text.to_owned()).collect();
     let sources = Sources { set, ..Sources::default() };
     let config = Config::load(&sources).unwrap_or_else(|error| panic!("{error}"));
@@ -59,6 +68,10 @@ impl TestServer {
 
     /// Returns the events of a topic.
     pub(crate) async fn stored(&self, topic: &str) -> Vec<Event<Value>> {
+        self.stored_as(topic).await
+    }
+
+    async fn stored_as<T: DeserializeOwned>(&self, topic: &str) -> Vec<Event<T>> {
         let client = self.connect().await;
         let mut events = client.export(topic).stream().unwrap();
         let mut stored = Vec::new();
@@ -67,6 +80,12 @@ impl TestServer {
         }
         client.close().await;
         stored
+    }
+
+    /// Returns the payloads of a topic, byte for byte.
+    pub(crate) async fn payloads_as_text(&self, topic: &str) -> Vec<String> {
+        let events = self.stored_as::<Box<RawValue>>(topic).await;
+        events.into_iter().map(|event| event.payload.get().to_owned()).collect()
     }
 
     pub(crate) async fn payloads(&self, topic: &str) -> Vec<Value> {

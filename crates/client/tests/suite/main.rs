@@ -6,6 +6,7 @@
 //! - `publishing`, `rates`, `lost_answers`: publishing, rate limits, lost answers
 //! - `subscribing`, `exactly_once`, `transforming`: handlers
 //! - `reading`, `damaged`: replay and export, also of damaged events
+//! - `deep_events`: events that nest too deep to be decoded
 //! - `errors`: refusals
 //! - `examples`: the example programs
 
@@ -14,6 +15,7 @@
 mod authenticating;
 mod connecting;
 mod damaged;
+mod deep_events;
 mod errors;
 mod exactly_once;
 mod examples;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prombus_bus::{
-    Bus, PendingCommit, PublishBatch, Settings, SubscriptionDefaults, TopicSettings,
+    Bus, MemoryLimits, PendingCommit, PublishBatch, RetryDelays, Settings, SubscriptionDefaults,
+    TopicSettings,
 };
 use prombus_proto::{SystemClock, Topic};
 use tokio::task::JoinSet;
@@ -21,13 +22,22 @@ pub(crate) async fn rate(url: &str, load: Load) -> f64 {
         (0..load.writers).map(|writer| (load.topic_of(writer), own)).collect();
     let settings = Settings {
         connection_rate: None,
+        connection_bytes_per_sec: None,
+        principal_rate: None,
+        max_counts: None,
         topic_rate: None,
         topics,
         max_outbox_bytes: 1 << 20,
+        memory: MemoryLimits::of_each(64 << 20),
         subscription: SubscriptionDefaults {
             max_in_flight: 100,
             ack_timeout: Duration::from_secs(30),
             max_attempts: 5,
+        },
+        retry: RetryDelays {
+            first: Duration::from_secs(1),
+            factor: 5,
+            max: Duration::from_secs(600),
         },
         group_lease: Duration::from_secs(10),
     };

@@ -16,7 +16,7 @@ pub struct Ack {
     pub topic: Topic,
     /// The group that finished them.
     pub group: Group,
-    /// The finished events, at most [`MAX_IN_FLIGHT`].
+    /// The finished events, at most [`MAX_IN_FLIGHT`], or [`MAX_FRAME_EVENTS`] if they are marked.
     pub ids: Ids,
     /// Marks the events as handled in the same commit; `None` does not mark.
     pub mark: Option<AckMark>,
@@ -27,11 +27,13 @@ pub struct Ack {
 
 impl Ack {
     pub(super) fn read(members: &Members<'_>, reader: EventReader<'_>) -> Result<Self, FrameError> {
+        let mark = AckMark::read(members)?;
+        let max_ids = if mark.is_some() { MAX_FRAME_EVENTS } else { MAX_IN_FLIGHT as usize };
         Ok(Self {
             topic: field::topic(members.topic)?,
             group: field::group(members.group)?,
-            ids: Ids::read(members, MAX_IN_FLIGHT as usize)?,
-            mark: AckMark::read(members)?,
+            ids: Ids::read(members, max_ids)?,
+            mark,
             publish: read_publish(members, reader)?,
         })
     }

@@ -4,11 +4,12 @@
 //!
 //! | frame | members |
 //! |---|---|
-//! | OK | none; or `id`, `seq` and `duplicate` if true; or `results`; or `stale`; or `seen` |
+//! | OK | none; or `id`, `seq` and `duplicate` if true; or `results`; or `stale`; or `seen`; or `group` |
 //! | ERR | `code`, `msg`, `retry_after_ms` if known |
 //! | EVENT (never a `corr`) | `topic`, `group`, `event`, `ctx` {`attempt`, `ack_deadline_ms`} |
 
 use super::corr::Corr;
+use super::server_frame::JoinedGroup;
 use super::write;
 use crate::{ErrorCode, EventId, Group, Seq, Topic};
 
@@ -50,6 +51,14 @@ pub fn write_results<'a>(
         write_published_members(out, id, seq, duplicate);
     }
     write::raw(out, "]}");
+}
+
+/// Appends the OK of a SUBSCRIBE: the properties of the group, and whether it is new.
+pub fn write_subscribed(out: &mut Vec<u8>, corr: Option<&Corr>, group: JoinedGroup) {
+    open_ok(out, corr);
+    write::raw(out, ",\"group\":{\"ordering\":\"none\",\"partitions\":1,\"max_attempts\":");
+    write::number(out, u64::from(group.max_attempts));
+    write::raw(out, if group.created { ",\"created\":true}}" } else { ",\"created\":false}}" });
 }
 
 /// Appends an OK with `stale`: the client no longer holds the lease, so nothing changed.

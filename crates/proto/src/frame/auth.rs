@@ -8,8 +8,8 @@ use super::{Members, field, write};
 /// The AUTH operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
-    /// The credential.
-    pub token: Token,
+    /// The credential. A server without tokens does not need one.
+    pub token: Option<Token>,
 }
 
 /// A credential. `Debug` does not print it.
@@ -38,12 +38,14 @@ impl fmt::Debug for Token {
 
 impl Auth {
     pub(super) fn read(members: &Members<'_>) -> Result<Self, FrameError> {
-        let token = field::required_text("token", members.token)?;
-        Ok(Self { token: Token(token.into_owned()) })
+        let Some(token) = field::present(members.token) else { return Ok(Self { token: None }) };
+        Ok(Self { token: Some(Token(field::text("token", token)?.into_owned())) })
     }
 
     pub(super) fn write_members(&self, out: &mut Vec<u8>) {
-        write::member(out, "token");
-        write::text(out, &self.token.0);
+        if let Some(token) = &self.token {
+            write::member(out, "token");
+            write::text(out, &token.0);
+        }
     }
 }

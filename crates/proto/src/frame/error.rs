@@ -43,6 +43,9 @@ impl FrameError {
 
 impl From<Malformed> for FrameError {
     fn from(malformed: Malformed) -> Self {
-        Self::bad_json(format_args!("{} at byte {}", malformed.what, malformed.at))
+        match malformed {
+            Malformed::Syntax { .. } => Self::bad_json(malformed),
+            Malformed::TooDeep { .. } => Self::bad_frame(format_args!("the frame is {malformed}")),
+        }
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::error::FrameError;
 use super::json::{Cursor, Json, members};
 use super::{FrameLimits, field, write};
-use crate::limits::MAX_HEADERS;
+use crate::limits::{MAX_HEADERS, MAX_PAYLOAD_NESTING};
 use crate::{ErrorCode, Headers, Key, NewEvent, Payload, Timestamp};
 
 members! {
@@ -78,6 +78,11 @@ impl EventReader<'_> {
         if size > limit {
             let msg = format_args!("payload has {size} bytes; the limit is {limit}");
             return Err(FrameError::new(ErrorCode::PayloadTooLarge, msg));
+        }
+        let (nesting, limit) = (payload.nesting(), MAX_PAYLOAD_NESTING);
+        if nesting > limit {
+            let msg = format_args!("payload nests {nesting} levels; the limit is {limit}");
+            return Err(FrameError::bad_frame(msg));
         }
         Ok(Payload::within(self.frame, payload))
     }

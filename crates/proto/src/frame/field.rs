@@ -94,6 +94,15 @@ pub(super) fn count(name: &str, member: Member<'_>, max: u32) -> Result<Option<u
     Ok(number.and_then(|number| u32::try_from(number).ok()))
 }
 
+/// Reads a boolean that is `false` if it is absent.
+pub(super) fn flag(name: &str, member: Member<'_>) -> Result<bool, FrameError> {
+    match present(member).map(Json::raw) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(FrameError::bad_frame(format_args!("{name} must be true or false"))),
+    }
+}
+
 /// Reads an array of `of_what`; `read` gets the index and the cursor of each element.
 pub(super) fn list<'a, T>(
     name: &str,

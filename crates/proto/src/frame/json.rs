@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 pub(super) use super::json_scan::Malformed;
 use super::json_scan::{
-    StringEnd, TOO_DEEP, ValueEnd, past_colon, past_space, past_string, past_value, wrong,
+    StringEnd, ValueEnd, past_colon, past_space, past_string, past_value, too_deep, wrong,
 };
 use crate::limits::MAX_FRAME_NESTING;
 
@@ -20,6 +20,8 @@ pub(crate) struct Json<'a> {
     has_escapes: bool,
     /// It has white space outside of strings, so it may span several lines.
     has_space: bool,
+    /// The levels of objects and arrays in it.
+    nesting: u32,
 }
 
 /// A read position in JSON text.
@@ -30,9 +32,9 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Json<'a> {
-    /// Wraps text that is known to be a valid value.
+    /// Wraps text that is known to be a valid string, number, boolean or null.
     pub(super) fn from_valid(text: &'a str) -> Self {
-        Self { text, has_escapes: text.contains('\\'), has_space: true }
+        Self { text, has_escapes: text.contains('\\'), has_space: true, nesting: 0 }
     }
 
     /// Returns the JSON text of the value.
@@ -43,6 +45,11 @@ impl<'a> Json<'a> {
     /// Returns `true` if the value may span several lines.
     pub(crate) const fn has_space(self) -> bool {
         self.has_space
+    }
+
+    /// Returns the levels of objects and arrays in the value: 0 for a string or number.
+    pub(super) const fn nesting(self) -> u32 {
+        self.nesting
     }
 
     pub(super) fn is_null(self) -> bool {
@@ -94,12 +101,6 @@ impl<'a> Cursor<'a> {
         Self { text, at: past_space(text.as_bytes(), 0, &mut false), nesting: 0 }
     }
 
-    /// Like [`Cursor::new`], for a value that will become a member of an object: one level of nesting
-    /// is already used.
-    pub(super) fn of_member(text: &'a str) -> Self {
-        Self { nesting: 1, ..Self::new(text) }
-    }
-
     pub(super) fn is_at_object(&self) -> bool {
         self.is_at(b'{')
     }
@@ -141,9 +142,9 @@ impl<'a> Cursor<'a> {
         }
         let start = self.at;
         let room = MAX_FRAME_NESTING - self.nesting;
-        let ValueEnd { at, has_space } = past_value(self.text.as_bytes(), start, room)?;
+        let ValueEnd { at, has_space, nesting } = past_value(self.text.as_bytes(), start, room)?;
         self.at = at;
-        Ok(Json { text: self.since(start), has_escapes: false, has_space })
+        Ok(Json { text: self.since(start), has_escapes: false, has_space, nesting })
     }
 
     #[inline(always)]
@@ -151,7 +152,7 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let StringEnd { at, has_escapes } = past_string(self.text.as_bytes(), start)?;
         self.at = at;
-        Ok(Json { text: self.since(start), has_escapes, has_space: false })
+        Ok(Json { text: self.since(start), has_escapes, has_space: false, nesting: 0 })
     }
 
     /// Checks that only white space is left.
@@ -167,7 +168,7 @@ impl<'a> Cursor<'a> {
         }
         self.nesting += 1;
         if self.nesting > MAX_FRAME_NESTING {
-            return wrong(self.at, TOO_DEEP);
+            return too_deep(self.at);
         }
         self.at = past_space(self.text.as_bytes(), self.at + 1, &mut false);
         let empty = self.is_at(close);

@@ -3,22 +3,38 @@
 //! Each function takes the index where a token starts and returns the index after it. Plain indices
 //! and one loop instead of recursion keep it fast.
 
+use std::fmt;
+
 use crate::limits::MAX_FRAME_NESTING;
 
-/// A syntax error: its byte index and what is wrong there.
+/// Text that cannot be read as JSON, and the byte index of the reason.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Malformed {
-    pub(super) at: usize,
-    pub(super) what: &'static str,
+pub(super) enum Malformed {
+    Syntax { at: usize, what: &'static str },
+    TooDeep { at: usize },
 }
 
-pub(super) const TOO_DEEP: &str = "nested deeper than 128 levels";
-const _: () =
-    assert!(MAX_FRAME_NESTING == 128, "TOO_DEEP says 128, and a u128 has one bit per level");
+const _: () = assert!(MAX_FRAME_NESTING <= u128::BITS, "a u128 has one bit per level");
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { at, what } => write!(f, "{what} at byte {at}"),
+            Self::TooDeep { at } => {
+                write!(f, "nested deeper than {MAX_FRAME_NESTING} levels at byte {at}")
+            }
+        }
+    }
+}
 
 #[cold]
 pub(super) fn wrong<T>(at: usize, what: &'static str) -> Result<T, Malformed> {
-    Err(Malformed { at, what })
+    Err(Malformed::Syntax { at, what })
+}
+
+#[cold]
+pub(super) fn too_deep<T>(at: usize) -> Result<T, Malformed> {
+    Err(Malformed::TooDeep { at })
 }
 
 /// The end of a value.
@@ -26,6 +42,8 @@ pub(super) struct ValueEnd {
     pub(super) at: usize,
     /// The value has white space outside of strings.
     pub(super) has_space: bool,
+    /// The levels of objects and arrays in it.
+    pub(super) nesting: u32,
 }
 
 /// Returns the end of the value here, which may nest at most `room` levels. `room` is at most 128.
@@ -35,6 +53,7 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<ValueEn
     let mut open_kinds = 0_u128;
     let mut in_object = false;
     let mut depth = 0;
+    let mut nesting = 0;
     let mut at = start;
     loop {
         if in_object {
@@ -45,8 +64,9 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<ValueEn
             Some(b'-' | b'0'..=b'9') => at = past_number(text, at)?,
             Some(&bracket @ (b'{' | b'[')) => {
                 if depth == room {
-                    return wrong(at, TOO_DEEP);
+                    return too_deep(at);
                 }
+                nesting = nesting.max(depth + 1);
                 let is_object = bracket == b'{';
                 at = past_space(text, at + 1, &mut has_space);
                 if text.get(at) == Some(if is_object { &b'}' } else { &b']' }) {
@@ -66,7 +86,7 @@ pub(super) fn past_value(text: &[u8], start: usize, room: u32) -> Result<ValueEn
         // After a value: close every object and array that ends here, then go to the next value.
         loop {
             if depth == 0 {
-                return Ok(ValueEnd { at, has_space });
+                return Ok(ValueEnd { at, has_space, nesting });
             }
             at = past_space(text, at, &mut has_space);
             match text.get(at) {

@@ -1,10 +1,15 @@
 //! The server's frames as a client reads them.
 
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+
 use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::corr::Corr;
 use super::error::FrameError;
-use super::json::{Cursor, Json, members};
+use super::json::{Cursor, Json, Malformed, members};
 use super::{answer, cursor_at_object, field, text_of};
 use crate::{ErrorCode, EventId, Group, Seq, Topic};
 
@@ -58,6 +63,17 @@ pub enum Outcome {
     Stale,
     /// Those of the requested ids that are marked.
     Seen(Vec<EventId>),
+    /// The subscription is part of this group.
+    Subscribed(JoinedGroup),
+}
+
+/// The group that a subscription joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinedGroup {
+    /// Failures of an event before it becomes a dead letter.
+    pub max_attempts: u32,
+    /// The group did not exist before.
+    pub created: bool,
 }
 
 /// The position of a published event.
@@ -96,6 +112,10 @@ members! {
 }
 
 members! {
+    GroupMembers { max_attempts = "max_attempts", created = "created", }
+}
+
+members! {
     PublishedMembers { id = "id", seq = "seq", duplicate = "duplicate", }
 }
 
@@ -111,7 +131,13 @@ impl ServerFrame {
     pub fn parse(frame: &Bytes) -> Result<Self, FrameError> {
         let mut cursor = cursor_at_object(text_of(frame).map_err(FrameError::bad_json)?)?;
         let mut members = ServerMembers::default();
-        members.read(&mut cursor)?;
+        match members.read(&mut cursor) {
+            Ok(()) => {}
+            Err(malformed @ Malformed::TooDeep { .. }) => {
+                return Self::read_deep_event(frame).ok_or_else(|| malformed.into());
+            }
+            Err(malformed) => return Err(malformed.into()),
+        }
         cursor.end()?;
         let corr = Corr::read(frame, members.corr)?;
         match &*field::required_text("op", members.op)? {
@@ -177,6 +203,37 @@ impl ServerFrame {
     }
 }
 
+impl ServerFrame {
+    /// Reads a delivery that nests deeper than the scanner goes: its event is from an older version
+    /// without a limit for payloads, or the dead letter of one. `serde_json` skips values of any depth.
+    fn read_deep_event(frame: &Bytes) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Delivery<'a> {
+            op: Cow<'a, str>,
+            topic: Topic,
+            group: Group,
+            #[serde(borrow)]
+            event: &'a RawValue,
+            ctx: Context,
+        }
+        #[derive(Deserialize)]
+        struct Context {
+            attempt: NonZeroU32,
+            ack_deadline_ms: u64,
+        }
+        let read: Delivery<'_> = serde_json::from_slice(frame).ok()?;
+        let Context { attempt, ack_deadline_ms } = read.ctx;
+        let event = read.event.get();
+        (read.op == "EVENT" && event.starts_with('{')).then(|| Self::Event {
+            topic: read.topic,
+            group: read.group,
+            event: frame.slice_ref(event.as_bytes()),
+            attempt: attempt.get(),
+            ack_deadline_ms,
+        })
+    }
+}
+
 impl Outcome {
     fn read(members: &ServerMembers<'_>) -> Result<Self, FrameError> {
         if let Some(results) = field::present(members.results) {
@@ -202,6 +259,9 @@ impl Outcome {
             let (id, seq, duplicate) = (members.id, members.seq, members.duplicate);
             return Ok(Self::Published(Published::read(&PublishedMembers { id, seq, duplicate })?));
         }
+        if let Some(group) = field::present(members.group) {
+            return Ok(Self::Subscribed(JoinedGroup::read(group)?));
+        }
         Ok(if is_true(members.stale) { Self::Stale } else { Self::Done })
     }
 
@@ -210,6 +270,7 @@ impl Outcome {
             Self::Done => answer::write_ok(out, corr),
             Self::Stale => answer::write_stale(out, corr),
             Self::Seen(seen) => answer::write_seen(out, corr, seen),
+            Self::Subscribed(group) => answer::write_subscribed(out, corr, *group),
             Self::Published(Published { id, seq, duplicate }) => {
                 answer::write_published(out, corr, id, *seq, *duplicate);
             }
@@ -219,6 +280,23 @@ impl Outcome {
                 answer::write_results(out, corr, results);
             }
         }
+    }
+}
+
+impl JoinedGroup {
+    fn read(group: Json<'_>) -> Result<Self, FrameError> {
+        let mut cursor = group.cursor();
+        if !cursor.is_at_object() {
+            return Err(FrameError::bad_frame("group must be an object"));
+        }
+        let mut members = GroupMembers::default();
+        members.read(&mut cursor)?;
+        let max_attempts = field::count("group.max_attempts", members.max_attempts, u32::MAX)?;
+        let missing = || FrameError::bad_frame("group.max_attempts is missing");
+        Ok(Self {
+            max_attempts: max_attempts.ok_or_else(missing)?,
+            created: is_true(members.created),
+        })
     }
 }
 

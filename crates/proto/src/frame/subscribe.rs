@@ -27,7 +27,8 @@ pub struct SubscribeOptions {
     pub max_in_flight: Option<u32>,
     /// How long a lease lasts, [`MIN_ACK_TIMEOUT_MS`] to [`MAX_LEASE_MS`] milliseconds.
     pub ack_timeout_ms: Option<u64>,
-    /// Deliveries before an event becomes a dead letter, 1 to [`MAX_ATTEMPTS`].
+    /// Failures before an event becomes a dead letter, 1 to [`MAX_ATTEMPTS`]; from now on for the whole
+    /// group.
     pub max_attempts: Option<u32>,
 }
 

@@ -24,15 +24,13 @@ members! {
 
 /// Parses all of `body` as one payload, which stays a slice of `body`.
 ///
-/// The nesting limit is that of a payload inside a frame, so that every payload accepted here can be
-/// delivered in a frame.
-///
 /// # Errors
 ///
-/// `bad_json` if `body` is not one JSON value, `payload_too_large` if it exceeds `limits`.
+/// `bad_json` if `body` is not one JSON value, `payload_too_large` if it exceeds `limits`, `bad_frame`
+/// if it nests too deep.
 pub fn parse_payload(body: &Bytes, limits: &FrameLimits) -> Result<Payload, FrameError> {
     let text = text_of(body).map_err(not_json)?;
-    let mut cursor = Cursor::of_member(text);
+    let mut cursor = Cursor::new(text);
     let value = cursor.value().map_err(malformed)?;
     cursor.end().map_err(malformed)?;
     EventReader { frame: body, limits }.payload(Some(value))
@@ -62,8 +60,11 @@ pub fn parse_event_line(line: &Bytes, limits: &FrameLimits) -> Result<NewEvent, 
     Ok(event)
 }
 
-fn malformed(Malformed { at, what }: Malformed) -> FrameError {
-    not_json(format_args!("{what} at byte {at}"))
+fn malformed(malformed: Malformed) -> FrameError {
+    match malformed {
+        Malformed::Syntax { .. } => not_json(malformed),
+        Malformed::TooDeep { .. } => FrameError::bad_frame(malformed),
+    }
 }
 
 fn not_json(msg: impl std::fmt::Display) -> FrameError {
@@ -73,11 +74,10 @@ fn not_json(msg: impl std::fmt::Display) -> FrameError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::MAX_FRAME_NESTING;
     use crate::{Event, EventId, Headers, Key, Seq, Timestamp, Topic};
 
     fn parse_line(line: &str) -> Result<NewEvent, String> {
-        let limits = FrameLimits { max_payload_bytes: 20 };
+        let limits = FrameLimits { max_payload_bytes: 500 };
         parse_event_line(&Bytes::copy_from_slice(line.as_bytes()), &limits)
             .map_err(|error| error.to_string())
     }
@@ -118,6 +118,7 @@ mod tests {
 
     #[test]
     fn refuses_invalid_lines_with_the_reason() {
+        let too_large = format!(r#"{{"payload":"{}"}}"#, "x".repeat(500));
         for (line, reason) in [
             ("{}", "bad_frame: payload is missing"),
             ("[1]", "bad_frame: an event must be a JSON object with a payload"),
@@ -127,7 +128,7 @@ mod tests {
             (r#"{"payload":1,"ts":"now"}"#, "bad_frame: ts must be a whole number"),
             (r#"{"payload":1,"id":""}"#, "bad_frame: id: an event id must be 1 to 256 bytes long"),
             (r#"{"payload":1,"headers":[]}"#, "bad_frame: headers must be an object"),
-            (r#"{"payload":"12345678901234567890"}"#, "payload_too_large: payload has 22 bytes"),
+            (&too_large, "payload_too_large: payload has 502 bytes"),
         ] {
             let error = parse_line(line).unwrap_err();
             assert!(error.starts_with(reason), "{line}: {error}");
@@ -135,15 +136,21 @@ mod tests {
     }
 
     #[test]
-    fn accepts_any_payload_that_fits_in_a_frame() {
+    fn accepts_the_payloads_that_a_frame_may_carry() {
         assert_eq!(payload(" 1.50\n").unwrap().as_bytes(), b"1.50");
-        let nested = |depth: u32| {
-            let depth = depth as usize;
-            format!("{}{}", "[".repeat(depth), "]".repeat(depth))
-        };
-        assert!(payload(nested(MAX_FRAME_NESTING - 1)).is_ok());
-        let error = payload(nested(MAX_FRAME_NESTING)).unwrap_err();
-        assert!(error.starts_with("bad_json: not JSON: nested deeper than 128 levels"), "{error}");
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let line = |depth| parse_line(&format!(r#"{{"payload":{}}}"#, nested(depth)));
+        for depth in [1, 100] {
+            assert!(payload(nested(depth)).is_ok());
+        }
+        let refusal = |depth| format!("bad_frame: payload nests {depth} levels; the limit is 100");
+        for depth in [101, 127] {
+            assert_eq!(payload(nested(depth)).unwrap_err(), refusal(depth));
+            assert_eq!(line(depth).unwrap_err(), refusal(depth));
+        }
+        let far_too_deep = "bad_frame: nested deeper than 128 levels at byte ";
+        assert_eq!(payload(nested(200)).unwrap_err(), format!("{far_too_deep}128"));
+        assert_eq!(line(200).unwrap_err(), format!("{far_too_deep}138"));
         for bad in ["", "{", "1 2", "nul"] {
             assert!(payload(bad).unwrap_err().starts_with("bad_json: not JSON: "), "{bad}");
         }

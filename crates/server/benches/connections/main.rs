@@ -58,14 +58,17 @@ fn raise_file_limit(wanted: u64) -> Result<(), Failure> {
 }
 
 async fn measure(count: usize) -> Result<(), Failure> {
-    let max_connections = format!("gateway.max_connections={}", count + 10);
+    let [total, per_address] = ["max_connections", "max_connections_per_address"]
+        .map(|name| format!("gateway.{name}={}", count + 10));
     // The clients read only when they expect a message.
     let never_ping = "gateway.ping_interval_ms=3600000";
     let server = ServerProcess::start(&[
         "--engine",
         "memory",
         "--set",
-        &max_connections,
+        &total,
+        "--set",
+        &per_address,
         "--set",
         never_ping,
     ])?;

@@ -18,6 +18,8 @@ pub enum BadToken {
     InvalidSignature,
     #[error("the token has expired")]
     Expired,
+    #[error("the token has no expiry (exp)")]
+    NoExpiry,
     #[error("the token is not valid yet")]
     NotYetValid,
     #[error("the token is from another issuer")]
@@ -33,5 +35,19 @@ impl BadToken {
     #[must_use]
     pub const fn code(self) -> ErrorCode {
         ErrorCode::BadToken
+    }
+
+    /// Returns `true` if the token may be a guess: neither configured nor signed with one of the keys.
+    #[must_use]
+    pub const fn is_guess(self) -> bool {
+        match self {
+            Self::Unknown | Self::Malformed | Self::UnknownKey | Self::InvalidSignature => true,
+            Self::Expired
+            | Self::NoExpiry
+            | Self::NotYetValid
+            | Self::WrongIssuer
+            | Self::WrongAudience
+            | Self::BadScopes => false,
+        }
     }
 }

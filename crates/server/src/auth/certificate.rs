@@ -103,11 +103,8 @@ impl CertificateScopes {
     pub fn find(&self, certificate: &ClientCertificate) -> Option<Grant> {
         let (name, scopes) =
             self.entries.iter().find(|(name, _)| certificate.names.contains(name))?;
-        Some(Grant {
-            scopes: scopes.clone(),
-            expires_at: Some(certificate.expires_at),
-            subject: Some(name.to_string()),
-        })
+        let name = name.to_string();
+        Some(Grant::of_certificate(&name, scopes.clone(), certificate.expires_at))
     }
 }
 
@@ -154,7 +151,7 @@ mod tests {
         let alternative = vec![SanType::DnsName("billing.INTERNAL".try_into().unwrap())];
         let both = entries.find(&certificate(&["billing"], alternative)).unwrap();
         assert_eq!(both.scopes, scopes("publish:a"));
-        assert_eq!(both.subject.as_deref(), Some("DNS=billing.internal"));
+        assert_eq!(both.name(), Some("DNS=billing.internal"));
         assert_eq!(
             entries.find(&certificate(&["billing"], vec![])).unwrap().scopes,
             scopes("publish:b")

@@ -18,7 +18,7 @@ use self::claims::Claims;
 use self::key::VerifyingKey;
 use super::bad_token::BadToken;
 use super::grant::Grant;
-use super::settings::{AuthSetupError, JwtSettings};
+use super::settings::{AuthSetupError, JwtSettings, MIN_SECRET_BYTES};
 
 pub use self::key::BadKey;
 
@@ -28,6 +28,7 @@ pub struct JwtVerifier {
     keys: Vec<VerifyingKey>,
     issuer: Option<String>,
     audience: Option<String>,
+    require_exp: bool,
 }
 
 impl JwtVerifier {
@@ -36,8 +37,8 @@ impl JwtVerifier {
     pub fn new(settings: JwtSettings) -> Result<Self, AuthSetupError> {
         let mut keys = Vec::new();
         if let Some(secret) = &settings.secret {
-            if secret.reveal().is_empty() {
-                return Err(AuthSetupError::EmptySecret);
+            if secret.reveal().len() < MIN_SECRET_BYTES {
+                return Err(AuthSetupError::ShortSecret);
             }
             keys.push(VerifyingKey::shared_secret(secret.reveal().as_bytes()));
         }
@@ -50,7 +51,8 @@ impl JwtVerifier {
         if keys.is_empty() {
             return Err(AuthSetupError::NoKey);
         }
-        Ok(Self { keys, issuer: settings.issuer, audience: settings.audience })
+        let JwtSettings { issuer, audience, require_exp, .. } = settings;
+        Ok(Self { keys, issuer, audience, require_exp })
     }
 
     /// Returns what the token allows if one of the keys signed it and it is valid now.
@@ -61,6 +63,9 @@ impl JwtVerifier {
         let claims = self.verify_signature(token)?;
         claims.check_issuer(self.issuer.as_deref())?;
         claims.check_audience(self.audience.as_deref())?;
+        if self.require_exp {
+            claims.check_has_expiry()?;
+        }
         claims.check_time(now)?;
         claims.into_grant()
     }

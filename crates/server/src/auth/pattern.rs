@@ -1,4 +1,4 @@
-//! The topics that a rule covers.
+//! The topics and groups that a rule names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use prombus_proto::limits::MAX_NAME_BYTES;
 use prombus_proto::{InvalidName, Topic};
 use thiserror::Error;
 
-/// Matches topics by name: `*` stands for one segment, `**` for any number of segments, including
-/// none.
+/// Matches names of topics or groups: `*` stands for one segment, `**` for any number of segments,
+/// including none. `start*` stands for one segment that starts like this.
 #[derive(Clone, PartialEq, Eq)]
-pub struct TopicPattern {
+pub struct NamePattern {
     segments: Box<[Segment]>,
 }
 
@@ -21,19 +21,23 @@ enum Segment {
     /// `**`
     AnyNumber,
     Literal(Box<str>),
+    /// `start*`
+    StartingWith(Box<str>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidPattern {
-    #[error("a topic pattern has at most {MAX_NAME_BYTES} bytes, this one has {0}")]
+    #[error("a pattern has at most {MAX_NAME_BYTES} bytes, this one has {0}")]
     TooLong(usize),
-    #[error("a segment of a topic pattern is `*`, `**` or a name, not {0:?}")]
+    #[error(
+        "a segment of a pattern is a name, the start of a name and `*`, `*` or `**`, not {0:?}"
+    )]
     StarInSegment(String),
-    #[error("a topic pattern is a topic name that may contain `*` and `**` as segments: {0}")]
+    #[error("a pattern is a name that may contain `*` and `**` as segments: {0}")]
     Name(#[from] InvalidName),
 }
 
-impl TopicPattern {
+impl NamePattern {
     pub fn new(text: &str) -> Result<Self, InvalidPattern> {
         if text.len() > MAX_NAME_BYTES {
             return Err(InvalidPattern::TooLong(text.len()));
@@ -47,22 +51,22 @@ impl TopicPattern {
 
     /// The pattern `**`.
     #[must_use]
-    pub fn all_topics() -> Self {
+    pub fn everything() -> Self {
         Self { segments: Box::new([Segment::AnyNumber]) }
     }
 
-    /// Returns `true` if the pattern matches the topic.
+    /// Returns `true` if the pattern matches the name.
     ///
     /// On a mismatch only the last `**` seen is extended by one segment, and matching resumes after
     /// it. Backtracking to an earlier `**` is never needed: whatever it could absorb, the last one
-    /// can absorb as well. The cost is therefore at most pattern length times topic length.
+    /// can absorb as well. The cost is therefore at most pattern length times name length.
     #[must_use]
-    pub fn matches(&self, topic: &Topic) -> bool {
+    pub fn matches(&self, name: &str) -> bool {
         let mut pattern: &[Segment] = &self.segments;
         if let [Segment::AnyNumber] = pattern {
             return true;
         }
-        let mut names = topic.as_str().split('.');
+        let mut names = name.split('.');
         let mut after_last_any_number = None;
         loop {
             if let [Segment::AnyNumber, after @ ..] = pattern {
@@ -91,6 +95,18 @@ impl TopicPattern {
             }
         }
     }
+
+    /// Returns `true` if the first segment is this name, rather than a star.
+    #[must_use]
+    pub fn starts_with(&self, name: &str) -> bool {
+        self.segments.first().is_some_and(|segment| segment.is(name))
+    }
+
+    /// Returns `true` if the last segment is this name, rather than a star.
+    #[must_use]
+    pub fn ends_with(&self, name: &str) -> bool {
+        self.segments.last().is_some_and(|segment| segment.is(name))
+    }
 }
 
 impl Segment {
@@ -99,10 +115,18 @@ impl Segment {
             "*" => Ok(Self::Any),
             "**" => Ok(Self::AnyNumber),
             "" => Err(InvalidName::EmptySegment.into()),
-            _ if text.contains('*') => Err(InvalidPattern::StarInSegment(text.to_owned())),
             _ => {
-                Topic::new(text)?;
-                Ok(Self::Literal(text.into()))
+                let start = text.strip_suffix('*');
+                let name = start.unwrap_or(text);
+                if name.contains('*') {
+                    return Err(InvalidPattern::StarInSegment(text.to_owned()));
+                }
+                Topic::new(name)?;
+                Ok(if start.is_some() {
+                    Self::StartingWith(name.into())
+                } else {
+                    Self::Literal(name.into())
+                })
             }
         }
     }
@@ -111,38 +135,40 @@ impl Segment {
         match self {
             Self::Any | Self::AnyNumber => true,
             Self::Literal(literal) => **literal == *name,
+            Self::StartingWith(start) => name.starts_with(&**start),
         }
     }
 
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Any => "*",
-            Self::AnyNumber => "**",
-            Self::Literal(name) => name,
-        }
+    fn is(&self, name: &str) -> bool {
+        matches!(self, Self::Literal(literal) if **literal == *name)
     }
 }
 
-impl FromStr for TopicPattern {
+impl FromStr for NamePattern {
     type Err = InvalidPattern;
     fn from_str(text: &str) -> Result<Self, InvalidPattern> {
         Self::new(text)
     }
 }
 
-impl fmt::Display for TopicPattern {
+impl fmt::Display for NamePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, segment) in self.segments.iter().enumerate() {
             if index > 0 {
                 f.write_str(".")?;
             }
-            f.write_str(segment.as_str())?;
+            match segment {
+                Segment::Any => f.write_str("*"),
+                Segment::AnyNumber => f.write_str("**"),
+                Segment::Literal(name) => f.write_str(name),
+                Segment::StartingWith(start) => write!(f, "{start}*"),
+            }?;
         }
         Ok(())
     }
 }
 
-impl fmt::Debug for TopicPattern {
+impl fmt::Debug for NamePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{self}\"")
     }
@@ -155,7 +181,7 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, topic: &str) -> bool {
-        TopicPattern::new(pattern).unwrap().matches(&Topic::new(topic).unwrap())
+        NamePattern::new(pattern).unwrap().matches(topic)
     }
 
     /// The definition taken literally. Exponential, so only for small inputs.
@@ -166,8 +192,9 @@ mod tests {
                 (0..=topic.len()).any(|taken| matches_by_definition(after, &topic[taken..]))
             }
             [segment, after @ ..] => {
-                topic.first().is_some_and(|name| *segment == "*" || segment == name)
-                    && matches_by_definition(after, &topic[1..])
+                topic.first().is_some_and(|name| {
+                    *segment == "*" || segment == name || *segment == "a*" && name.starts_with('a')
+                }) && matches_by_definition(after, &topic[1..])
             }
         }
     }
@@ -203,6 +230,11 @@ mod tests {
             ("**.**", "a", true),
             ("**.a.**.b.**", "x.a.y.b.z", true),
             ("**.a.**.b.**", "x.b.y.a.z", false),
+            ("a.billing-*", "a.billing-eu", true),
+            ("a.billing-*", "a.billing-", true),
+            ("a.billing-*", "a.billing", false),
+            ("a.billing-*", "a.billing-eu.x", false),
+            ("**.x*.z", "a.x1.b.x2.z", true),
         ] {
             assert_eq!(matches(pattern, topic), expected, "{pattern} on {topic}");
         }
@@ -220,11 +252,13 @@ mod tests {
             ("a.", Name(InvalidName::EmptySegment)),
             ("A.*", Name(InvalidName::BadCharacter('A'))),
             ("a b", Name(InvalidName::BadCharacter(' '))),
-            ("a.b*", StarInSegment("b*".into())),
+            ("a.b*c", StarInSegment("b*c".into())),
+            ("a.*b", StarInSegment("*b".into())),
+            ("a.b**", StarInSegment("b**".into())),
             ("***", StarInSegment("***".into())),
             ("a.?", Name(InvalidName::BadCharacter('?'))),
         ] {
-            assert_eq!(TopicPattern::new(text), Err(error), "{text}");
+            assert_eq!(NamePattern::new(text), Err(error), "{text}");
         }
     }
 
@@ -238,19 +272,19 @@ mod tests {
 
     #[test]
     fn displays_as_written() {
-        for text in ["a.*.**.b", "**", "*"] {
-            assert_eq!(TopicPattern::new(text).unwrap().to_string(), text);
-            assert_eq!(text.parse::<TopicPattern>().unwrap(), TopicPattern::new(text).unwrap());
+        for text in ["a.*.**.b", "**", "*", "a.b-*"] {
+            assert_eq!(NamePattern::new(text).unwrap().to_string(), text);
+            assert_eq!(text.parse::<NamePattern>().unwrap(), NamePattern::new(text).unwrap());
         }
-        assert_eq!(TopicPattern::all_topics(), TopicPattern::new("**").unwrap());
+        assert_eq!(NamePattern::everything(), NamePattern::new("**").unwrap());
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
         fn agrees_with_the_definition(
-            pattern in prop::collection::vec(prop::sample::select(vec!["a", "b", "*", "**"]), 1..7),
-            topic in prop::collection::vec(prop::sample::select(vec!["a", "b", "c"]), 1..9),
+            pattern in prop::collection::vec(prop::sample::select(vec!["a", "b", "a*", "*", "**"]), 1..7),
+            topic in prop::collection::vec(prop::sample::select(vec!["a", "ab", "b", "c"]), 1..9),
         ) {
             prop_assert_eq!(
                 matches(&pattern.join("."), &topic.join(".")),
@@ -260,7 +294,7 @@ mod tests {
 
         #[test]
         fn any_text_is_a_pattern_or_an_error(text in "\\PC{0,30}|[a-c.*]{0,12}") {
-            if let Ok(pattern) = TopicPattern::new(&text) {
+            if let Ok(pattern) = NamePattern::new(&text) {
                 prop_assert_eq!(pattern.to_string(), text);
             }
         }

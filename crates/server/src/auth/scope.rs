@@ -1,82 +1,16 @@
 //! The scopes of a token: which actions it allows.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use prombus_proto::Topic;
+use prombus_proto::{Group, Topic};
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
-use thiserror::Error;
 
-use super::pattern::{InvalidPattern, TopicPattern};
-
-/// An operation that needs permission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action<'a> {
-    Publish(&'a Topic),
-    /// Subscribe to the topic, read it, or settle deliveries from it.
-    Subscribe(&'a Topic),
-    /// Change settings or inspect the server.
-    Admin,
-}
-
-/// One rule: `publish:PATTERN`, `subscribe:PATTERN` or `admin`. A leading `!` denies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    denies: bool,
-    covers: Permission,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Permission {
-    Publish(TopicPattern),
-    Subscribe(TopicPattern),
-    Admin,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum InvalidRule {
-    #[error(
-        "a scope is `publish:PATTERN`, `subscribe:PATTERN` or `admin`, with a leading `!` to deny, \
-         not {0:?}"
-    )]
-    Unknown(String),
-    #[error("the scope {rule:?} has an invalid pattern: {reason}")]
-    Pattern { rule: String, reason: InvalidPattern },
-}
-
-impl Rule {
-    fn covers(&self, action: Action<'_>) -> bool {
-        match (&self.covers, action) {
-            (Permission::Publish(pattern), Action::Publish(topic))
-            | (Permission::Subscribe(pattern), Action::Subscribe(topic)) => pattern.matches(topic),
-            (Permission::Admin, Action::Admin) => true,
-            _ => false,
-        }
-    }
-}
-
-impl FromStr for Rule {
-    type Err = InvalidRule;
-    fn from_str(text: &str) -> Result<Self, InvalidRule> {
-        let (denies, permission) = match text.strip_prefix('!') {
-            Some(permission) => (true, permission),
-            None => (false, text),
-        };
-        let pattern = |pattern: &str| {
-            TopicPattern::new(pattern)
-                .map_err(|reason| InvalidRule::Pattern { rule: text.to_owned(), reason })
-        };
-        let covers = match permission.split_once(':') {
-            Some(("publish", topics)) => Permission::Publish(pattern(topics)?),
-            Some(("subscribe", topics)) => Permission::Subscribe(pattern(topics)?),
-            None if permission == "admin" => Permission::Admin,
-            _ => return Err(InvalidRule::Unknown(text.to_owned())),
-        };
-        Ok(Self { denies, covers })
-    }
-}
+use super::action::{Action, ActionKind};
+use super::derived;
+use super::pattern::NamePattern;
+use super::rule::{Effect, InvalidRule, Reach, Rule, TOPIC_PREFIXES};
 
 /// An ordered list of rules. The first rule that covers an action decides; an action that no rule
 /// covers is denied. Cheap to clone.
@@ -97,7 +31,8 @@ impl Scopes {
     pub fn from_claim(scopes: &ScopeList) -> Result<Self, InvalidRule> {
         let is_ours = |scope: &&String| {
             *scope == "admin"
-                || ["!", "publish:", "subscribe:"].iter().any(|s| scope.starts_with(s))
+                || scope.starts_with('!')
+                || TOPIC_PREFIXES.iter().any(|prefix| scope.starts_with(prefix))
         };
         let rules = scopes.0.iter().filter(is_ours).map(|scope| scope.parse());
         rules.collect::<Result<_, _>>().map(Self)
@@ -105,17 +40,69 @@ impl Scopes {
 
     #[must_use]
     pub fn unrestricted() -> Self {
-        let allow = |covers| Rule { denies: false, covers };
-        Self(Arc::new([
-            allow(Permission::Publish(TopicPattern::all_topics())),
-            allow(Permission::Subscribe(TopicPattern::all_topics())),
-            allow(Permission::Admin),
-        ]))
+        Self(Arc::new([Rule::unrestricted()]))
     }
 
     #[must_use]
     pub fn allow(&self, action: Action<'_>) -> bool {
-        self.0.iter().find(|rule| rule.covers(action)).is_some_and(|rule| !rule.denies)
+        let mut rules = self.rules_for(action.kind(), action.group(), action.topic());
+        rules.next().is_some_and(|rule| rule.effect == Effect::Allow)
+    }
+
+    /// Returns `true` if the topic may be consumed as some group, whichever that is.
+    #[must_use]
+    pub fn allow_some_group(&self, topic: &Topic) -> bool {
+        let mut rules = self.rules_for(ActionKind::Consume, None, Some(topic));
+        let decisive =
+            rules.find(|rule| rule.effect == Effect::Allow || !rule.is_for_some_groups());
+        decisive.is_some_and(|rule| rule.effect == Effect::Allow)
+    }
+
+    /// Returns the rules that cover an action, in order.
+    fn rules_for<'a>(
+        &'a self,
+        kind: ActionKind,
+        group: Option<&'a Group>,
+        topic: Option<&'a Topic>,
+    ) -> impl Iterator<Item = &'a Rule> {
+        let names = topic.map(|topic| self.names_of(topic.as_str(), kind, group));
+        self.0.iter().filter(move |rule| match (rule.reach(kind, group), &names) {
+            (Reach::Nothing, _) | (Reach::Topics(_), None) => false,
+            (Reach::All, _) => true,
+            (Reach::Topics(pattern), Some(names)) => names.matched_by(pattern),
+        })
+    }
+
+    /// Returns the names by which rules cover a topic: its own, and those of its origins.
+    fn names_of<'a>(
+        &'a self,
+        topic: &'a str,
+        kind: ActionKind,
+        group: Option<&'a Group>,
+    ) -> Names<'a> {
+        if !derived::is_derived(topic) {
+            return Names::One(topic);
+        }
+        let patterns = self.0.iter().filter_map(move |rule| match rule.reach(kind, group) {
+            Reach::Topics(pattern) => Some(pattern),
+            Reach::Nothing | Reach::All => None,
+        });
+        Names::Several(derived::lineage(topic, patterns))
+    }
+}
+
+/// The names of a topic. Most have one, for which nothing is allocated.
+enum Names<'a> {
+    One(&'a str),
+    Several(Vec<&'a str>),
+}
+
+impl Names<'_> {
+    fn matched_by(&self, pattern: &NamePattern) -> bool {
+        match self {
+            Self::One(name) => pattern.matches(name),
+            Self::Several(names) => names.iter().any(|name| pattern.matches(name)),
+        }
     }
 }
 
@@ -162,84 +149,4 @@ impl<'de> Deserialize<'de> for ScopeList {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn scopes(text: &str) -> Scopes {
-        Scopes::new(&text.into()).unwrap()
-    }
-
-    #[test]
-    fn the_first_rule_that_covers_an_action_decides() {
-        let (a, secret) = (Topic::new("a.b").unwrap(), Topic::new("secret.x").unwrap());
-        use Action::*;
-        for (rules, action, allowed) in [
-            ("", Publish(&a), false),
-            ("", Subscribe(&a), false),
-            ("", Admin, false),
-            ("publish:a.*", Publish(&a), true),
-            ("publish:a.*", Publish(&secret), false),
-            ("publish:a.*", Subscribe(&a), false),
-            ("publish:a.*", Admin, false),
-            ("subscribe:a.*", Subscribe(&a), true),
-            ("subscribe:a.*", Publish(&a), false),
-            ("admin", Admin, true),
-            ("admin", Publish(&a), false),
-            ("admin", Subscribe(&a), false),
-            ("publish:** subscribe:**", Admin, false),
-            ("!publish:secret.** publish:**", Publish(&a), true),
-            ("!publish:secret.** publish:**", Publish(&secret), false),
-            ("publish:** !publish:secret.**", Publish(&secret), true),
-            ("!publish:secret.**", Publish(&a), false),
-            ("!publish:** subscribe:**", Subscribe(&secret), true),
-            ("publish:secret.x !publish:secret.** publish:**", Publish(&secret), true),
-            ("!admin admin", Admin, false),
-            ("publish:** subscribe:** !admin", Admin, false),
-        ] {
-            assert_eq!(scopes(rules).allow(action), allowed, "{rules:?} on {action:?}");
-        }
-    }
-
-    #[test]
-    fn unrestricted_allows_every_action() {
-        let topic = Topic::new("dlq.a").unwrap();
-        for action in [Action::Publish(&topic), Action::Subscribe(&topic), Action::Admin] {
-            assert!(Scopes::unrestricted().allow(action), "{action:?}");
-        }
-        assert_eq!(Scopes::unrestricted(), scopes("publish:** subscribe:** admin"));
-    }
-
-    #[test]
-    fn rejects_invalid_rules() {
-        for bad in ["publish", "Publish:a", "read:a", "admin:a", "!", "!!admin", "admins", "*", ""]
-        {
-            let error = bad.parse::<Rule>().unwrap_err();
-            assert_eq!(error, InvalidRule::Unknown(bad.to_owned()));
-            assert!(error.to_string().contains("`publish:PATTERN`"), "{error}");
-        }
-        for bad in ["publish:", "subscribe:A", "!publish:a..b", "publish:a b", "publish:a:b"] {
-            let error = bad.parse::<Rule>().unwrap_err();
-            assert!(matches!(&error, InvalidRule::Pattern { rule, .. } if rule == bad), "{error}");
-        }
-    }
-
-    #[test]
-    fn ignores_scopes_of_other_services_but_not_misspelled_rules() {
-        let foreign = "openid email https://x/scope publish:a admin read:b Publish:c publish";
-        assert_eq!(Scopes::from_claim(&foreign.into()), Ok(scopes("publish:a admin")));
-        for bad in ["publish:**  !publsh:secret", "!publish:Secret", "!read", "publish:"] {
-            assert!(Scopes::from_claim(&bad.into()).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn deserializes_from_a_list_or_a_string() {
-        let expected = ScopeList::from(vec!["publish:a".to_owned(), "admin".to_owned()]);
-        for json in [r#"["publish:a","admin"]"#, r#"" publish:a  admin""#] {
-            assert_eq!(serde_json::from_str::<ScopeList>(json).unwrap(), expected, "{json}");
-        }
-        for json in ["1", "[1]", "{}", "null"] {
-            assert!(serde_json::from_str::<ScopeList>(json).is_err(), "{json}");
-        }
-    }
-}
+mod tests;

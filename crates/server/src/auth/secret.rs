@@ -2,14 +2,11 @@
 
 use std::fmt;
 
-use serde::Deserialize;
-
 /// Printed instead of a secret.
 pub const REDACTED: &str = "<redacted>";
 
 /// A token or a shared secret. Its `Debug` output reveals nothing, not even the length.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-use super::scope::Scopes;
+use super::grant::Grant;
+use super::token_digest::TokenDigest;
 
-/// Maps tokens to scopes.
+/// Maps tokens to what they allow.
 ///
 /// Stores and compares digests only, in constant time: a lookup reveals neither whether the token
 /// exists nor its index in the list.
@@ -17,18 +17,18 @@ pub struct StaticTokens {
 }
 
 struct Entry {
-    digest: [u8; SHA256_OUTPUT_LEN],
-    scopes: Scopes,
+    digest: TokenDigest,
+    grant: Grant,
 }
 
 impl StaticTokens {
     /// Adds a token. Returns `false` if it is already present.
     #[must_use]
-    pub fn add(&mut self, token: &str, scopes: Scopes) -> bool {
-        if self.find(token).is_some() {
+    pub fn add(&mut self, digest: TokenDigest, grant: Grant) -> bool {
+        if self.find(&digest).is_some() {
             return false;
         }
-        self.entries.push(Entry { digest: digest_of(token), scopes });
+        self.entries.push(Entry { digest, grant });
         true
     }
 
@@ -37,22 +37,15 @@ impl StaticTokens {
         self.entries.is_empty()
     }
 
-    /// Returns the scopes of a token.
+    /// Returns what the token with this digest allows.
     #[must_use]
-    pub fn find(&self, token: &str) -> Option<&Scopes> {
-        let digest = digest_of(token);
+    pub fn find(&self, digest: &TokenDigest) -> Option<&Grant> {
         let mut found = u64::MAX;
         for (index, entry) in (0u64..).zip(&self.entries) {
-            found.conditional_assign(&index, entry.digest.ct_eq(&digest));
+            found.conditional_assign(&index, entry.digest.ct_eq(digest));
         }
-        self.entries.get(usize::try_from(found).ok()?).map(|entry| &entry.scopes)
+        self.entries.get(usize::try_from(found).ok()?).map(|entry| &entry.grant)
     }
-}
-
-fn digest_of(token: &str) -> [u8; SHA256_OUTPUT_LEN] {
-    let mut bytes = [0; SHA256_OUTPUT_LEN];
-    bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-    bytes
 }
 
 impl fmt::Debug for StaticTokens {
@@ -64,9 +57,11 @@ impl fmt::Debug for StaticTokens {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::scope::Scopes;
 
-    fn scopes(text: &str) -> Scopes {
-        Scopes::new(&text.into()).unwrap()
+    fn grant(name: &str) -> Grant {
+        let scopes = Scopes::new(&format!("publish:{name}").as_str().into()).unwrap();
+        Grant::of_token(name, scopes)
     }
 
     #[test]
@@ -74,29 +69,29 @@ mod tests {
         let mut tokens = StaticTokens::default();
         assert!(tokens.is_empty());
         for name in ["first", "second", "third"] {
-            assert!(tokens.add(name, scopes(&format!("publish:{name}"))));
+            assert!(tokens.add(TokenDigest::of(name), grant(name)));
         }
         assert!(!tokens.is_empty());
         for name in ["first", "second", "third"] {
-            assert_eq!(tokens.find(name), Some(&scopes(&format!("publish:{name}"))));
+            assert_eq!(tokens.find(&TokenDigest::of(name)), Some(&grant(name)));
         }
         for other in ["", "firs", "first ", "First", "fourth", "secondthird"] {
-            assert_eq!(tokens.find(other), None, "{other}");
+            assert_eq!(tokens.find(&TokenDigest::of(other)), None, "{other}");
         }
     }
 
     #[test]
     fn rejects_a_repeated_token() {
         let mut tokens = StaticTokens::default();
-        assert!(tokens.add("one", scopes("admin")));
-        assert!(!tokens.add("one", scopes("publish:**")));
-        assert_eq!(tokens.find("one"), Some(&scopes("admin")));
+        assert!(tokens.add(TokenDigest::of("one"), grant("a")));
+        assert!(!tokens.add(TokenDigest::of("one"), grant("b")));
+        assert_eq!(tokens.find(&TokenDigest::of("one")), Some(&grant("a")));
     }
 
     #[test]
     fn debug_output_hides_tokens_and_digests() {
         let mut tokens = StaticTokens::default();
-        assert!(tokens.add("one", scopes("admin")));
+        assert!(tokens.add(TokenDigest::of("one"), grant("a")));
         assert_eq!(format!("{tokens:?}"), "StaticTokens(1)");
     }
 }

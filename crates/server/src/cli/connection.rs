@@ -51,7 +51,7 @@ impl Connection {
         let writer = tokio::spawn(write(sink, to_write));
         let mut connection = Self { outgoing, writer, incoming };
         if let Some(token) = server.access.token() {
-            let auth = Auth { token: Token::new(token) };
+            let auth = Auth { token: Some(Token::new(token)) };
             connection.request(ClientOp::Auth(auth)).await?;
         }
         Ok(connection)

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use prombus_server::config::{Config, EngineConfig, Flag, RawConfig, ServerConfig, Sources};
+use prombus_server::config::{
+    BucketConfig, Config, EngineConfig, Flag, LimitsConfig, RawConfig, Sources,
+};
 use prombus_server::logging;
 use prombus_server::readable_secrets;
 use prombus_server::reload::Reloader;
@@ -16,6 +18,7 @@ use prombus_server::threads::Threads;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::human_bytes::human_bytes;
 use super::reloading::{HangupSignal, keep_reloading};
 use super::stop_signal::StopSignal;
 
@@ -43,6 +46,9 @@ pub(crate) struct ServeArguments {
     /// Allow a public listen address without authentication (server.insecure)
     #[arg(long)]
     insecure: bool,
+    /// Disable all limits of rates and counts (limits.enabled=false)
+    #[arg(long)]
+    no_limits: bool,
     /// Start although keyed state on disk is damaged; loses the damaged keys (server.disk.start_damaged)
     #[arg(long)]
     start_damaged: bool,
@@ -57,6 +63,7 @@ impl ServeArguments {
             value.map(|text| Flag { name, key, value: text.into() })
         };
         let insecure = Flag { name: "--insecure", key: "server.insecure", value: true.into() };
+        let no_limits = Flag { name: "--no-limits", key: "limits.enabled", value: false.into() };
         let start_damaged =
             Flag { name: "--start-damaged", key: "server.disk.start_damaged", value: true.into() };
         let flags = [
@@ -65,6 +72,7 @@ impl ServeArguments {
             flag("--ws", "server.ws", self.ws),
             flag("--http", "server.http", self.http),
             self.insecure.then_some(insecure),
+            self.no_limits.then_some(no_limits),
             self.start_damaged.then_some(start_damaged),
         ];
         Sources {
@@ -104,7 +112,7 @@ fn serve(config: &Config, reloader: Reloader) -> Result<(), Box<dyn Error>> {
         let threads = Threads::start(count)?;
         tracing::debug!("serving connections on {} threads", threads.count());
         let server = Server::start_on(threads, config).await?;
-        announce(&server, &config.server).await?;
+        announce(&server, config).await?;
         let mut reloading =
             tokio::spawn(keep_reloading(reloader, Arc::clone(server.reloadable()), hangup));
         tokio::select! {
@@ -128,8 +136,8 @@ fn survive_file_size_limit() -> io::Result<()> {
     signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
-/// Prints what the store contains and where the server listens.
-async fn announce(server: &Server, config: &ServerConfig) -> Result<(), Box<dyn Error>> {
+/// Prints what the store contains, the limits in force, and where the server listens.
+async fn announce(server: &Server, config: &Config) -> Result<(), Box<dyn Error>> {
     let engine = server.engine();
     let topics = engine.topics().await?;
     let (mut events, mut bytes) = (0, 0);
@@ -141,23 +149,44 @@ async fn announce(server: &Server, config: &ServerConfig) -> Result<(), Box<dyn 
     for incident in engine.health().incidents {
         tracing::warn!("{incident}");
     }
-    let store = match &config.engine {
-        EngineConfig::Disk => format!("the store in {}", config.data.display()),
+    let store = match &config.server.engine {
+        EngineConfig::Disk => format!("the store in {}", config.server.data.display()),
         EngineConfig::Memory => "an in-memory store, lost on exit".to_owned(),
         EngineConfig::Mongo(address) => format!("the database at {address}"),
     };
     print_line(&format!(
         "prombus {} opened {store}\n\
          {} topics, {events} events, {bytes} bytes\n\
+         limits: {}\n\
          WebSocket gateway: {}\n\
          HTTP: {}\n\
          ready; press ctrl-c to stop",
         env!("CARGO_PKG_VERSION"),
         topics.len(),
+        describe_limits(&config.limits),
         server.ws_url(),
         server.http_url(),
     ));
     Ok(())
+}
+
+fn describe_limits(limits: &LimitsConfig) -> String {
+    if !limits.enabled {
+        return "none".to_owned();
+    }
+    let rate = |bucket: BucketConfig| match (bucket.capacity, bucket.refill_per_sec) {
+        (capacity, rate) if capacity == rate => format!("{rate}/s"),
+        (capacity, rate) => format!("{rate}/s (burst {capacity})"),
+    };
+    format!(
+        "{} and {}/s per connection, {} per client, {} per topic; {} topics, {} groups per topic",
+        rate(limits.connection),
+        human_bytes(limits.connection_bytes_per_sec as f64),
+        rate(limits.principal),
+        rate(limits.topic),
+        limits.max_topics,
+        limits.max_groups_per_topic,
+    )
 }
 
 /// Prints to stdout. The server keeps running if stdout is closed.

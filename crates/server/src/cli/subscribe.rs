@@ -10,7 +10,8 @@ use std::error::Error;
 
 use bytes::Bytes;
 use prombus_proto::frame::{
-    Ack, Ids, Membership, Nack, Outcome, ServerFrame, StartFrom, Subscribe, SubscribeOptions,
+    Ack, AfterNack, Ids, Membership, Nack, Outcome, ServerFrame, StartFrom, Subscribe,
+    SubscribeOptions,
 };
 use prombus_proto::{ClientOp, EventId, Group, Timestamp, Topic};
 use serde::Deserialize;
@@ -50,13 +51,14 @@ pub(crate) struct SubscribeArguments {
     /// Milliseconds to acknowledge an event before it is redelivered; default: set by the server
     #[arg(long, value_name = "MS")]
     ack_timeout_ms: Option<u64>,
-    /// Delivery attempts before an event is dead-lettered; default: set by the server
+    /// Failures before an event is dead-lettered, from now on for the whole group; default: as set for the group before,
+    /// or by the server
     #[arg(long, value_name = "COUNT")]
     max_attempts: Option<u32>,
     /// Stop after this many events
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Do not acknowledge: the events are redelivered, and each delivery counts as an attempt
+    /// Do not acknowledge: the events are redelivered, and each lease that expires counts as a failure
     #[arg(long)]
     no_ack: bool,
     /// Run this shell command for each event instead of printing it
@@ -215,7 +217,8 @@ impl Subscriber {
             Handled::Failed { id, reason } => {
                 eprintln!("prombus: event {id}: {reason}");
                 let reason = Some(reason);
-                self.send(ClientOp::Nack(Nack { topic, group, id, reason, delay_ms: None }));
+                let (ids, next) = (Ids::One(id), AfterNack::BackOff);
+                self.send(ClientOp::Nack(Nack { topic, group, ids, reason, next }));
             }
         }
     }

@@ -6,12 +6,14 @@ use toml::{Table, Value};
 
 use super::known_keys::closest_match;
 use super::{ConfigError, KeyPath, RawConfig};
-use crate::auth::{AllowedOrigins, CertificateName, Secret};
+use crate::auth::{AllowedOrigins, CertificateName, Secret, TokenDigest};
 
 /// The keys of an element of `auth.tokens`.
-const TOKEN_KEYS: [&str; 2] = ["token", "scopes"];
+const TOKEN_KEYS: [&str; 4] = ["token", "token_sha256", "name", "scopes"];
 /// The keys of an element of `auth.certificates`.
 const CERTIFICATE_KEYS: [&str; 2] = ["subject", "scopes"];
+/// The most bytes of a token's name, which appears in log lines.
+const MAX_TOKEN_NAME_BYTES: usize = 100;
 
 #[derive(Clone, Debug)]
 pub struct AuthConfig {
@@ -27,8 +29,10 @@ pub struct AuthConfig {
 /// A static token and its scopes.
 #[derive(Clone, Debug)]
 pub struct TokenConfig {
-    /// Not empty, and unique among the configured tokens.
-    pub token: Secret,
+    /// Names its holder in the log, and is where its limits are counted. Several tokens may share it.
+    pub name: String,
+    /// Unique among the configured tokens.
+    pub digest: TokenDigest,
     /// Such as `publish:heartbeat.*`.
     pub scopes: Vec<String>,
 }
@@ -47,7 +51,7 @@ pub struct CertificateConfig {
 pub struct JwtConfig {
     /// The shared secret for HS256.
     pub secret: Option<Secret>,
-    /// A public key for RS256 or EdDSA, a PEM file.
+    /// A public key for RS256, ES256 or EdDSA, a PEM file.
     pub public_key_file: Option<PathBuf>,
     /// A set of public keys, a JWKS file.
     pub jwks_file: Option<PathBuf>,
@@ -55,6 +59,8 @@ pub struct JwtConfig {
     pub issuer: Option<String>,
     /// The required `aud` claim.
     pub audience: Option<String>,
+    /// Rejects tokens without an expiry.
+    pub require_exp: bool,
 }
 
 impl AuthConfig {
@@ -105,6 +111,7 @@ impl JwtConfig {
             jwks_file: text("jwks_file")?.map(PathBuf::from),
             issuer: text("issuer")?.map(str::to_owned),
             audience: text("audience")?.map(str::to_owned),
+            require_exp: raw.bool(&section.join("require_exp"))?,
         };
         // An operator who sets these expects tokens to be verified.
         for (name, claim) in [("issuer", &jwt.issuer), ("audience", &jwt.audience)] {
@@ -122,14 +129,14 @@ impl JwtConfig {
 
 fn read_tokens(raw: &RawConfig) -> Result<Vec<TokenConfig>, ConfigError> {
     let key = KeyPath::of("auth.tokens");
-    let allowed = r#"a list of {token = "…", scopes = ["…"]}"#;
+    let allowed = r#"a list of {name = "…", token_sha256 = "…", scopes = ["…"]}"#;
     let elements = raw.list(&key, allowed, |element| element.as_table().cloned())?;
     let mut tokens: Vec<TokenConfig> = Vec::new();
     for (element, number) in elements.iter().zip(1..) {
         let invalid =
             |reason: &str| raw.conflict(&key, format!("has an invalid element {number}: {reason}"));
-        let token = read_token(element).map_err(|reason| invalid(&reason))?;
-        if tokens.iter().any(|earlier| earlier.token == token.token) {
+        let token = read_token(element, number).map_err(|reason| invalid(&reason))?;
+        if tokens.iter().any(|earlier| earlier.digest == token.digest) {
             return Err(invalid("it repeats an earlier token"));
         }
         tokens.push(token);
@@ -137,17 +144,17 @@ fn read_tokens(raw: &RawConfig) -> Result<Vec<TokenConfig>, ConfigError> {
     Ok(tokens)
 }
 
-fn read_token(element: &Table) -> Result<TokenConfig, String> {
+fn read_token(element: &Table, number: usize) -> Result<TokenConfig, String> {
     if let Some(name) = element.keys().find(|name| !TOKEN_KEYS.contains(&name.as_str())) {
         // A key unlike any of ours may be a misplaced token, so the message does not repeat it.
         return Err(closest_match(name, TOKEN_KEYS.into_iter()).map_or_else(
-            || "unknown key; the keys are token and scopes".to_owned(),
+            || "unknown key; the keys are token or token_sha256, name and scopes".to_owned(),
             |meant| format!("unknown key {name}; did you mean {meant}?"),
         ));
     }
-    let token = element.get("token").and_then(Value::as_str).filter(|text| !text.is_empty());
     Ok(TokenConfig {
-        token: Secret::from(token.ok_or("token must be a non-empty string")?),
+        name: read_token_name(element.get("name"), number)?,
+        digest: read_digest(element.get("token"), element.get("token_sha256"))?,
         scopes: read_scopes(element)?,
     })
 }
@@ -186,4 +193,30 @@ fn read_scopes(element: &Table) -> Result<Vec<String>, &'static str> {
     let scopes = element.get("scopes").and_then(Value::as_array);
     let scopes = scopes.and_then(|s| s.iter().map(|s| s.as_str().map(str::to_owned)).collect());
     scopes.ok_or("scopes must be a list of strings")
+}
+
+fn read_token_name(name: Option<&Value>, number: usize) -> Result<String, String> {
+    let Some(name) = name else { return Ok(format!("token-{number}")) };
+    let fits = |text: &&str| {
+        (1..=MAX_TOKEN_NAME_BYTES).contains(&text.len()) && !text.contains(char::is_control)
+    };
+    name.as_str().filter(fits).map(str::to_owned).ok_or_else(|| {
+        format!(
+            "name must be a string of 1 to {MAX_TOKEN_NAME_BYTES} bytes without control characters"
+        )
+    })
+}
+
+fn read_digest(token: Option<&Value>, sha256: Option<&Value>) -> Result<TokenDigest, &'static str> {
+    match (token, sha256) {
+        (Some(token), None) => {
+            let token = token.as_str().filter(|text| !text.is_empty());
+            token.map(TokenDigest::of).ok_or("token must be a non-empty string")
+        }
+        (None, Some(digest)) => digest.as_str().and_then(TokenDigest::from_hex).ok_or(
+            "token_sha256 must be 64 hexadecimal digits, as printed by: printf %s TOKEN | sha256sum",
+        ),
+        (None, None) => Err("it needs token, or token_sha256, as printed by: printf %s TOKEN | sha256sum"),
+        (Some(_), Some(_)) => Err("set token or token_sha256, not both"),
+    }
 }

@@ -52,10 +52,11 @@ fn redacted(value: &Value) -> Value {
         Value::String(text) if text.is_empty() => value.clone(),
         Value::Array(tokens) => Value::Array(tokens.iter().map(redacted).collect()),
         Value::Table(token) => {
-            let scopes_only = |(name, inner): (&String, &Value)| {
-                (name.clone(), if name == "scopes" { inner.clone() } else { hidden() })
+            let is_public = |name: &str| matches!(name, "name" | "scopes");
+            let without_token = |(name, inner): (&String, &Value)| {
+                (name.clone(), if is_public(name) { inner.clone() } else { hidden() })
             };
-            Value::Table(token.iter().map(scopes_only).collect())
+            Value::Table(token.iter().map(without_token).collect())
         }
         _ => hidden(),
     }

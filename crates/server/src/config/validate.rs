@@ -5,14 +5,14 @@ use std::ops::RangeInclusive;
 
 use prombus_engine::Durability;
 use prombus_proto::Topic;
-use prombus_proto::limits::MAX_EVENT_BYTES;
+use prombus_proto::limits::{MAX_EVENT_BYTES, MAX_NACK_DELAY_MS};
 
 use super::known_keys::TOPICS;
 use super::values::UNBOUNDED;
 use super::{
     AuthConfig, BucketConfig, ClientAuth, Config, ConfigError, EngineConfig, GatewayConfig,
-    GroupsConfig, KeyPath, LimitsConfig, LogConfig, RawConfig, ServerConfig, SubscribeConfig,
-    TlsConfig, TopicConfig,
+    GroupsConfig, KeyPath, LimitsConfig, LogConfig, MemoryConfig, RawConfig, RetryConfig,
+    ServerConfig, SubscribeConfig, TlsConfig, TopicConfig,
 };
 use crate::logging::{LogFilter, LogFormat};
 use crate::mongo_address::MongoAddress;
@@ -48,12 +48,14 @@ impl Config {
             limits,
             auth: AuthConfig::read(raw)?,
             gateway: gateway(raw)?,
+            memory: memory(raw)?,
             subscribe: subscribe(raw)?,
             groups: groups(raw)?,
             log: log(raw)?,
         };
         reject_unauthenticated_public_address(raw, &config)?;
         reject_certificates_without_client_auth(raw, &config)?;
+        reject_too_little_memory_for_frames(raw, &config)?;
         Ok(config)
     }
 }
@@ -145,10 +147,38 @@ fn limits(raw: &RawConfig) -> Result<LimitsConfig> {
             refill_per_sec: bucket_integer(raw, &section.join("refill_per_sec"))?,
         })
     };
+    let connection = bucket("connection")?;
+    let bytes_per_sec = section.join("connection").join("bytes_per_sec");
     Ok(LimitsConfig {
         enabled: raw.bool(&section.join("enabled"))?,
-        connection: bucket("connection")?,
+        connection,
+        connection_bytes_per_sec: raw.integer(&bytes_per_sec, 1024..=1 << 40)?,
+        principal: principal_limit(raw, &section.join("principal"), connection)?,
         topic: bucket("topic")?,
+        logins: bucket("logins")?,
+        max_topics: raw.integer(&section.join("max_topics"), 1..=COUNT_MAX)?,
+        max_groups_per_topic: raw.integer(&section.join("max_groups_per_topic"), 1..=COUNT_MAX)?,
+    })
+}
+
+/// How many times a connection's limit a principal has, unless it is configured.
+const PRINCIPAL_FACTOR: u32 = 20;
+/// The largest limit of a number of topics or groups.
+const COUNT_MAX: u64 = 1_000_000_000;
+
+/// 0 stands for a multiple of the connection's limit, so that the one follows the other.
+fn principal_limit(
+    raw: &RawConfig,
+    section: &KeyPath,
+    connection: BucketConfig,
+) -> Result<BucketConfig> {
+    let number = |name, of_connection: u32| {
+        let number: u32 = raw.integer(&section.join(name), 0..=*BUCKET_RANGE.end())?;
+        Ok(if number == 0 { of_connection.saturating_mul(PRINCIPAL_FACTOR) } else { number })
+    };
+    Ok(BucketConfig {
+        capacity: number("capacity", connection.capacity)?,
+        refill_per_sec: number("refill_per_sec", connection.refill_per_sec)?,
     })
 }
 
@@ -210,10 +240,25 @@ fn gateway(raw: &RawConfig) -> Result<GatewayConfig> {
         max_outbox_bytes: number("max_outbox_bytes", 1024..=1 << 30)?,
         max_subscriptions: number("max_subscriptions", 1..=10_000)?,
         max_connections: number("max_connections", 1..=1_000_000)?,
+        max_connections_per_address: number("max_connections_per_address", 1..=1_000_000)?,
+        ndjson_memory_bytes: number("ndjson_memory_bytes", 1 << 20..=1 << 40)?,
         ping_interval: time("ping_interval_ms")?,
         pong_timeout: time("pong_timeout_ms")?,
         auth_timeout: time("auth_timeout_ms")?,
+        expired_token_grace: time("expired_token_grace_ms")?,
         slow_consumer_timeout: time("slow_consumer_timeout_ms")?,
+    })
+}
+
+fn memory(raw: &RawConfig) -> Result<MemoryConfig> {
+    let section = KeyPath::of("memory");
+    let bytes = |name| raw.integer(&section.join(name), 1 << 20..=1 << 40);
+    let frames = &section.join("frames_bytes");
+    Ok(MemoryConfig {
+        feeds: bytes("feeds_bytes")?,
+        deliveries: bytes("deliveries_bytes")?,
+        frames: raw.integer(frames, 4 << 20..=1 << 40)?,
+        responses: bytes("responses_bytes")?,
     })
 }
 
@@ -228,7 +273,17 @@ fn subscribe(raw: &RawConfig) -> Result<SubscribeConfig> {
 
 fn groups(raw: &RawConfig) -> Result<GroupsConfig> {
     let lease = KeyPath::of("groups.lease_ms");
-    Ok(GroupsConfig { lease: raw.milliseconds(&lease, 2000..=600_000)? })
+    Ok(GroupsConfig { retry: retry(raw)?, lease: raw.milliseconds(&lease, 2000..=600_000)? })
+}
+
+fn retry(raw: &RawConfig) -> Result<RetryConfig> {
+    let section = KeyPath::of("groups.retry");
+    let time = |name| raw.milliseconds(&section.join(name), 1..=MAX_NACK_DELAY_MS);
+    Ok(RetryConfig {
+        first: time("first_ms")?,
+        factor: raw.integer(&section.join("factor"), 1..=100)?,
+        max: time("max_ms")?,
+    })
 }
 
 fn log(raw: &RawConfig) -> Result<LogConfig> {
@@ -247,6 +302,16 @@ fn log(raw: &RawConfig) -> Result<LogConfig> {
             },
         )?,
     })
+}
+
+/// A connection gets no more than it leaves free, so one frame needs twice its size; and not all of them may
+/// have to wait for one.
+fn reject_too_little_memory_for_frames(raw: &RawConfig, config: &Config) -> Result<()> {
+    if config.memory.frames >= 4 * config.gateway.max_frame_bytes {
+        return Ok(());
+    }
+    let reason = "must be at least four times gateway.max_frame_bytes";
+    Err(raw.conflict(&KeyPath::of("memory.frames_bytes"), reason))
 }
 
 /// A public address needs authentication or an explicit `--insecure`.

@@ -8,9 +8,9 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use prombus_bus::{Acked, GroupReply, Nacked, PendingCommit, Position, Refusal};
+use prombus_bus::{Acked, GroupInfo, GroupReply, Nacked, PendingCommit, Position, Refusal};
 use prombus_proto::EventId;
-use prombus_proto::frame::{Corr, answer};
+use prombus_proto::frame::{Corr, JoinedGroup, answer};
 
 use super::outgoing::Outgoing;
 
@@ -120,6 +120,13 @@ impl Answers {
     pub(super) fn ok(&mut self, corr: Option<&Corr>) {
         let mut json = Vec::new();
         answer::write_ok(&mut json, corr);
+        self.push(PendingAnswer::Ready(json));
+    }
+
+    pub(super) fn subscribed(&mut self, corr: Option<&Corr>, group: GroupInfo) {
+        let mut json = Vec::new();
+        let GroupInfo { max_attempts, created } = group;
+        answer::write_subscribed(&mut json, corr, JoinedGroup { max_attempts, created });
         self.push(PendingAnswer::Ready(json));
     }
 

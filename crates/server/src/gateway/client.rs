@@ -4,12 +4,11 @@ mod command;
 mod pending_batch;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use prombus_bus::{Connection, Delivery, DeliveryQueue, Refusal, Subscription};
+use prombus_bus::{Connection, Delivery, DeliveryQueue, Memory, Refusal, Subscription, Transport};
 use prombus_proto::frame::{ClientFrame, ClientOp, Corr, FrameError, FrameLimits, Mark, Subscribe};
 use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -18,15 +17,15 @@ use self::pending_batch::PendingBatch;
 use super::Gateway;
 use super::answers::{Answers, PendingAnswer};
 use super::outgoing::Outgoing;
-use crate::accept::ClientIdentity;
-use crate::auth::{Action, Credential, Grant};
+use crate::accept::Arrival;
+use crate::auth::{Action, Caller, Credential, Grant};
 use crate::config;
 
 /// One client: its rights, its subscriptions, its pending answers.
 pub(super) struct Client {
     gateway: Arc<Gateway>,
-    /// The address of the client, or of the last proxy before it.
-    address: IpAddr,
+    /// Where the client is, or the last proxy before it.
+    caller: Caller,
     connection: Connection,
     answers: Answers,
     subscriptions: HashMap<(Topic, Group), ActiveSubscription>,
@@ -67,12 +66,19 @@ const MAX_UNANSWERED_LARGE_FRAMES: usize = 4;
 const MIN_UNANSWERED_BYTES: usize = 1 << 20;
 
 impl Client {
-    pub(super) fn new(gateway: Arc<Gateway>, (address, certificate): ClientIdentity) -> Self {
+    pub(super) fn new(gateway: Arc<Gateway>, arrival: &Arrival) -> Self {
+        let caller = Caller { address: arrival.address, transport: Transport::Ws };
+        let certificate = arrival.certificate.clone();
         let grant = gateway.access().authenticator.without_token(certificate.as_deref());
+        let connection = gateway.bus.connect();
+        if let Some(grant) = &grant {
+            gateway.logins.recognized(grant, caller);
+            gateway.bus.identify(&connection, &grant.principal_at(caller.address));
+        }
         Self {
-            connection: gateway.bus.connect(),
+            connection,
             gateway,
-            address,
+            caller,
             answers: Answers::default(),
             subscriptions: HashMap::new(),
             credential: certificate.map(Credential::Certificate),
@@ -171,11 +177,11 @@ impl Client {
                     }
                 }
             }
-            PendingBatch::Ack { topic, group, ids, mark, frames } => {
+            PendingBatch::Ack { topic, group, ids, mark, charges, frames } => {
                 match self.subscriptions.get(&(topic, group)) {
                     Some(active) => {
                         let mark_until = mark.map(|mark| self.marked_until(mark));
-                        let reply = active.subscription.ack(ids, mark_until, None);
+                        let reply = active.subscription.ack_charged(ids, mark_until, None, charges);
                         self.answers.push(PendingAnswer::Acked { reply, frames });
                     }
                     None => {
@@ -194,14 +200,7 @@ impl Client {
             let message = "authenticate first: send AUTH with a token";
             return Err(Refusal::new(ErrorCode::Unauthorized, message));
         };
-        grant.authorize(action, || self.now()).map_err(|denied| {
-            let message = match action {
-                Action::Publish(topic) => format!("publish to {topic}: {denied}"),
-                Action::Subscribe(topic) => format!("subscribe to {topic}: {denied}"),
-                Action::Admin => denied.to_string(),
-            };
-            Refusal::new(denied.code(), message)
-        })
+        self.gateway.logins.authorize(grant, self.caller, action, || self.now())
     }
 
     fn active_subscription(
@@ -209,7 +208,7 @@ impl Client {
         topic: &Topic,
         group: &Group,
     ) -> Result<&mut ActiveSubscription, Refusal> {
-        self.check(Action::Subscribe(topic))?;
+        self.check(Action::Consume { topic, group })?;
         let key = (topic.clone(), group.clone());
         self.subscriptions.get_mut(&key).ok_or_else(not_subscribed)
     }
@@ -222,10 +221,15 @@ impl Client {
         self.grant.is_some()
     }
 
-    /// Returns how long the client's rights last, or `None` if they do not expire.
-    pub(super) fn rights_last(&self) -> Option<Duration> {
+    /// Returns how long the client's rights last and how long it may stay, or `None` if its rights do not
+    /// expire.
+    pub(super) fn rights_last(&self) -> Option<(Duration, Duration)> {
         let end = self.grant.as_ref()?.ends_at()?;
-        Some(Duration::from_millis(end.0.saturating_sub(self.now().0)))
+        let grace = self.settings().expired_token_grace.as_millis();
+        let closed = end.plus_ms(u64::try_from(grace).unwrap_or(u64::MAX));
+        let now = self.now();
+        let until = |time: Timestamp| Duration::from_millis(time.0.saturating_sub(now.0));
+        Some((until(end), until(closed)))
     }
 
     pub(super) fn has_subscriptions(&self) -> bool {
@@ -249,6 +253,16 @@ impl Client {
         let largest = MAX_UNANSWERED_LARGE_FRAMES * self.settings().max_frame_bytes;
         self.answers.frames() < MAX_UNANSWERED_FRAMES
             && self.answers.frame_bytes() < largest.max(MIN_UNANSWERED_BYTES)
+    }
+
+    /// Returns the bytes of all unanswered frames.
+    pub(super) const fn unanswered_bytes(&self) -> usize {
+        self.answers.frame_bytes()
+    }
+
+    /// Returns the budgets of buffers.
+    pub(super) fn memory(&self) -> &Memory {
+        self.gateway.bus.memory()
     }
 
     pub(super) fn has_pending_answers(&self) -> bool {

@@ -16,6 +16,9 @@ pub enum CloseCode {
     SlowConsumer,
     /// The client did not authenticate in time. Clients may reconnect with a token.
     NotAuthenticated,
+    /// The client's token has expired, and it sent no other one in time. Clients may reconnect with a new
+    /// token.
+    TokenExpired,
     /// No pong arrived in time. Clients should reconnect.
     NoPong,
 }
@@ -28,6 +31,7 @@ impl CloseCode {
         CloseCode::FrameTooLarge,
         CloseCode::SlowConsumer,
         CloseCode::NotAuthenticated,
+        CloseCode::TokenExpired,
         CloseCode::NoPong,
     ];
 
@@ -41,7 +45,7 @@ impl CloseCode {
             CloseCode::FrameTooLarge => 1009,
             CloseCode::SlowConsumer => 4008,
             CloseCode::NoPong => 4009,
-            CloseCode::NotAuthenticated => 4401,
+            CloseCode::NotAuthenticated | CloseCode::TokenExpired => 4401,
         }
     }
 
@@ -56,6 +60,7 @@ impl CloseCode {
             CloseCode::SlowConsumer => "slow consumer: sent data was not read in time",
             CloseCode::NoPong => "no pong received in time",
             CloseCode::NotAuthenticated => "not authenticated in time",
+            CloseCode::TokenExpired => "the token has expired",
         }
     }
 }

@@ -15,23 +15,34 @@ pub(super) struct Deadlines {
     pong_by: Option<Instant>,
     /// The first AUTH, while it is missing.
     auth_by: Option<Instant>,
+    /// The end of a large message that is arriving.
+    message_by: Option<Instant>,
     /// The next write that makes progress, while the peer accepts nothing.
     drain_by: Option<Instant>,
     /// The expiry of the client's rights.
     rights_end: Option<Instant>,
+    /// The end of the time in which a client without rights has to authenticate again.
+    renew_by: Option<Instant>,
     /// The end of the session, once the server shuts down.
     close_at: Option<Instant>,
 }
 
 impl Deadlines {
-    pub(super) fn new(settings: &config::GatewayConfig, is_authenticated: bool) -> Self {
+    /// The time to authenticate counts from `accepted_at`, so that requests before the upgrade do not extend it.
+    pub(super) fn new(
+        settings: &config::GatewayConfig,
+        accepted_at: Instant,
+        is_authenticated: bool,
+    ) -> Self {
         let now = Instant::now();
         Self {
             ping_at: now + settings.ping_interval,
             pong_by: None,
-            auth_by: (!is_authenticated).then(|| now + settings.auth_timeout),
+            auth_by: (!is_authenticated).then(|| accepted_at + settings.auth_timeout),
+            message_by: None,
             drain_by: None,
             rights_end: None,
+            renew_by: None,
             close_at: None,
         }
     }
@@ -46,13 +57,25 @@ impl Deadlines {
         if is_over(self.auth_by) {
             return Some(CloseCode::NotAuthenticated);
         }
+        if is_over(self.renew_by) {
+            return Some(CloseCode::TokenExpired);
+        }
         is_over(self.close_at).then_some(CloseCode::GoingAway)
     }
 
     /// Returns when to wake up at the latest. No pong is expected while the socket is not read.
     pub(super) fn next(&self, may_read: bool) -> Instant {
         let pong_by = self.pong_by.filter(|_| may_read);
-        let times = [pong_by, self.drain_by, self.auth_by, self.rights_end, self.close_at];
+        let message_by = self.message_by.filter(|_| may_read);
+        let times = [
+            pong_by,
+            message_by,
+            self.drain_by,
+            self.auth_by,
+            self.rights_end,
+            self.renew_by,
+            self.close_at,
+        ];
         times.into_iter().flatten().fold(self.ping_at, Instant::min)
     }
 
@@ -84,6 +107,15 @@ impl Deadlines {
         self.pong_by = self.pong_by.map(|by| by + time);
     }
 
+    /// `by` is `None` unless a large message is arriving.
+    pub(super) const fn set_message_by(&mut self, by: Option<Instant>) {
+        self.message_by = by;
+    }
+
+    pub(super) fn message_is_overdue(&self) -> bool {
+        self.message_by.is_some_and(|by| Instant::now() >= by)
+    }
+
     /// The peer accepted data, or none is waiting.
     pub(super) fn drained(&mut self) {
         self.drain_by = None;
@@ -98,14 +130,21 @@ impl Deadlines {
         self.auth_by = None;
     }
 
-    /// The client has lost its rights, and as much time as a new one to present a token.
-    pub(super) fn not_authenticated(&mut self, timeout: Duration) {
-        self.auth_by.get_or_insert_with(|| Instant::now() + timeout);
+    /// A reload has ended the client's rights. It may stay as long as after their expiry, unless that has
+    /// come already. A client that never had any has no more time than before.
+    pub(super) fn lost_rights(&mut self, grace: Duration) {
+        self.rights_end = None;
+        if self.auth_by.is_none() {
+            let by = Instant::now() + grace;
+            self.renew_by = Some(self.renew_by.map_or(by, |earlier| earlier.min(by)));
+        }
     }
 
-    /// `rights_last` is `None` if the rights do not expire.
-    pub(super) fn set_rights_end(&mut self, rights_last: Option<Duration>) {
-        self.rights_end = rights_last.map(|time| Instant::now() + time);
+    /// Takes how long the client's rights last and how long it may stay, `None` if they do not expire.
+    pub(super) fn set_rights_end(&mut self, rights_last: Option<(Duration, Duration)>) {
+        let now = Instant::now();
+        self.rights_end = rights_last.map(|(rights, _)| now + rights);
+        self.renew_by = rights_last.map(|(_, stay)| now + stay);
     }
 
     /// Returns `true` once when the client's rights have expired.

@@ -15,6 +15,10 @@ pub(super) struct Incoming {
     left_of_other: usize,
     /// Whether the last other frame started or continued a fragmented message.
     in_fragmented_message: bool,
+    /// Whether the other frame at the front is a control frame.
+    is_control: bool,
+    /// Bytes passed on of a message that is not complete, which tungstenite keeps.
+    kept: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -49,11 +53,56 @@ impl Incoming {
             max_text_bytes,
             left_of_other: 0,
             in_fragmented_message: false,
+            is_control: false,
+            kept: 0,
         }
     }
 
+    pub(super) const fn set_max_text_bytes(&mut self, max_text_bytes: usize) {
+        self.max_text_bytes = max_text_bytes;
+    }
+
+    /// Returns the bytes that are read but not parsed yet.
+    pub(super) fn unparsed(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns the memory of everything that is read and not returned as a message.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.kept
+    }
+
     pub(super) fn append(&mut self, read: &[u8]) {
+        let capacity = self.capacity_with(read.len());
+        if capacity > self.bytes.len() + read.len() && capacity > self.bytes.capacity() {
+            // Room for more of a large frame, but not for more than that frame.
+            let mut grown = BytesMut::with_capacity(capacity);
+            grown.extend_from_slice(&self.bytes);
+            self.bytes = grown;
+        }
         self.bytes.extend_from_slice(read);
+    }
+
+    /// Returns the capacity of the buffer when `count` more bytes are read. It doubles, up to the end of the
+    /// frame that is arriving.
+    fn capacity_with(&self, count: usize) -> usize {
+        let (needed, capacity) = (self.bytes.len() + count, self.bytes.capacity());
+        if needed <= capacity {
+            return capacity;
+        }
+        let frame = Header::parse(&self.bytes)
+            .map_or(0, |header| header.bytes.saturating_add(header.payload));
+        needed.max(frame.min(2 * capacity))
+    }
+
+    /// Returns how many bytes can be read without more memory.
+    pub(super) fn spare_bytes(&self) -> usize {
+        self.bytes.capacity() - self.bytes.len()
+    }
+
+    /// Returns how much more memory it takes to read `count` bytes.
+    pub(super) fn growth_for(&self, count: usize) -> usize {
+        self.capacity_with(count) - self.bytes.capacity()
     }
 
     /// Returns the next piece. A text frame is returned once it is complete.
@@ -66,7 +115,8 @@ impl Incoming {
             if is_text && header.payload <= self.max_text_bytes {
                 return self.text(&header);
             }
-            if header.first & CONTROL == 0 {
+            self.is_control = header.first & CONTROL != 0;
+            if !self.is_control {
                 self.in_fragmented_message = header.first & FINAL == 0;
             }
             self.left_of_other = header.bytes.saturating_add(header.payload);
@@ -76,6 +126,10 @@ impl Incoming {
             return None;
         }
         self.left_of_other -= available;
+        if !self.is_control {
+            let is_complete = self.left_of_other == 0 && !self.in_fragmented_message;
+            self.kept = if is_complete { 0 } else { self.kept + available };
+        }
         Some(Piece::Other(self.take(available).freeze()))
     }
 

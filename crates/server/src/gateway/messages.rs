@@ -30,6 +30,35 @@ impl Messages {
         Self { incoming: Incoming::new(max_message_bytes), tungstenite }
     }
 
+    /// Changes the limit of messages that arrive from now on.
+    pub(super) fn set_max_message_bytes(&mut self, max_message_bytes: usize) {
+        self.incoming.set_max_text_bytes(max_message_bytes);
+        self.tungstenite.set_config(|config| {
+            config.max_message_size = Some(max_message_bytes);
+            config.max_frame_size = Some(max_message_bytes);
+        });
+    }
+
+    /// Returns the bytes that are read but not parsed yet.
+    pub(super) fn unparsed(&self) -> usize {
+        self.incoming.unparsed()
+    }
+
+    /// Returns how many bytes can be read without more memory.
+    pub(super) fn spare_bytes(&self) -> usize {
+        self.incoming.spare_bytes()
+    }
+
+    /// Returns how much more memory it takes to read `count` bytes.
+    pub(super) fn growth_for(&self, count: usize) -> usize {
+        self.incoming.growth_for(count)
+    }
+
+    /// Returns the memory of everything that is read and not returned as a message.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.incoming.held_bytes()
+    }
+
     pub(super) fn append(&mut self, read: &[u8]) {
         self.incoming.append(read);
     }

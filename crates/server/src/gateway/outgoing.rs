@@ -79,6 +79,11 @@ impl Outgoing {
         self.bytes.len() - self.written
     }
 
+    /// Returns the memory of the buffer.
+    pub(super) const fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use prombus_bus::{Delivery, OpenConnection, Refusal, Transport};
+use prombus_bus::{Delivery, Memory, OpenConnection, Refusal, Share, Transport};
 use prombus_proto::ErrorCode;
 use prombus_proto::frame::answer;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,10 +25,10 @@ use super::Gateway;
 use super::client::Client;
 use super::close_code::CloseCode;
 use super::deadlines::Deadlines;
-use super::messages::Messages;
+use super::frame_room::FrameRoom;
 use super::socket::Socket;
 use super::wire::Wire;
-use crate::accept::ClientIdentity;
+use crate::accept::Arrival;
 use crate::phase::{self, Phase};
 
 pub(super) struct Session<S> {
@@ -40,6 +40,8 @@ pub(super) struct Session<S> {
     next_phase: NextPhase,
     /// Reused between writes.
     deliveries: Vec<Delivery>,
+    /// The memory of the write buffer.
+    outbox: Share,
     /// Counts the connection as open until it is dropped.
     _open: OpenConnection,
 }
@@ -70,6 +72,8 @@ enum Wakeup {
     /// Tokens and keys may have changed.
     Reloaded,
     NoPong,
+    /// A large frame did not arrive in time.
+    FrameTooSlow,
     Lost(io::Error),
 }
 
@@ -86,7 +90,7 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     pub(super) fn new(
         stream: S,
-        client: ClientIdentity,
+        arrival: Arrival,
         read_ahead: &[u8],
         gateway: Arc<Gateway>,
         phases: watch::Receiver<Phase>,
@@ -95,14 +99,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let traffic = metrics.traffic(Transport::Ws);
         traffic.received(read_ahead.len());
         let open = metrics.connection(Transport::Ws);
-        let mut messages = Messages::new(gateway.settings.max_frame_bytes);
-        messages.append(read_ahead);
         // Before the client gets its rights: a reload in between is noticed.
         let seen = *phases.borrow();
-        let client = Client::new(gateway, client);
+        let client = Client::new(gateway, &arrival);
+        let room = FrameRoom::new(client.memory().frames.share());
+        let wire = Wire::new(stream, traffic);
+        let max_frame_bytes = client.settings().max_frame_bytes;
+        let is_authenticated = client.is_authenticated();
         Self {
-            socket: Socket::new(Wire::new(stream, traffic), messages),
-            deadlines: Deadlines::new(client.settings(), client.is_authenticated()),
+            socket: Socket::new(wire, read_ahead, room, max_frame_bytes, is_authenticated),
+            outbox: client.memory().deliveries.share(),
+            deadlines: Deadlines::new(client.settings(), arrival.at, client.is_authenticated()),
             client,
             timer: Box::pin(sleep_until(Instant::now())),
             // A connection may arrive when the server is already stopping.
@@ -156,6 +163,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                 Wakeup::Stopping => self.prepare_to_close(now),
                 Wakeup::Reloaded => self.check_rights_again(),
                 Wakeup::NoPong => return End::Closed(CloseCode::NoPong),
+                Wakeup::FrameTooSlow => {
+                    let message = "the frame did not arrive completely in time";
+                    let refusal = Refusal::new(ErrorCode::PayloadTooLarge, message);
+                    self.client.refuse_unparsed(&refusal);
+                    return End::Closed(CloseCode::FrameTooLarge);
+                }
             }
         }
     }
@@ -166,6 +179,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let mut filled = std::pin::pin!(queue.filled());
         poll_fn(|context| {
             if !self.may_read() {
+                self.socket.restart_arrival();
+            }
+            if !self.may_read() || self.socket.is_waiting_for_room() {
                 self.deadlines.restart_pong(self.client.settings().pong_timeout);
             }
             loop {
@@ -176,6 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                     Poll::Ready(Err(error)) => return Poll::Ready(Wakeup::Lost(error)),
                 }
             }
+            self.settle_outbox();
             // Before reading: a busy peer always has something to read.
             if !self.deadlines.is_closing()
                 && let Poll::Ready((phase, phases)) = self.next_phase.as_mut().poll(context)
@@ -187,8 +204,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                 });
             }
             if self.may_read() {
-                if let Poll::Ready(read) = self.socket.poll_message(context) {
+                let unanswered = self.client.unanswered_bytes();
+                if let Poll::Ready(read) = self.socket.poll_message(context, unanswered) {
                     return Poll::Ready(Wakeup::Read(read));
+                }
+                self.deadlines.set_message_by(self.socket.complete_by());
+                if self.deadlines.message_is_overdue() && has_budget_remaining() {
+                    return Poll::Ready(Wakeup::FrameTooSlow);
                 }
                 // After reading: a pong that arrived in time must not count as late because we are.
                 if self.deadlines.pong_is_overdue() && has_budget_remaining() {
@@ -212,13 +234,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
 
     /// Adds answers that are ready, and deliveries, to the write buffer while it has room.
     fn fill(&mut self, context: &mut Context<'_>) {
-        let limit = self.client.settings().max_outbox_bytes;
+        let limit = self.outbox_limit();
         let outgoing = &mut self.socket.wire.outgoing;
         while outgoing.len() < limit && self.client.poll_answer(context, outgoing).is_ready() {}
-        if outgoing.len() >= WRITE_BYTES {
+        let bytes = WRITE_BYTES.min(limit);
+        if outgoing.len() >= bytes {
             return;
         }
-        self.client.take_deliveries(WRITE_BYTES, &mut self.deliveries);
+        self.client.take_deliveries(bytes, &mut self.deliveries);
         let now = Instant::now().into_std();
         for delivery in self.deliveries.drain(..) {
             let left = delivery.deadline.saturating_duration_since(now).as_millis();
@@ -249,8 +272,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     }
 
     fn may_read(&self) -> bool {
-        self.client.may_read()
-            && self.socket.wire.outgoing.len() < self.client.settings().max_outbox_bytes
+        // No connection may have less than this.
+        let waiting = self.socket.wire.outgoing.len();
+        let is_small = waiting < Memory::MINIMUM.min(self.client.settings().max_outbox_bytes);
+        self.client.may_read() && (is_small || waiting < self.outbox_limit())
+    }
+
+    /// Returns the bytes at which the write buffer is full.
+    fn outbox_limit(&self) -> usize {
+        let allowance = match self.client.is_authenticated() {
+            true => self.outbox.allowance(),
+            // A stranger has no deliveries and needs no long answers.
+            false => Memory::MINIMUM,
+        };
+        self.client.settings().max_outbox_bytes.min(allowance)
+    }
+
+    /// Counts the memory of the write buffer, after as much as possible was written.
+    fn settle_outbox(&mut self) {
+        if self.outbox.exceeds_fair_share() {
+            self.socket.wire.outgoing.shrink();
+        }
+        self.outbox.set(self.socket.wire.outgoing.capacity());
     }
 
     /// Serves all frames that have arrived, up to [`MAX_BURST`].
@@ -260,8 +303,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         while let Some(message) = next {
             self.serve_message(message).await;
             served += 1;
+            if self.client.is_authenticated() {
+                self.socket.authenticated(self.client.settings().max_frame_bytes);
+            }
             next = if served < MAX_BURST && self.may_read() {
-                match poll_fn(|context| Poll::Ready(self.socket.poll_message(context))).await {
+                let unanswered = self.client.unanswered_bytes();
+                let polled =
+                    poll_fn(|context| Poll::Ready(self.socket.poll_message(context, unanswered)));
+                match polled.await {
                     Poll::Ready(Some(Ok(message))) => Some(message),
                     Poll::Ready(Some(Err(error))) => {
                         self.client.submit_batch().await;
@@ -282,8 +331,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         }
         if self.client.is_authenticated() {
             self.deadlines.authenticated();
+            self.deadlines.set_rights_end(self.client.rights_last());
         }
-        self.deadlines.set_rights_end(self.client.rights_last());
         Ok(())
     }
 
@@ -319,10 +368,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         self.client.check_rights_again();
         if self.client.is_authenticated() {
             self.deadlines.authenticated();
+            self.deadlines.set_rights_end(self.client.rights_last());
+            self.socket.authenticated(self.client.settings().max_frame_bytes);
         } else {
-            self.deadlines.not_authenticated(self.client.settings().auth_timeout);
+            self.deadlines.lost_rights(self.client.settings().expired_token_grace);
         }
-        self.deadlines.set_rights_end(self.client.rights_last());
     }
 
     /// Stops deliveries, and gives the client time to settle its leases.

@@ -1,6 +1,7 @@
 //! The upgrade of an HTTP request to a WebSocket.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -10,7 +11,7 @@ use tokio::sync::mpsc::Sender;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::Gateway;
-use crate::accept::{Admission, NewConnection, Port, RequestHandler, refuse_host};
+use crate::accept::{Admission, HANDSHAKE_TIME, NewConnection, Port, RequestHandler, refuse_host};
 
 /// Why a request is not upgraded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,13 @@ impl Port for Gateway {
         Box::new(move |request| {
             let response = self.respond(request, &connection);
             Box::pin(std::future::ready(response))
+        })
+    }
+
+    fn anonymous_time(&self) -> Option<Duration> {
+        Some(match self.access().authenticator.is_open() {
+            true => HANDSHAKE_TIME,
+            false => HANDSHAKE_TIME.min(self.settings.auth_timeout),
         })
     }
 }
@@ -57,10 +65,12 @@ impl Gateway {
         if self.access().origins.check(text(&header::ORIGIN), text(&header::HOST)).is_err() {
             return Err((StatusCode::FORBIDDEN, "this origin is not allowed"));
         }
-        if admission == Admission::Full {
-            return Err((StatusCode::SERVICE_UNAVAILABLE, "too many connections"));
+        match admission {
+            Admission::Everything => Ok(()),
+            Admission::HealthCheck(limit) => {
+                Err((StatusCode::SERVICE_UNAVAILABLE, Admission::refusal(limit)))
+            }
         }
-        Ok(())
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Wire<S> {
 }
 
 /// The size of one read.
-const READ_BYTES: usize = 64 << 10;
+pub(super) const READ_BYTES: usize = 64 << 10;
 
 thread_local! {
     /// Reads land here first. A buffer of this size per connection would be most of the memory of an
@@ -34,14 +34,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         Self { stream, outgoing: Outgoing::default(), traffic }
     }
 
-    /// Passes the bytes of one read to `consume`, and returns their number: 0 at the end of the stream.
+    /// Passes the bytes of one read, at most `limit`, to `consume`, and returns their number: 0 at the end of
+    /// the stream.
     pub(super) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
+        limit: usize,
         consume: impl FnOnce(&[u8]),
     ) -> Poll<io::Result<usize>> {
         SCRATCH.with_borrow_mut(|scratch| {
-            let mut read = ReadBuf::new(scratch);
+            let limit = limit.min(scratch.len());
+            let mut read = ReadBuf::new(&mut scratch[..limit]);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
             let count = read.filled().len();
             self.traffic.received(count);

@@ -13,18 +13,18 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::HttpError;
 
-/// How long a body may stall.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How far each byte moves the deadline of the whole body: a client that sends a byte now and then
-/// must not occupy a connection forever.
+/// How far each byte moves the deadline of the next: a client that sends a byte now and then must not occupy
+/// a connection forever.
 const TIME_PER_BYTE: Duration = Duration::from_millis(1);
 
 pub(super) struct RequestBody {
     chunks: BodyDataStream,
     limit: usize,
     remaining: usize,
-    /// Set by the first read, and moved on by every byte received.
-    deadline: Option<Instant>,
+    /// How long the body may stall.
+    stall_timeout: Duration,
+    /// The time left to the next chunk. Does not run while we do not read.
+    patience: Duration,
 }
 
 impl RequestBody {
@@ -33,7 +33,12 @@ impl RequestBody {
     /// # Errors
     ///
     /// If the body declares a size above `limit`, or an encoding.
-    pub(super) fn new(headers: &HeaderMap, body: Body, limit: usize) -> Result<Self, HttpError> {
+    pub(super) fn new(
+        headers: &HeaderMap,
+        body: Body,
+        limit: usize,
+        stall_timeout: Duration,
+    ) -> Result<Self, HttpError> {
         let encodings = headers.get_all(CONTENT_ENCODING).iter();
         if encodings.into_iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")) {
             let message = "Content-Encoding is not supported: send the body unencoded";
@@ -43,34 +48,38 @@ impl RequestBody {
         if body.size_hint().lower() > limit as u64 {
             return Err(too_large(limit));
         }
-        // A declared size is exact, so less room has to be reserved for it.
-        let declared = body.size_hint().upper().and_then(|upper| usize::try_from(upper).ok());
-        let limit = declared.map_or(limit, |declared| declared.min(limit));
-        Ok(Self { chunks: body.into_data_stream(), limit, remaining: limit, deadline: None })
-    }
-
-    /// The declared size of the body, or else its limit.
-    pub(super) fn max_bytes(&self) -> u32 {
-        u32::try_from(self.limit).unwrap_or(u32::MAX)
+        let chunks = body.into_data_stream();
+        Ok(Self { chunks, limit, remaining: limit, stall_timeout, patience: stall_timeout })
     }
 
     /// Waits for the next chunk. Returns `None` at the end of the body.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, HttpError> {
-        let stalled_at = Instant::now() + STALL_TIMEOUT;
-        let deadline = *self.deadline.get_or_insert(stalled_at);
-        let chunk = match timeout_at(stalled_at.min(deadline), self.chunks.next()).await {
+        self.next_by(None).await
+    }
+
+    /// Like [`RequestBody::next`], but waits until `deadline` at most.
+    pub(super) async fn next_by(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Bytes>, HttpError> {
+        let asked_at = Instant::now();
+        let stalled_at = asked_at + self.patience;
+        let deadline = deadline.map_or(stalled_at, |deadline| deadline.min(stalled_at));
+        let chunk = match timeout_at(deadline, self.chunks.next()).await {
             Ok(Some(Ok(chunk))) => chunk,
             Ok(None) => return Ok(None),
             Ok(Some(Err(error))) => {
                 let message = format!("the body is incomplete: {error}");
                 return Err(HttpError::new(ErrorCode::BadFrame, message));
             }
-            Err(_) => return Err(too_slow()),
+            Err(_) => return Err(too_slow(self.stall_timeout)),
         };
         self.remaining =
             self.remaining.checked_sub(chunk.len()).ok_or_else(|| too_large(self.limit))?;
         let bytes = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
-        self.deadline = Some(deadline + TIME_PER_BYTE * bytes);
+        let left = self.patience.saturating_sub(asked_at.elapsed());
+        // A fast start is no credit for a slow end.
+        self.patience = (left + TIME_PER_BYTE.saturating_mul(bytes)).min(self.stall_timeout);
         Ok(Some(chunk))
     }
 
@@ -92,11 +101,10 @@ fn too_large(limit: usize) -> HttpError {
     HttpError::new(ErrorCode::PayloadTooLarge, message)
 }
 
-fn too_slow() -> HttpError {
+fn too_slow(stall_timeout: Duration) -> HttpError {
     let message = format!(
-        "the body arrived too slowly: no data for {} seconds, or less than 1000 bytes per second \
-         after that",
-        STALL_TIMEOUT.as_secs()
+        "the body arrived too slowly: no data for {stall_timeout:?}, less than 1000 bytes per second, or too slow \
+         while others waited for its memory"
     );
     HttpError::new(ErrorCode::BadFrame, message).with_status(StatusCode::REQUEST_TIMEOUT)
 }

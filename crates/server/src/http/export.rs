@@ -21,14 +21,15 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use prombus_bus::{ReadPage, Refusal};
+use prombus_bus::{ReadPage, Refusal, Share};
+use prombus_proto::ErrorCode;
 
 use self::compression::{Compressor, ContentCoding};
 use self::read_ahead::ReadAhead;
 use self::request::{AtDamage, ExportFormat, ExportRange, ExportRequest};
 use super::error::HttpError;
-use super::request_grant::RequestGrant;
-use super::{HttpState, Peer};
+use super::request_grant::{RequestGrant, WatchedGrant};
+use super::{HttpState, Peer, response};
 use crate::auth::Action;
 
 pub(super) async fn get(
@@ -40,14 +41,14 @@ pub(super) async fn get(
     uri: Uri,
 ) -> Result<Response, HttpError> {
     let request = ExportRequest::parse(&uri, http.now())?;
-    grant.require(Action::Subscribe(&request.topic))?;
+    grant.require(Action::Read(&request.topic))?;
     let coding = ContentCoding::negotiate(&headers);
     let range = request.locate(http.bus()).await?;
     let content_type = range.format.content_type();
     let body = if method == Method::HEAD {
         Body::empty()
     } else {
-        let mut export = Export::new(http, peer, range, coding);
+        let mut export = Export::new(http, peer, range, coding, grant.into_watched());
         // Reads the first chunk before answering, so that an export that cannot start is an error
         // response and not a broken stream.
         let first = export.next_chunk().await?;
@@ -76,8 +77,12 @@ struct Export {
     stage: Stage,
     /// `None` without compression, and while a blocking thread uses the compressor.
     compressor: Option<Compressor>,
+    /// The memory of the page that is being sent.
+    room: Share,
     /// Why the export ends early, once the events before it are sent.
     failure: Option<Refusal>,
+    /// The export ends with the rights of its request.
+    grant: WatchedGrant,
     peer: Arc<Peer>,
 }
 
@@ -96,10 +101,13 @@ impl Export {
         peer: Arc<Peer>,
         range: ExportRange,
         coding: ContentCoding,
+        grant: WatchedGrant,
     ) -> Self {
+        let room = http.bus().memory().responses.share();
         let events = ReadAhead::new(http, range.topic.clone(), range.first, range.end);
         let compressor = Compressor::new(coding);
-        Self { range, events, stage: Stage::Nothing, compressor, failure: None, peer }
+        let stage = Stage::Nothing;
+        Self { range, events, stage, compressor, room, failure: None, grant, peer }
     }
 
     /// Returns the next bytes of the response, or `None` at its end.
@@ -121,7 +129,9 @@ impl Export {
                 (Err(failure), _) => return Err(failure),
             };
             if !bytes.is_empty() {
-                return Ok(Some(bytes.into()));
+                let next = self.room.budget().share();
+                let room = std::mem::replace(&mut self.room, next);
+                return Ok(Some(response::counted(bytes, room)));
             }
         }
         Ok(None)
@@ -130,7 +140,13 @@ impl Export {
     /// Formats the next page of events. The text is empty if none of them is selected.
     async fn next_text(&mut self) -> Result<Vec<u8>, Refusal> {
         let format = self.range.format;
-        let page = self.events.next().await?;
+        if self.grant.has_ended(Action::Read(&self.range.topic)) {
+            let message =
+                "the token has expired or was removed; continue with afterId and a new token";
+            return Err(Refusal::new(ErrorCode::Unauthorized, message));
+        }
+        let (page, room) = self.events.next().await?;
+        self.room = room;
         let mut text = Vec::new();
         if self.stage == Stage::Nothing {
             self.stage = Stage::Opening;

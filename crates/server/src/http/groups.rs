@@ -81,8 +81,9 @@ async fn groups_of(
     uri: &Uri,
 ) -> Result<(Topic, Vec<GroupOverview>), HttpError> {
     let topic = QueryParams::parse(uri, &["topic"])?.topic()?;
-    grant.require(Action::Subscribe(&topic))?;
-    let groups = http.bus().groups_of(&topic).await?;
+    grant.require_groups(&topic)?;
+    let mut groups = http.bus().groups_of(&topic).await?;
+    groups.retain(|overview| grant.may_see_group(&topic, &overview.group));
     Ok((topic, groups))
 }
 
@@ -93,7 +94,8 @@ pub(super) async fn lag(
 ) -> Result<Response, HttpError> {
     let query = QueryParams::parse(&uri, &["topic", "group"])?;
     let (topic, group) = (query.topic()?, query.group()?);
-    grant.require(Action::Subscribe(&topic))?;
+    let consume = Action::Consume { topic: &topic, group: &group };
+    grant.require_either(consume, Action::Manage(&topic))?;
     let Lag { events, ms } = http.bus().group(&topic, &group).await?.lag;
     Ok(response::json(&GroupLag { topic, group, events, ms }))
 }

@@ -21,7 +21,7 @@ pub(super) async fn get(
     let query = QueryParams::parse(&uri, &["topic", "key"])?;
     let topic = query.topic()?;
     let key = required("key", query.parsed("key", Key::new)?)?;
-    grant.require(Action::Subscribe(&topic))?;
+    grant.require(Action::Read(&topic))?;
     let Some(event) = http.bus().latest_by_key(&topic, &key).await? else {
         let message = format!("{topic} holds no event with the key {:?}", key.as_str());
         return Err(HttpError::new(ErrorCode::UnknownId, message));

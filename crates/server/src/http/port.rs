@@ -1,17 +1,18 @@
 //! The HTTP port: checks that every request passes before it is routed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::header::{CONNECTION, HeaderValue};
-use axum::http::{Request, StatusCode};
+use axum::http::{Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Frame;
+use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
-use prombus_bus::{Traffic, Transport};
+use prombus_bus::{PlaceLimit, Traffic, Transport};
 use prombus_proto::ErrorCode;
 use tower_service::Service;
 
@@ -57,8 +58,8 @@ impl HttpPort {
             Ok(origin) => origin,
             Err(error) => return error.into_response(),
         };
-        let mut response = if peer.accepted.admission == Admission::Full {
-            too_many_connections()
+        let mut response = if let Some(limit) = peer.refused(&request) {
+            too_many_connections(limit)
         } else if origin.is_some() && cors::is_preflight(&request) {
             cors::preflight(request.headers())
         } else if percent_decode_str(request.uri().path()).decode_utf8().is_err() {
@@ -79,8 +80,31 @@ impl Port for HttpPort {
     fn handler(self: Arc<Self>, accepted: NewConnection) -> RequestHandler {
         let bus = self.http.bus();
         let open = bus.metrics().connection(Transport::Http);
-        let peer = Arc::new(Peer { connection: bus.connect(), accepted, _open: open });
+        let connection = bus.connect();
+        let peer = Peer { connection, accepted, logged_in: Mutex::default(), _open: open };
+        let peer = Arc::new(peer);
         Box::new(move |request| Box::pin(Arc::clone(&self).serve(Arc::clone(&peer), request)))
+    }
+
+    fn anonymous_time(&self) -> Option<Duration> {
+        let gateway = &self.http.gateway;
+        (!gateway.access().authenticator.is_open()).then_some(gateway.settings.auth_timeout)
+    }
+}
+
+impl Peer {
+    /// Returns the limit that the connection exceeds, unless `request` is a health check. The machine that runs
+    /// the server may also read the metrics.
+    fn refused(&self, request: &Request<Body>) -> Option<PlaceLimit> {
+        let Admission::HealthCheck(limit) = self.accepted.admission else { return None };
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let is_served = is_read
+            && match request.uri().path() {
+                "/healthz" | "/readyz" => true,
+                "/metrics" => self.accepted.address.is_loopback(),
+                _ => false,
+            };
+        (!is_served).then_some(limit)
     }
 }
 
@@ -89,10 +113,8 @@ fn data_len(frame: &Frame<Bytes>) -> usize {
     frame.data_ref().map_or(0, Bytes::len)
 }
 
-fn too_many_connections() -> Response {
-    let mut response = HttpError::new(ErrorCode::RateLimited, "too many connections")
+fn too_many_connections(limit: PlaceLimit) -> Response {
+    HttpError::new(ErrorCode::RateLimited, Admission::refusal(limit))
         .with_status(StatusCode::SERVICE_UNAVAILABLE)
-        .into_response();
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    response
+        .into_response()
 }

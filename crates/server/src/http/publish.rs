@@ -2,12 +2,14 @@
 //!
 //! - [`single`]: the body is the payload of one event
 //! - [`ndjson`]: one event per line
+//! - [`shared_memory`]: what NDJSON requests may hold, shared by their callers
 //! - [`event_headers`]: request headers that become headers of the event
 //! - [`rate_limit`]: the limits and what is left of them, in the response headers
 
 mod event_headers;
 mod ndjson;
 mod rate_limit;
+mod shared_memory;
 mod single;
 
 use std::sync::Arc;
@@ -24,6 +26,8 @@ use super::request_grant::RequestGrant;
 use super::{HttpState, Peer};
 use crate::auth::Action;
 
+pub(super) use ndjson::NdjsonMemory;
+
 pub(super) async fn post(
     State(http): State<Arc<HttpState>>,
     Extension(peer): Extension<Arc<Peer>>,
@@ -34,14 +38,14 @@ pub(super) async fn post(
     grant.require(Action::Publish(&topic))?;
     let connection = &peer.connection;
     let published = if is_ndjson(request.headers()) {
-        ndjson::publish(&http, connection, &topic, request).await
+        ndjson::publish(&http, connection, grant.caller, &topic, request).await
     } else {
         single::publish(&http, connection, &topic, request).await
     };
     let mut response = published.into_response();
     if matches!(response.status(), StatusCode::OK | StatusCode::TOO_MANY_REQUESTS) {
         let topic_limit = http.bus().topic_limit(&topic);
-        rate_limit::add_headers(response.headers_mut(), &connection.limit, &topic_limit);
+        rate_limit::add_headers(response.headers_mut(), &connection.limit, topic_limit.as_ref());
     }
     Ok(response)
 }

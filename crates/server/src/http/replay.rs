@@ -1,13 +1,14 @@
 //! `GET /replay`: a topic's events, page by page.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use prombus_bus::{Bus, DamagedRange, ReadBudget, ReadPage, StartAt, StoredEvent};
-use prombus_proto::{EventId, Seq, Topic};
+use prombus_bus::{Bus, DamagedRange, ReadBudget, ReadPage, Refusal, StartAt, StoredEvent};
+use prombus_proto::{ErrorCode, EventId, Seq, Topic};
 
 use super::error::HttpError;
 use super::query::QueryParams;
@@ -18,7 +19,9 @@ use crate::auth::Action;
 const DEFAULT_LIMIT: u64 = 1000;
 const MAX_LIMIT: u64 = 10_000;
 /// Ends a page before its limit, because it is assembled in memory.
-const MAX_PAGE_BYTES: usize = 8 << 20;
+const MAX_PAGE_BYTES: usize = 1 << 20;
+/// When to retry if other responses have the memory that a page of one event needs.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The characters to encode in a query.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -32,10 +35,21 @@ pub(super) async fn get(
     let topic = query.topic()?;
     let start = start::parse(&query, StartAt::Earliest, &["earliest", "ts", "afterId", "seq"])?;
     let limit = query.number("limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);
-    grant.require(Action::Subscribe(&topic))?;
+    grant.require(Action::Read(&topic))?;
     let first = http.bus().locate(&topic, &start).await?;
-    let page = ReplayPage::read(http.bus(), &topic, first, limit).await?;
-    Ok(response::raw_json(page.into_json(&topic, limit)))
+    let mut room = http.bus().memory().responses.share();
+    room.grow_up_to(MAX_PAGE_BYTES);
+    let page = ReplayPage::read(http.bus(), &topic, first, limit, room.bytes()).await?;
+    // Nobody has to wait for memory that nobody else has.
+    let is_alone = room.budget().in_use() == room.bytes();
+    let needed = page.events.len();
+    if needed > room.bytes() && !is_alone && !room.try_grow_to(needed) {
+        let message = "too many responses wait for their clients to read them";
+        let refusal = Refusal::new(ErrorCode::RateLimited, message);
+        return Err(Refusal { retry_after: Some(RETRY_AFTER), ..refusal }.into());
+    }
+    let json = response::counted(page.into_json(&topic, limit), room);
+    Ok(response::raw_json(json))
 }
 
 struct ReplayPage {
@@ -55,22 +69,31 @@ enum NextPage {
 }
 
 impl ReplayPage {
-    async fn read(bus: &Bus, topic: &Topic, first: Seq, limit: u64) -> Result<Self, HttpError> {
+    /// Reads a page of at most `limit` events and `max_bytes`, or of one event that is larger than that.
+    async fn read(
+        bus: &Bus,
+        topic: &Topic,
+        first: Seq,
+        limit: u64,
+        max_bytes: usize,
+    ) -> Result<Self, HttpError> {
         let mut page = Self { events: Vec::new(), count: 0, damaged: None, next: None };
         let mut next = first;
         let end = bus.bounds(topic).await?.next;
-        while next < end && page.count < limit && page.events.len() < MAX_PAGE_BYTES {
-            let left = usize::try_from(limit - page.count).unwrap_or(usize::MAX);
-            match bus.read(topic, next..end, ReadBudget::of_events(left)).await? {
+        while next < end && page.count < limit {
+            let events = usize::try_from(limit - page.count).unwrap_or(usize::MAX);
+            let bytes = max_bytes.saturating_sub(page.events.len());
+            match bus.read(topic, next..end, ReadBudget { events, bytes }).await? {
                 ReadPage::Events(events) => {
-                    let Some(last) = events.last() else {
+                    if events.is_empty() {
                         // Retention has removed the rest; more may have been published since.
                         (next, page.next) = (end, Some(NextPage::At(end)));
                         break;
-                    };
+                    }
+                    let fitting = events.iter().take_while(|event| page.push(event, max_bytes));
+                    let Some(last) = fitting.last() else { break };
                     next = last.seq.next();
                     page.next = Some(NextPage::After(last.id.clone()));
-                    events.iter().for_each(|event| page.push(event));
                 }
                 ReadPage::Damaged(range) => {
                     next = range.last.next();
@@ -86,12 +109,17 @@ impl ReplayPage {
         Ok(page)
     }
 
-    fn push(&mut self, event: &StoredEvent) {
+    /// Adds `event`, unless the page then has more than `max_bytes`.
+    fn push(&mut self, event: &StoredEvent, max_bytes: usize) -> bool {
         if self.count > 0 {
+            if self.events.len() + 1 + event.json.len() > max_bytes {
+                return false;
+            }
             self.events.push(b',');
         }
         self.events.extend_from_slice(&event.json);
         self.count += 1;
+        true
     }
 
     fn into_json(self, topic: &Topic, limit: u64) -> Vec<u8> {

@@ -7,13 +7,14 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use prombus_proto::{ErrorCode, Timestamp, Topic};
+use prombus_bus::{Principal, Transport};
+use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::error::HttpError;
 use super::{HttpState, Peer};
-use crate::auth::{Action, Credential, Grant, Secret};
+use crate::auth::{Action, Caller, Credential, Grant, Login, Secret, Standing, TokenDigest};
 use crate::gateway::Gateway;
 use crate::phase::{Phase, next_phase};
 
@@ -27,38 +28,69 @@ pub(super) struct RequestGrant {
     now: Timestamp,
     /// The phase whose rules gave the grant.
     phase: Phase,
+    pub(super) caller: Principal,
+    from: Caller,
+    http: Arc<HttpState>,
 }
 
 impl RequestGrant {
     /// Returns an error unless the grant allows `action`. Call it before a response reveals
     /// anything about a topic.
     pub(super) fn require(&self, action: Action<'_>) -> Result<(), HttpError> {
-        self.grant.authorize(action, || self.now).map_err(|denied| {
-            let message = match action {
-                Action::Publish(topic) => format!("publish to {topic}: {denied}"),
-                Action::Subscribe(topic) => format!("read {topic}: {denied}"),
-                Action::Admin => format!("needs the scope admin: {denied}"),
-            };
-            HttpError::new(denied.code(), message)
-        })
+        let logins = &self.http.gateway.logins;
+        Ok(logins.authorize(&self.grant, self.from, action, || self.now)?)
     }
 
-    /// Returns what a response without an end needs, to end with the rights of its request.
-    pub(super) fn into_watched(self, http: &HttpState) -> WatchedGrant {
+    /// Like [`RequestGrant::require`], for whatever one of two actions may reveal.
+    pub(super) fn require_either(
+        &self,
+        action: Action<'_>,
+        other: Action<'_>,
+    ) -> Result<(), HttpError> {
+        if self.allows(other) { Ok(()) } else { self.require(action) }
+    }
+
+    /// Returns an error unless the groups of the topic may be listed, those that
+    /// [`RequestGrant::may_see_group`] allows.
+    pub(super) fn require_groups(&self, topic: &Topic) -> Result<(), HttpError> {
+        if self.grant.scopes.allow_some_group(topic) {
+            return Ok(());
+        }
+        self.require(Action::Manage(topic))
+    }
+
+    /// Returns `true` if a list may contain the group.
+    pub(super) fn may_see_group(&self, topic: &Topic, group: &Group) -> bool {
+        self.allows(Action::Manage(topic)) || self.allows(Action::Consume { topic, group })
+    }
+
+    /// Returns `true` if any action on the topic is allowed.
+    pub(super) fn may_see(&self, topic: &Topic) -> bool {
+        let actions = [Action::Read(topic), Action::Publish(topic), Action::Manage(topic)];
+        actions.into_iter().any(|action| self.allows(action))
+            || self.grant.scopes.allow_some_group(topic)
+    }
+
+    /// Returns what a long response needs, to end with the rights of its request.
+    pub(super) fn into_watched(self) -> WatchedGrant {
         let remaining = remaining(&self.grant, self.now);
         WatchedGrant {
-            gateway: Arc::clone(&http.gateway),
-            phases: http.phases.clone(),
+            gateway: Arc::clone(&self.http.gateway),
+            phases: self.http.phases.clone(),
             credential: self.credential,
             ends_at: remaining.map(|time| Instant::now() + time),
             phase: self.phase,
         }
     }
 
-    /// Returns `true` if any action on the topic is allowed.
-    pub(super) fn may_see(&self, topic: &Topic) -> bool {
-        let actions = [Action::Admin, Action::Subscribe(topic), Action::Publish(topic)];
-        actions.into_iter().any(|action| self.grant.authorize(action, || self.now).is_ok())
+    /// Records a change of a topic in the audit log.
+    pub(super) fn changed(&self, topic: &Topic, change: &str) {
+        let audit = &self.http.gateway.logins.audit;
+        audit.changed(&self.grant.identity, self.from, topic, change);
+    }
+
+    fn allows(&self, action: Action<'_>) -> bool {
+        self.grant.authorize(action, || self.now).is_ok()
     }
 }
 
@@ -69,34 +101,41 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
         parts: &mut Parts,
         http: &Arc<HttpState>,
     ) -> Result<Self, HttpError> {
+        let peer = parts.extensions.get::<Arc<Peer>>().expect("every request carries its peer");
+        let from = Caller { address: peer.accepted.address, transport: Transport::Http };
         // Before the rules are read: a reload in between is noticed.
         let phase = *http.phases.borrow();
-        let (access, now) = (http.gateway.access(), http.now());
-        let authenticator = &access.authenticator;
+        let now = http.now();
+        let known = |grant: Grant, credential| {
+            let caller = grant.principal_at(from.address);
+            http.bus().identify(&peer.connection, &caller);
+            Self { grant, credential, now, phase, caller, from, http: Arc::clone(http) }
+        };
         if let Some(token) = bearer_token(parts) {
-            return match authenticator.check(token, now) {
-                Ok(grant) => {
-                    let credential = Some(Credential::Token(Secret::from(token)));
-                    Ok(Self { grant, credential, now, phase })
-                }
-                Err(bad) => Err(HttpError::new(bad.code(), bad.to_string())),
+            let digest = TokenDigest::of(token);
+            let standing = match *peer.logged_in.lock() {
+                Some(last) if last == digest => Standing::SameToken,
+                _ => Standing::Stranger,
             };
+            let grant = http.gateway.log_in(Login { token, caller: from, standing })?;
+            *peer.logged_in.lock() = Some(digest);
+            peer.accepted.identified.set();
+            return Ok(known(grant, Some(Credential::Token(Secret::from(token)))));
         }
-        let peer = parts.extensions.get::<Arc<Peer>>();
         // `Authorization` in another form is a mistake that the certificate must not hide.
-        let certificate = peer
-            .filter(|_| !parts.headers.contains_key(AUTHORIZATION))
-            .and_then(|peer| peer.accepted.certificate.clone());
-        match authenticator.without_token(certificate.as_deref()) {
-            Some(grant) => {
-                let credential = certificate.map(Credential::Certificate);
-                Ok(Self { grant, credential, now, phase })
-            }
-            None => {
-                let message = "a token is required: send `Authorization: Bearer TOKEN`";
-                Err(HttpError::new(ErrorCode::Unauthorized, message))
-            }
+        let certificate = match parts.headers.contains_key(AUTHORIZATION) {
+            true => None,
+            false => peer.accepted.certificate.clone(),
+        };
+        let access = http.gateway.access();
+        let Some(grant) = access.authenticator.without_token(certificate.as_deref()) else {
+            let message = "a token is required: send `Authorization: Bearer TOKEN`";
+            return Err(HttpError::new(ErrorCode::Unauthorized, message));
+        };
+        if peer.accepted.identified.set() {
+            http.gateway.logins.recognized(&grant, from);
         }
+        Ok(known(grant, certificate.map(Credential::Certificate)))
     }
 }
 
@@ -127,6 +166,19 @@ impl WatchedGrant {
                 return;
             }
         }
+    }
+
+    /// Returns `true` if `action` is no longer allowed. A response with an end is completed when the server
+    /// shuts down.
+    pub(super) fn has_ended(&mut self, action: Action<'_>) -> bool {
+        let phase = *self.phases.borrow();
+        if phase != self.phase && !phase.is_stopping() {
+            self.phase = phase;
+            if !self.is_still_allowed(action) {
+                return true;
+            }
+        }
+        self.ends_at.is_some_and(|at| Instant::now() >= at)
     }
 
     /// Checks again what the client presented, after a reload.

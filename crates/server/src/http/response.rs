@@ -1,8 +1,10 @@
-//! JSON responses.
+//! Responses with JSON or with counted bytes.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::Response;
+use bytes::Bytes;
+use prombus_bus::Share;
 use serde::Serialize;
 
 pub(super) fn json(value: &impl Serialize) -> Response {
@@ -10,8 +12,25 @@ pub(super) fn json(value: &impl Serialize) -> Response {
 }
 
 /// A response with JSON that is already encoded.
-pub(super) fn raw_json(json: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(json));
+pub(super) fn raw_json(json: impl Into<Body>) -> Response {
+    let mut response = Response::new(json.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// Returns `bytes`, whose memory counts in `room` until they are sent.
+pub(super) fn counted(bytes: Vec<u8>, mut room: Share) -> Bytes {
+    room.set(bytes.capacity());
+    Bytes::from_owner(CountedBytes { bytes, _room: room })
+}
+
+struct CountedBytes {
+    bytes: Vec<u8>,
+    _room: Share,
+}
+
+impl AsRef<[u8]> for CountedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }

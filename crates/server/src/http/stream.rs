@@ -12,7 +12,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use prombus_bus::{
-    Deficit, FeedEvent, Follower, RateLimit, ReadBudget, ReadPage, Refusal, StartAt,
+    ConnectionLimit, Deficit, Followed, Follower, ReadBudget, Refusal, Share, StartAt,
 };
 use prombus_proto::{ErrorCode, EventId, Topic};
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::error::HttpError;
 use super::query::QueryParams;
 use super::request_grant::{RequestGrant, WatchedGrant};
-use super::{HttpState, Peer, damaged, start};
+use super::{HttpState, Peer, damaged, response, start};
 use crate::auth::Action;
 
 /// The most that is sent at once.
@@ -46,14 +46,19 @@ pub(super) async fn get(
     let requested = start::parse(&query, StartAt::Latest, &allowed)?;
     // A browser reconnects with its original query: the last event that it received counts.
     let start = last_event_id(&headers)?.map_or(requested, StartAt::AfterId);
-    grant.require(Action::Subscribe(&topic))?;
+    grant.require(Action::Read(&topic))?;
     let follower = http.bus().follow(&topic, &start).await?;
     let body = if method == Method::HEAD {
         Body::empty()
     } else {
         let events = EventStream {
-            pages: Pages { follower, limit: peer.connection.limit.clone(), has_token: false },
-            grant: grant.into_watched(&http),
+            pages: Pages {
+                follower,
+                limit: peer.connection.limit.clone(),
+                room: http.bus().memory().responses.share(),
+                owed: 1,
+            },
+            grant: grant.into_watched(),
             topic,
             sent_retry: false,
         };
@@ -97,9 +102,12 @@ struct EventStream {
 /// The events of a stream, as fast as the rate limit allows.
 struct Pages {
     follower: Follower,
-    limit: RateLimit,
-    /// The rate limit's token for the next event has been taken.
-    has_token: bool,
+    limit: ConnectionLimit,
+    /// Always empty: a chunk counts in a share of its own, which lasts until it is sent.
+    room: Share,
+    /// Tokens to take before the next read: one for its first event, and those that were missing for the
+    /// events of the last one.
+    owed: u64,
 }
 
 impl EventStream {
@@ -113,8 +121,10 @@ impl EventStream {
         tokio::select! {
             // First, so that a busy stream ends as well.
             biased;
-            () = grant.ended(Action::Subscribe(topic)) => Ok(None),
-            page = pages.next_page() => Ok(Some(encode(&page?))),
+            () = grant.ended(Action::Read(topic)) => Ok(None),
+            page = pages.next_page() => {
+                Ok(Some(response::counted(encode(&page?), pages.room.budget().share())))
+            }
             () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => Ok(Some(Bytes::from_static(KEEP_ALIVE))),
         }
     }
@@ -123,45 +133,53 @@ impl EventStream {
 impl Pages {
     /// Takes a token per event and waits until there is one. Cancel-safe: dropping the future loses
     /// neither an event nor a token.
-    async fn next_page(&mut self) -> Result<ReadPage<FeedEvent>, Refusal> {
+    async fn next_page(&mut self) -> Result<Followed, Refusal> {
         let now = || Instant::now().into_std();
-        while !self.has_token {
-            match self.limit.try_consume(1, now()) {
-                Ok(()) => self.has_token = true,
+        while self.owed > 0 {
+            match self.limit.try_deliver(1, now()) {
+                Ok(()) => self.owed -= 1,
                 Err(Deficit::Wait(time)) => tokio::time::sleep(time).await,
                 Err(Deficit::Never) => std::future::pending().await,
             }
         }
-        let available = self.limit.status(now()).map_or(u64::MAX, |status| status.available);
-        let affordable = usize::try_from(available.saturating_add(1)).unwrap_or(usize::MAX);
-        let budget = ReadBudget { events: CHUNK.events.min(affordable), ..CHUNK };
+        let affordable = self.limit.deliverable(now()).saturating_add(1);
+        let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
+        let budget = ReadBudget {
+            events: CHUNK.events.min(affordable),
+            bytes: CHUNK.bytes.min(self.room.allowance()),
+        };
         let page = self.follower.page(budget).await?;
-        if let ReadPage::Events(events) = &page {
-            // Cannot fail: this stream occupies the connection, so nothing else uses its bucket.
-            let _ = self.limit.try_consume(events.len() as u64 - 1, now());
-            self.has_token = false;
+        if let Followed::Events(events) = &page {
+            let more = events.len() as u64 - 1;
+            // Other connections of the principal may have taken the tokens in the meantime.
+            let is_paid = self.limit.try_deliver(more, now()).is_ok();
+            self.owed = if is_paid { 1 } else { 1 + more };
         }
         Ok(page)
     }
 }
 
-/// Damage has an event type of its own, which handlers of events do not see, and no id: a client that
-/// reconnects is told again.
-fn encode(page: &ReadPage<FeedEvent>) -> Bytes {
+/// Damage and removed events have event types of their own, which handlers of events do not see, and no
+/// id: a client that reconnects is told again.
+fn encode(page: &Followed) -> Vec<u8> {
     let mut text = Vec::new();
     match page {
-        ReadPage::Events(events) => {
+        Followed::Events(events) => {
             for event in events {
                 text.extend_from_slice(format!("id: {}\ndata: ", event.id).as_bytes());
                 event.write_json(&mut text);
                 text.extend_from_slice(b"\n\n");
             }
         }
-        ReadPage::Damaged(range) => {
+        Followed::Damaged(range) => {
             text.extend_from_slice(b"event: damaged\ndata: ");
             damaged::append_json(&mut text, *range);
             text.extend_from_slice(b"\n\n");
         }
+        Followed::Removed { next } => {
+            let gap = format!("event: gap\ndata: {{\"next_seq\":{next}}}\n\n");
+            text.extend_from_slice(gap.as_bytes());
+        }
     }
-    text.into()
+    text
 }

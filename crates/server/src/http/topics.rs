@@ -77,7 +77,7 @@ pub(super) async fn get(
     PathTopic(topic): PathTopic,
     uri: Uri,
 ) -> Result<Response, HttpError> {
-    grant.require(Action::Subscribe(&topic))?;
+    grant.require_either(Action::Read(&topic), Action::Manage(&topic))?;
     QueryParams::parse(&uri, &[])?;
     describe(&http, topic).await
 }
@@ -89,15 +89,19 @@ pub(super) async fn put(
     PathTopic(topic): PathTopic,
     request: Request,
 ) -> Result<Response, HttpError> {
-    grant.require(Action::Admin)?;
+    grant.require(Action::Manage(&topic))?;
     let (head, body) = request.into_parts();
     QueryParams::parse(&head.uri, &[])?;
-    let body = RequestBody::new(&head.headers, body, MAX_SETTINGS_BYTES)?.collect().await?;
+    let stall_timeout = http.gateway.settings.slow_consumer_timeout;
+    let body = RequestBody::new(&head.headers, body, MAX_SETTINGS_BYTES, stall_timeout)?;
+    let body = body.collect().await?;
     let own = OwnSettings::parse(&body)?;
     // In its own task: if the client disconnects, the settings must not end up stored but not
     // in effect.
     let configured = tokio::spawn(async move {
+        let change = format!("settings {}", own.to_json());
         http.bus().configure_topic(&topic, own.into()).await?;
+        grant.changed(&topic, &change);
         describe(&http, topic).await
     });
     configured.await.unwrap_or_else(|error| {

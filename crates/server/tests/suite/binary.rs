@@ -58,6 +58,24 @@ fn without_arguments_it_opens_and_closes_a_store() {
 }
 
 #[test]
+fn prints_the_limits_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    for (argument, limits) in [
+        (
+            "--set=limits.topic.capacity=5",
+            "limits: 200/s and 64.0 MiB/s per connection, 4000/s per client, \
+             1000/s (burst 5) per topic; 100000 topics, 1000 groups per topic\n",
+        ),
+        ("--no-limits", "limits: none\n"),
+    ] {
+        let arguments = ["--engine", "memory", argument];
+        let (child, out, printed) = started(&arguments, folder.path());
+        assert!(printed.contains(limits), "{printed}");
+        stop(child, out, Signal::TERM);
+    }
+}
+
+#[test]
 fn in_memory_it_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let (child, out, printed) = started(&["--engine", "memory"], folder.path());

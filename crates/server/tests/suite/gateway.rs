@@ -10,10 +10,12 @@
 //! | pings, pongs, the time to authenticate | `liveness` |
 //! | tokens and scopes, client certificates and who issues them | `authorising`, `certificates`, `authority` |
 //! | tokens, keys and certificates that change | `reloading` |
+//! | guessed tokens, the audit log | `guessing`, `auditing` |
 //! | paths, origins, the connection limit; TLS | `admission`, `encryption` |
 //! | several members of a group | `sharing` |
 //! | rate limits | `rates` |
 //! | peers that do not read, and the bounds of their buffers | `slow_consumer`, `bounds` |
+//! | the memory of all connections together | `memory` |
 //! | metrics of connections and bytes | `counting` |
 //! | shutdown | `stopping` |
 
@@ -25,6 +27,7 @@
 
 mod acknowledging;
 mod admission;
+mod auditing;
 pub(crate) mod authorising;
 pub(crate) mod authority;
 mod bad_frames;
@@ -34,8 +37,11 @@ pub(crate) mod client;
 mod counting;
 pub(crate) mod encryption;
 mod error_codes;
+mod guessing;
+mod limits;
 mod liveness;
 mod marking;
+pub(crate) mod memory;
 mod pausing;
 mod pipelining;
 mod publishing;

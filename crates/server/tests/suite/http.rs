@@ -9,6 +9,8 @@
 //! - [`topics`], [`topic_settings`], [`groups`]: listing and configuring
 //! - [`authorization`], [`origins`], [`headers`], [`tls`]: tokens, web pages, headers, encryption
 //! - [`bad_requests`], [`error_codes`]: invalid requests, and every error code
+//! - [`places`], [`unread`]: connections above the limits, and connections that only hold a place
+//! - [`ndjson_memory`]: many events per request, when memory or tokens are short
 //! - [`health`], [`metrics`], [`description`], [`shutdown`]: the server itself
 
 #![expect(clippy::unwrap_used, reason = "test helpers fail like the tests that call them")]
@@ -25,8 +27,11 @@ mod groups;
 mod headers;
 mod health;
 mod latest_by_key;
+mod memory;
 mod metrics;
+mod ndjson_memory;
 mod origins;
+mod places;
 mod publish;
 mod publish_ndjson;
 mod rate_limits;
@@ -37,3 +42,4 @@ mod stream;
 mod tls;
 mod topic_settings;
 mod topics;
+mod unread;

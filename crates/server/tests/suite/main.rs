@@ -1,5 +1,6 @@
 //! End-to-end tests of the server and the command line, in one test binary.
 
+mod abuse;
 mod binary;
 mod cli;
 mod config;

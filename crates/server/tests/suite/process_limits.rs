@@ -20,7 +20,7 @@ fn address(server: &Server) -> SocketAddr {
 async fn response(stream: &mut TcpStream) -> String {
     let mut bytes = [0; 12];
     // A connection that was closed may refuse the request already.
-    let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    let _ = stream.write_all(b"GET /topics HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     let read = timeout(HANG_TIMEOUT, stream.read_exact(&mut bytes)).await.expect("no response");
     read.map_or(String::new(), |_| String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -41,6 +41,7 @@ async fn connections_leave_enough_descriptors_to_the_store() {
         assert_eq!(client.post("/publish/t", "1").await.ok()["seq"], number);
     }
     assert_eq!(client.get("/replay?topic=t").await.ok()["count"], 49);
+    HttpClient::connect_to(address).await.get("/healthz").await.ok();
     let (mut served, mut refused, mut closed) = (0, 0, 0);
     for connection in &mut connections {
         match response(connection).await.as_str() {
@@ -50,8 +51,9 @@ async fn connections_leave_enough_descriptors_to_the_store() {
             other => panic!("{other}"),
         }
     }
-    assert!((30..60).contains(&served), "{served} served, {refused} refused, {closed} closed");
-    assert!(refused > 0 && closed > 100, "{served} served, {refused} refused, {closed} closed");
+    // One address gets half of the connections that the limit allows.
+    assert!((15..30).contains(&served), "{served} served, {refused} refused, {closed} closed");
+    assert!(closed > 100, "{served} served, {refused} refused, {closed} closed");
     drop(connections);
     // There is room again as soon as the server has noticed.
     let is_served = async {

@@ -19,7 +19,10 @@ export interface SubscribeOptions extends CallOptions {
   maxInFlight?: number;
   /** The duration of a lease in milliseconds; the client extends it while the handler runs. Default: 30,000. */
   ackTimeoutMs?: number;
-  /** The number of deliveries before an event becomes a dead letter. Default: as configured on the bus (5). */
+  /**
+   * How often an event fails before it becomes a dead letter, from now on for the whole group. Default: what another
+   * subscription has set, or else as configured on the bus (5).
+   */
   maxAttempts?: number;
   /** Called with each error that a handler throws, and with errors of acknowledging or extending its event. */
   onError?: (error: unknown, event: BusEvent) => void;

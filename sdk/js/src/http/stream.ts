@@ -8,10 +8,21 @@ import { ReadRetry } from "./read-retry.js";
 import { type ReadFrom, readFromQuery } from "./replay.js";
 import { ServerSentEventParser } from "./server-sent-events.js";
 
+/** Events that retention removed before the stream could read them. */
+export interface StreamGap {
+  /** The `seq` of the next event. With the `seq` of the event before, it tells what is missing. */
+  next_seq: number;
+}
+
 /** Options of `stream`. */
 export interface StreamOptions extends ReadFrom, DamageOptions {
   /** Starts with the first event of the topic (`earliest`), or with events published from now on (the default). */
   from?: "earliest" | "latest";
+  /**
+   * Called when retention has removed events that the stream has not read, such as the event of `afterId` or of the last
+   * one before a lost connection. The stream then continues with the first event that is kept, also without this option.
+   */
+  onGap?: (gap: StreamGap) => void;
   /** Ends the stream. */
   signal?: AbortSignal;
 }
@@ -19,7 +30,7 @@ export interface StreamOptions extends ReadFrom, DamageOptions {
 /**
  * Follows a topic as it grows, without a consumer group or acknowledgements. Runs until the caller leaves the loop or the
  * signal aborts. If the connection is lost, continues after the last event; before the first event it starts over, which
- * for `latest` means later.
+ * for `latest` means later. Events that the topic no longer has are skipped, which `onGap` reports.
  */
 export async function* streamEvents<T>(
   api: HttpApi,
@@ -39,6 +50,7 @@ export async function* streamEvents<T>(
       for await (const line of bodyLines(response, signal)) {
         const sent = parser.parseLine(line);
         if (sent?.type === "damaged") passDamage(options, JSON.parse(sent.data) as DamagedRange);
+        if (sent?.type === "gap") options.onGap?.(JSON.parse(sent.data) as StreamGap);
         if (sent?.type !== "message") continue;
         const event = JSON.parse(sent.data) as BusEvent<T>;
         query = readFromQuery(topic, { afterId: event.id });

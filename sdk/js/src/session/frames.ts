@@ -30,7 +30,20 @@ export interface EventFrame {
   ctx: { attempt: number; ack_deadline_ms: number };
 }
 
-export type ServerFrame = OkFrame | ErrFrame | EventFrame;
+/** A delivery whose text the JSON reader does not accept, such as one that nests too deep for it. */
+export interface UnreadableEvent {
+  op: "UNREADABLE";
+  topic: string;
+  group: string;
+  id: string;
+  reason: string;
+}
+
+export type ServerFrame = OkFrame | ErrFrame | EventFrame | UnreadableEvent;
+
+/** The start of a delivery, as the server writes it. */
+const EVENT_HEAD =
+  /^\{"op":"EVENT","topic":"([^"\\]+)","group":"([^"\\]+)","event":\{"seq":\d+,"id":("(?:[^"\\]|\\.)+")[,}]/;
 
 export interface ClientFrame {
   op: string;
@@ -48,11 +61,18 @@ export function parseServerFrame(text: string): ServerFrame | undefined {
   let frame: unknown;
   try {
     frame = JSON.parse(text);
-  } catch {
-    return undefined;
+  } catch (error) {
+    return unreadableEvent(text, error);
   }
   if (typeof frame !== "object" || frame === null || !("op" in frame)) return undefined;
   return frame.op === "OK" || frame.op === "ERR" || frame.op === "EVENT" ? (frame as ServerFrame) : undefined;
+}
+
+function unreadableEvent(text: string, error: unknown): UnreadableEvent | undefined {
+  const [, topic, group, id] = EVENT_HEAD.exec(text) ?? [];
+  if (topic === undefined || group === undefined || id === undefined) return undefined;
+  const reason = `the client cannot read the event: ${error instanceof Error ? error.message : error}`;
+  return { op: "UNREADABLE", topic, group, id: JSON.parse(id) as string, reason };
 }
 
 /** Encodes a frame without `corr`, which {@link withCorr} adds. */

@@ -318,6 +318,32 @@ describe("subscriptions", () => {
     expect(drain()).toMatchObject([{ kind: "delivered", binding: subscription, frame: delivery }]);
   });
 
+  test("nack an event that cannot be read, and go on", () => {
+    const subscription = bound();
+    // It nests too deep for the JSON readers of some engines; here it is just not JSON.
+    const readable = JSON.stringify({ ...delivery, event: { ...event, id: 'a"1' } });
+    const unreadable = readable.replace('"payload":1', '"payload":[[');
+    session.received(unreadable, 0);
+    expect(sent(drain())).toMatchObject([{ op: "NACK", topic: "t", group: "g", id: 'a"1' }]);
+    expect(sent()[0]?.reason).toContain("the client cannot read the event: ");
+    acceptLast();
+    session.received(JSON.stringify(delivery), 0);
+    expect(drain()).toMatchObject([{ kind: "delivered", binding: subscription, frame: delivery }]);
+    expect(session.state).toBe("connected");
+    for (const nonsense of ["", '{"op":"EVENT","topic":"t"', unreadable.replaceAll('"g"', '"other"')]) {
+      session.received(nonsense, 0);
+      expect(drain()).toEqual([]);
+    }
+  });
+
+  test("deliver events of any depth", () => {
+    bound();
+    const depth = 5000;
+    const nested = `${"[".repeat(depth)}${"]".repeat(depth)}`;
+    session.received(JSON.stringify(delivery).replace('"payload":1', `"payload":${nested}`), 0);
+    expect(kinds(drain())).toEqual(["delivered"]);
+  });
+
   test("are renewed on each connection, after the unanswered requests", () => {
     const subscription = bound();
     publish(1);

@@ -10,6 +10,7 @@ import {
   encodeFrame,
   type OkFrame,
   parseServerFrame,
+  type UnreadableEvent,
   withCorr,
 } from "./frames.js";
 import { Lane } from "./lane.js";
@@ -141,6 +142,7 @@ export class Session {
     const frame = parseServerFrame(text);
     if (frame === undefined) return;
     if (frame.op === "EVENT") this.#delivered(frame);
+    else if (frame.op === "UNREADABLE") this.#giveBack(frame, now);
     else this.#answered(frame, now);
   }
 
@@ -265,6 +267,13 @@ export class Session {
     const binding = this.#bindings.get(bindingKey(frame.topic, frame.group));
     this.#failures = 0;
     if (binding?.state === "bound") this.#effects.push({ kind: "delivered", binding, frame });
+  }
+
+  /** Returns an event that cannot be read, so that only this one becomes a dead letter. */
+  #giveBack({ topic, group, id, reason }: UnreadableEvent, now: number): void {
+    this.#failures = 0;
+    const isBound = this.#bindings.get(bindingKey(topic, group))?.state === "bound";
+    if (isBound) this.#sendFrame({ op: "NACK", topic, group, id, reason: reason.slice(0, 1000) }, now, undefined);
   }
 
   #answered(frame: OkFrame | ErrFrame, now: number): void {

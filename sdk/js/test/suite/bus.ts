@@ -18,7 +18,9 @@ export async function control<Call extends keyof Calls>(
 const allowOrigin = "location" in globalThis ? [`auth.allowed_origins=["${location.origin}"]`] : [];
 
 /** The bus that all tests share, without rate limits. */
-const sharedBus = await control("sharedBus", [...allowOrigin, "limits.enabled=false"]);
+// Short retries, for tests that lose one connection after another.
+const retry = ["groups.retry.first_ms=10", "groups.retry.max_ms=100"];
+const sharedBus = await control("sharedBus", [...allowOrigin, "limits.enabled=false", ...retry]);
 export const shared = () => sharedBus;
 
 /** Starts a bus for this test. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { connect } from "../../src/index.js";
-import { all, client, control, fresh, ownProxy, shared, until } from "./bus.js";
+import { connect, type StreamGap, type StreamOptions } from "../../src/index.js";
+import { all, client, control, fresh, ownBus, ownProxy, shared, until } from "./bus.js";
 
 const countTo = (n: number) => Array.from({ length: n }, (_, index) => index);
 
@@ -99,6 +99,27 @@ test("a stream yields stored and new events across lost connections", async () =
   await expect(reading).rejects.toThrow("enough");
   expect(seqs).toEqual(countTo(51).map((n) => n + 1));
   await reader.close();
+});
+
+test("a stream continues with the first kept event and reports the gap", async () => {
+  // The engine in memory removes single events, the one on disk whole files.
+  const { ws, http } = await ownBus("server.engine=memory");
+  const bus = await client(ws, { httpUrl: http });
+  for (const id of ["e1", "e2"]) await bus.publish("orders", id, { id });
+  const configure = async (settings: object) => {
+    const response = await fetch(`${http}/topics/orders`, { method: "PUT", body: JSON.stringify(settings) });
+    expect(response.status).toBe(200);
+  };
+  await configure({ retention_bytes: 1 });
+  await configure({});
+  await bus.publish("orders", "kept");
+  const first = async (options: StreamOptions) => {
+    for await (const { seq } of bus.stream("orders", options)) return seq;
+  };
+  const gaps: StreamGap[] = [];
+  expect(await first({ afterId: "e1", onGap: (gap) => gaps.push(gap) })).toBe(3);
+  expect(gaps).toEqual([{ next_seq: 3 }]);
+  expect(await first({ afterId: "e1" })).toBe(3);
 });
 
 test("a stream starts with new events by default, and ends with its loop", async () => {

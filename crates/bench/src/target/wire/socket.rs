@@ -41,7 +41,7 @@ impl Socket {
 
     /// Authenticates and waits for the answer, while nothing else is expected.
     pub(crate) async fn authenticate(&mut self, token: &str) -> Result<(), BenchError> {
-        let op = ClientOp::Auth(Auth { token: Token::new(token.to_owned()) });
+        let op = ClientOp::Auth(Auth { token: Some(Token::new(token.to_owned())) });
         let mut json = Vec::new();
         ClientFrame { corr: None, op }.write(&mut json);
         self.enqueue(json)?;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use prombus_proto::{EventId, Timestamp};
 
 use super::{CursorGeneration, MemberId};
+use crate::stored::cursor::Attempts;
 
 /// The id and time of an event, which a cursor records for its floor.
 pub(super) type Identity = (EventId, Timestamp);
@@ -13,16 +14,15 @@ pub(super) type Identity = (EventId, Timestamp);
 pub(super) struct Slot {
     /// Unknown until this process delivers the event.
     pub(super) identity: Option<Identity>,
-    /// Deliveries so far.
-    pub(super) attempts: u32,
-    /// The first cursor that counts all of them.
+    pub(super) attempts: Attempts,
+    /// The first cursor that counts all deliveries so far.
     pub(super) recorded_by: CursorGeneration,
     pub(super) state: SlotState,
 }
 
 impl Slot {
     /// A slot as the stored cursor describes it.
-    pub(super) const fn stored(attempts: u32, state: SlotState) -> Self {
+    pub(super) const fn stored(attempts: Attempts, state: SlotState) -> Self {
         Self { identity: None, attempts, recorded_by: CursorGeneration::STORED, state }
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::groups::retry::RetryDelays;
 
 mod model;
 
@@ -6,8 +7,16 @@ const ANN: MemberId = MemberId(1);
 const BEN: MemberId = MemberId(2);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+const MAX_ATTEMPTS: u32 = 5;
+const RULES: RetryRules = RetryRules {
+    delays: RetryDelays { first: Duration::from_secs(1), factor: 5, max: Duration::from_secs(60) },
+    max_attempts: MAX_ATTEMPTS,
+};
+const AT_ONCE: LeaseEnd = LeaseEnd::Failed { delay: Some(Duration::ZERO) };
+const BACK_OFF: LeaseEnd = LeaseEnd::Failed { delay: None };
+
 fn fresh() -> Leases {
-    Leases::resume(&Cursor::starting_behind(Seq::ZERO, Timestamp(7)))
+    Leases::resume(&Cursor::starting_behind(Seq::ZERO, Timestamp(7)), RULES)
 }
 
 fn id(name: &str) -> EventId {
@@ -41,7 +50,7 @@ fn leased_to_ann(count: u64, now: Instant) -> Leases {
 }
 
 fn restarted(leases: &Leases) -> Leases {
-    Leases::resume(&Cursor::decode(&leases.cursor().encode()).unwrap())
+    Leases::resume(&Cursor::decode(&leases.cursor().encode()).unwrap(), leases.rules)
 }
 
 fn above(leases: &Leases) -> Vec<Progress> {
@@ -58,7 +67,12 @@ fn the_floor_rises_over_finished_events_only() {
     assert_eq!(leases.floor(), Seq(0));
     assert_eq!(
         above(&leases),
-        [Progress::Tried(1), Progress::Done, Progress::Tried(1), Progress::Done]
+        [
+            Progress::Tried(Attempts::of_deliveries(1)),
+            Progress::Done,
+            Progress::Tried(Attempts::of_deliveries(1)),
+            Progress::Done
+        ]
     );
     leases.begin_ack(Seq(1));
     assert_eq!(leases.floor(), Seq(0), "an ACK that is not stored does not count");
@@ -103,11 +117,10 @@ fn leases_expire_at_their_deadline_and_not_before() {
     assert_eq!(leases.next_timer(), Some(now + TIMEOUT));
     assert_eq!(leases.expire_due_leases(now + TIMEOUT - Duration::from_nanos(1)), []);
     assert_eq!(leases.expire_due_leases(now + TIMEOUT), [(Seq(1), ANN)]);
-    let failed = leases.fail(Seq(1), 5, None).unwrap();
-    assert_eq!(
-        failed,
-        FailedLease { seq: Seq(1), member: ANN, attempts: 1, next: AfterFailure::Redeliver }
-    );
+    let ended = leases.end(Seq(1), AT_ONCE, now).unwrap();
+    let attempts = Attempts { deliveries: 1, failures: 1, disconnects: 0 };
+    let next = AfterLease::Redeliver;
+    assert_eq!(ended, EndedLease { seq: Seq(1), member: ANN, attempts, next });
     assert_eq!(leases.first_redelivery(), Some(Seq(1)));
     assert_eq!(lease(&mut leases, Seq(1), BEN, now), 2);
 }
@@ -119,7 +132,7 @@ fn extending_moves_the_deadline_both_ways() {
     leases.extend(Seq(1), now + TIMEOUT * 3);
     leases.extend(Seq(2), now + TIMEOUT / 3);
     assert_eq!(leases.expire_due_leases(now + TIMEOUT / 3), [(Seq(2), ANN)]);
-    leases.fail(Seq(2), 5, None);
+    leases.end(Seq(2), AT_ONCE, now);
     assert_eq!(leases.expire_due_leases(now + TIMEOUT * 2), []);
     assert_eq!(leases.next_timer(), Some(now + TIMEOUT * 3));
     assert_eq!(leases.expire_due_leases(now + TIMEOUT * 3), [(Seq(1), ANN)]);
@@ -129,8 +142,8 @@ fn extending_moves_the_deadline_both_ways() {
 fn failed_events_back_off_and_are_redelivered_in_order() {
     let now = Instant::now();
     let mut leases = leased_to_ann(3, now);
-    leases.fail(Seq(3), 5, None);
-    leases.fail(Seq(1), 5, Some(now + Duration::from_secs(1)));
+    leases.end(Seq(3), AT_ONCE, now);
+    leases.end(Seq(1), BACK_OFF, now);
     assert_eq!(leases.first_redelivery(), Some(Seq(3)));
     assert_eq!(leases.expire_due_leases(now + Duration::from_secs(1)), []);
     assert_eq!(leases.first_redelivery(), Some(Seq(1)));
@@ -141,8 +154,11 @@ fn failed_events_back_off_and_are_redelivered_in_order() {
 fn the_last_failed_attempt_dead_letters_the_event() {
     let now = Instant::now();
     let mut leases = leased_to_ann(1, now);
-    let rest = Some(now + Duration::from_secs(1));
-    assert_eq!(leases.fail(Seq(1), 1, rest).unwrap().next, AfterFailure::DeadLetter);
+    for _ in 1..MAX_ATTEMPTS {
+        assert_eq!(leases.end(Seq(1), AT_ONCE, now).unwrap().next, AfterLease::Redeliver);
+        lease(&mut leases, Seq(1), ANN, now);
+    }
+    assert_eq!(leases.end(Seq(1), BACK_OFF, now).unwrap().next, AfterLease::DeadLetter);
     assert_eq!(leases.first_redelivery(), None);
     assert_eq!(leases.expire_due_leases(now + TIMEOUT * 2), []);
     assert_eq!(leases.cursor().floor, Seq(0), "it is done once its letter is stored");
@@ -156,11 +172,12 @@ fn the_last_failed_attempt_dead_letters_the_event() {
 }
 
 #[test]
-fn a_lease_fails_once() {
-    let mut leases = leased_to_ann(1, Instant::now());
-    assert!(leases.fail(Seq(1), 5, None).is_some());
-    assert_eq!(leases.fail(Seq(1), 5, None), None);
-    assert_eq!(leases.fail(Seq(9), 5, None), None);
+fn a_lease_ends_once() {
+    let now = Instant::now();
+    let mut leases = leased_to_ann(1, now);
+    assert!(leases.end(Seq(1), AT_ONCE, now).is_some());
+    assert_eq!(leases.end(Seq(1), AT_ONCE, now), None);
+    assert_eq!(leases.end(Seq(9), AT_ONCE, now), None);
 }
 
 #[test]
@@ -168,7 +185,7 @@ fn a_revoked_unsent_delivery_counts_as_no_attempt() {
     let now = Instant::now();
     let mut leases = leased_to_ann(1, now);
     assert!(leases.revoke_unsent(Seq(1), ANN, 1));
-    assert_eq!((leases.attempts(Seq(1)), leases.in_flight()), (0, 0));
+    assert_eq!((leases.deliveries(Seq(1)), leases.in_flight()), (0, 0));
     assert!(!leases.revoke_unsent(Seq(1), ANN, 1));
     assert_eq!(lease(&mut leases, Seq(1), BEN, now), 1);
 }
@@ -177,11 +194,11 @@ fn a_revoked_unsent_delivery_counts_as_no_attempt() {
 fn only_the_matching_delivery_is_revoked() {
     let now = Instant::now();
     let mut leases = leased_to_ann(1, now);
-    leases.fail(Seq(1), 5, None);
+    leases.end(Seq(1), AT_ONCE, now);
     lease(&mut leases, Seq(1), BEN, now);
     assert!(!leases.revoke_unsent(Seq(1), ANN, 1));
     assert_eq!(leases.leased_to(BEN, &id_of(Seq(1))), Some(Seq(1)));
-    leases.fail(Seq(1), 5, None);
+    leases.end(Seq(1), AT_ONCE, now);
     lease(&mut leases, Seq(1), ANN, now);
     assert!(!leases.revoke_unsent(Seq(1), ANN, 1), "that was an earlier delivery");
     assert!(leases.revoke_unsent(Seq(1), ANN, 3));
@@ -191,7 +208,7 @@ fn only_the_matching_delivery_is_revoked() {
 fn attempts_and_finished_events_survive_a_restart() {
     let now = Instant::now();
     let mut leases = leased_to_ann(4, now);
-    leases.fail(Seq(1), 5, None);
+    leases.end(Seq(1), AT_ONCE, now);
     lease(&mut leases, Seq(1), BEN, now);
     leases.begin_ack(Seq(3));
     leases.finish(Seq(3));
@@ -210,7 +227,7 @@ fn trimmed_events_are_done_even_while_leased() {
     let now = Instant::now();
     let mut leases = leased_to_ann(4, now);
     leases.begin_ack(Seq(1));
-    leases.fail(Seq(2), 5, None);
+    leases.end(Seq(2), AT_ONCE, now);
     leases.trim_below(Seq(4));
     assert_eq!(leases.floor(), Seq(3));
     assert_eq!(leases.take_trimmed(), [ANN], "only event 3 was still leased");
@@ -233,7 +250,7 @@ fn an_id_published_again_after_a_trim_stands_for_the_newer_event() {
     for seq in 1..=3 {
         leases.lease(Seq(seq), &id("same"), Timestamp(1), lease);
     }
-    leases.fail(Seq(1), 5, None);
+    leases.end(Seq(1), AT_ONCE, now);
     assert_eq!(leases.leased_to(ANN, &id("same")), Some(Seq(3)));
     leases.trim_below(Seq(3));
     assert_eq!(leases.leased_to(ANN, &id("same")), Some(Seq(3)));
@@ -259,20 +276,115 @@ fn unreadable_events_are_skipped_as_far_as_the_window_has_room() {
 #[test]
 fn the_largest_window_fits_into_a_state_value() {
     use prombus_proto::limits::MAX_STATE_VALUE_BYTES;
+    let attempts =
+        |deliveries, counts| Attempts { deliveries, failures: counts, disconnects: counts };
     let cursor = Cursor::starting_behind(Seq(u64::MAX / 2), Timestamp(u64::MAX)).with_above(
         (0..MAX_WINDOW).map(|place| match place % 2 {
-            0 => Progress::Tried(u32::MAX),
-            _ => Progress::Done,
+            0 => Progress::Tried(attempts(u32::MAX - 1, u16::MAX)),
+            _ => Progress::Tried(attempts(u32::MAX - 2, u16::MAX - 1)),
         }),
     );
-    assert!(cursor.encode().len() <= MAX_STATE_VALUE_BYTES);
+    let encoded = cursor.encode();
+    assert!(encoded.len() <= MAX_STATE_VALUE_BYTES);
+    let progress = Cursor::decode(&encoded).unwrap();
+    let forgotten = Progress::Tried(attempts(u32::MAX - 1, 0));
+    assert_eq!(progress.above().next(), Some(forgotten), "attempts never count backwards");
+}
+
+/// Ends the lease of `seq`, lets its back-off pass and leases it again. Returns the length of the back-off.
+fn end_and_lease(leases: &mut Leases, seq: Seq, end: LeaseEnd, now: &mut Instant) -> Duration {
+    let ended = leases.end(seq, end, *now).unwrap();
+    assert_eq!(ended.next, AfterLease::Redeliver);
+    let before = *now;
+    while !leases.is_redeliverable(seq) {
+        *now = leases.next_timer().unwrap();
+        leases.expire_due_leases(*now);
+    }
+    lease(leases, seq, BEN, *now);
+    *now - before
 }
 
 #[test]
-fn the_back_off_doubles_from_100_ms_to_30_s() {
-    let rests: Vec<_> = (0..12).map(|attempt| back_off(attempt).as_millis()).collect();
-    assert_eq!(rests, [100, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
-    assert_eq!(back_off(u32::MAX), Duration::from_secs(30));
+fn failures_and_disconnects_back_off() {
+    let mut now = Instant::now();
+    let mut leases = leased_to_ann(1, now);
+    leases.set_max_attempts(10);
+    let mut spans = |end| -> Vec<u64> {
+        (0..5).map(|_| end_and_lease(&mut leases, Seq(1), end, &mut now).as_secs()).collect()
+    };
+    assert_eq!(spans(LeaseEnd::Released), [0; 5]);
+    assert_eq!(
+        spans(LeaseEnd::Disconnected),
+        [0, 1, 5, 25, 60],
+        "the first is redelivered at once"
+    );
+    assert_eq!(spans(BACK_OFF), [1, 5, 25, 60, 60]);
+}
+
+#[test]
+fn only_failures_count_towards_a_dead_letter() {
+    let mut now = Instant::now();
+    let mut leases = leased_to_ann(1, now);
+    for end in [LeaseEnd::Released, LeaseEnd::Disconnected] {
+        for _ in 0..3 * MAX_ATTEMPTS {
+            end_and_lease(&mut leases, Seq(1), end, &mut now);
+        }
+    }
+    for _ in 1..MAX_ATTEMPTS {
+        end_and_lease(&mut leases, Seq(1), LeaseEnd::DisconnectedAlone, &mut now);
+    }
+    let last = leases.end(Seq(1), LeaseEnd::DisconnectedAlone, now).unwrap();
+    assert_eq!(last.next, AfterLease::DeadLetter);
+    assert_eq!(last.attempts.failures, 5);
+}
+
+#[test]
+fn an_event_that_is_given_up_is_dead_lettered_at_its_first_attempt() {
+    let now = Instant::now();
+    let mut leases = leased_to_ann(1, now);
+    assert_eq!(leases.end(Seq(1), LeaseEnd::GivenUp, now).unwrap().next, AfterLease::DeadLetter);
+}
+
+#[test]
+fn an_event_on_many_lost_connections_becomes_a_suspect_and_stays_one() {
+    let mut now = Instant::now();
+    let mut leases = leased_to_ann(2, now);
+    for _ in 1..MAX_ATTEMPTS {
+        end_and_lease(&mut leases, Seq(2), LeaseEnd::Disconnected, &mut now);
+    }
+    leases.end(Seq(2), LeaseEnd::Disconnected, now);
+    now += Duration::from_secs(3600);
+    leases.begin_ack(Seq(1));
+    leases.expire_due_leases(now);
+    assert_eq!((leases.first_redelivery(), leases.first_suspect()), (None, Some(Seq(2))));
+    assert!(leases.is_redeliverable(Seq(2)));
+    // A higher limit clears it, a lower one makes it a suspect again.
+    leases.set_max_attempts(6);
+    assert_eq!((leases.first_redelivery(), leases.first_suspect()), (Some(Seq(2)), None));
+    leases.set_max_attempts(2);
+    assert_eq!((leases.first_redelivery(), leases.first_suspect()), (None, Some(Seq(2))));
+    let mut leases = restarted(&leases);
+    assert_eq!(leases.first_suspect(), Some(Seq(2)), "a restart remembers it");
+    lease(&mut leases, Seq(2), ANN, now);
+    assert_eq!(leases.first_suspect(), None);
+    assert!(leases.revoke_unsent(Seq(2), ANN, 6));
+    assert_eq!(leases.first_suspect(), Some(Seq(2)));
+    leases.trim_below(Seq(3));
+    assert_eq!(leases.first_suspect(), None);
+}
+
+#[test]
+fn an_event_that_failed_more_often_than_a_lowered_limit_is_delivered_once_more() {
+    let mut now = Instant::now();
+    let mut leases = leased_to_ann(1, now);
+    for _ in 0..3 {
+        end_and_lease(&mut leases, Seq(1), BACK_OFF, &mut now);
+    }
+    leases.end(Seq(1), AT_ONCE, now);
+    leases.set_max_attempts(1);
+    assert_eq!(leases.first_redelivery(), Some(Seq(1)));
+    lease(&mut leases, Seq(1), ANN, now);
+    assert_eq!(leases.end(Seq(1), BACK_OFF, now).unwrap().next, AfterLease::DeadLetter);
 }
 
 #[test]
@@ -282,7 +394,7 @@ fn a_redelivery_waits_until_the_last_attempt_is_recorded() {
     let before = leases.begin_generation();
     lease_unrecorded(&mut leases, Seq(1), ANN, now);
     assert!(!leases.awaits_record());
-    leases.fail(Seq(1), 9, None).unwrap();
+    leases.end(Seq(1), AT_ONCE, now).unwrap();
     assert_eq!(leases.first_redelivery(), None);
     assert!(leases.awaits_record(), "no new event may overtake it");
     leases.generation_stored(before);
@@ -294,7 +406,7 @@ fn a_redelivery_waits_until_the_last_attempt_is_recorded() {
     assert!(!leases.awaits_record());
     assert_eq!(lease_unrecorded(&mut leases, Seq(1), ANN, now), 2);
     // An event that backs off has to be recorded as well.
-    leases.fail(Seq(1), 9, Some(now + TIMEOUT)).unwrap();
+    leases.end(Seq(1), LeaseEnd::Failed { delay: Some(TIMEOUT) }, now).unwrap();
     leases.expire_due_leases(now + TIMEOUT);
     assert_eq!(leases.first_redelivery(), None);
     let generation = leases.begin_generation();

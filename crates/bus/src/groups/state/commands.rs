@@ -1,7 +1,7 @@
 //! The commands of members: join and leave, ACK, NACK and MODACK, pause and resume.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use prombus_proto::{ErrorCode, EventId};
 
@@ -9,29 +9,34 @@ use super::GroupState;
 use super::effect::{Claim, Effect, Joining, MarkLookup};
 use super::pending::{Ack, Waiter};
 use crate::error::Refusal;
-use crate::groups::command::{Acked, Command, Nacked, Reply};
-use crate::groups::leases::{MemberId, back_off};
-use crate::groups::members::Member;
+use crate::groups::allowed_attempts;
+use crate::groups::command::{Acked, AfterNack, Command, Departure, Nacked, Reply};
+use crate::groups::leases::{LeaseEnd, MemberId};
+use crate::groups::members::Isolation;
 use crate::publish::PublishBatch;
+use crate::stored::group_properties::GroupProperties;
 use crate::stored::mark::Marks;
-use crate::topics::StartAt;
 
 impl GroupState {
     pub(in crate::groups) fn handle(&mut self, command: Command, now: Instant) {
         // Every answer may find its receiver dropped.
         match command {
-            Command::Join { member, start, reply } => self.join(member, start, reply),
-            Command::Leave { member, why, reply } => {
-                self.leave(member, why);
+            Command::Join { member, start, max_attempts, reply } => {
+                let max_attempts = max_attempts.map(allowed_attempts);
+                self.join(Joining { member, start, max_attempts, created: false, reply });
+            }
+            Command::Leave { member, departure, reply } => {
+                self.leave(member, departure, now);
                 if let Some(reply) = reply {
                     let _ = reply.send(Ok(()));
                 }
             }
-            Command::Ack { member, ids, mark_until, publish, reply } => {
-                self.ack(Ack { member, ids, mark_until, reply }, publish, now);
+            Command::Ack { member, ids, mark_until, publish, charges, reply } => {
+                self.ack(Ack { member, ids, mark_until, charges, reply }, publish, now);
             }
-            Command::Nack { member, id, reason, delay, reply } => {
-                self.nack(member, &id, reason.as_deref(), delay, reply, now);
+            Command::Nack { member, ids, reason, next, reply } => {
+                let nacked = self.nack(member, &ids, reason.as_deref(), next, now);
+                self.answer_nack(nacked, reply);
             }
             Command::Extend { member, id, time, reply } => {
                 let _ = reply.send(self.extend(member, &id, now + time));
@@ -46,15 +51,15 @@ impl GroupState {
                 let _ = reply.send(Ok(()));
             }
             Command::TakeOver { expired } => self.take_over(expired),
+            Command::PropertiesStored(properties) => self.apply_properties(properties),
             Command::Describe { reply } => drop(reply.send(self.describe())),
             Command::Stop { .. } => unreachable!("the task stops the group itself"),
         }
     }
 
-    fn join(&mut self, member: Member, start: StartAt, reply: Reply<()>) {
-        let joining = Joining { member, start, reply };
+    fn join(&mut self, joining: Joining) {
         if self.owned().is_some() {
-            self.joined(joining);
+            self.admit(joining);
         } else if self.is_shared {
             self.effects.push_back(Effect::Claim(Claim::Join(joining)));
         } else {
@@ -62,26 +67,61 @@ impl GroupState {
         }
     }
 
-    pub(super) fn joined(&mut self, Joining { member, reply, .. }: Joining) {
-        self.members.add(member);
-        // A member whose caller has stopped waiting leaves when its subscription is dropped.
-        let _ = reply.send(Ok(()));
+    /// Lets a member join the group, which is loaded, once what it names for the group is stored.
+    pub(super) fn admit(&mut self, joining: Joining) {
+        let named = GroupProperties { max_attempts: joining.max_attempts };
+        if named.max_attempts.is_none() || named == self.properties {
+            self.joined(joining);
+        } else {
+            self.effects.push_back(Effect::StoreProperties(named, joining));
+        }
     }
 
-    fn leave(&mut self, id: MemberId, why: &'static str) {
+    /// Continues after [`Effect::StoreProperties`].
+    pub(in crate::groups) fn properties_stored(
+        &mut self,
+        properties: GroupProperties,
+        joining: Joining,
+        stored: Result<(), Refusal>,
+    ) {
+        match stored {
+            Ok(()) => {
+                self.apply_properties(properties);
+                self.joined(joining);
+            }
+            Err(refusal) => drop(joining.reply.send(Err(refusal))),
+        }
+    }
+
+    fn joined(&mut self, Joining { member, created, reply, .. }: Joining) {
+        self.members.add(member);
+        // A member whose caller has stopped waiting leaves when its subscription is dropped.
+        let _ = reply.send(Ok(self.info(created)));
+    }
+
+    fn leave(&mut self, id: MemberId, departure: Departure, now: Instant) {
         self.take_back_unsent(id, |_| true);
         let Some(member) = self.members.remove(id) else { return };
         let Some(owned) = self.owned_mut() else { return };
-        for seq in owned.leases.leases_of(id) {
-            let failed = owned.leases.fail(seq, member.max_attempts, None);
-            owned.record_failure(failed, why);
+        let held = owned.leases.leases_of(id);
+        let end = match departure {
+            Departure::Unsubscribed | Departure::ServerStopped => LeaseEnd::Released,
+            Departure::Disconnected => match held[..] {
+                [only] if member.isolation == Isolation::Alone(only) => LeaseEnd::DisconnectedAlone,
+                _ => LeaseEnd::Disconnected,
+            },
+        };
+        for seq in held {
+            if let Some(ended) = owned.leases.end(seq, end, now) {
+                owned.record_end(&ended, LOST_CONNECTIONS, None);
+            }
         }
     }
 
     /// Lets every member leave, because the server stops.
-    pub(in crate::groups) fn dismiss_members(&mut self) {
+    pub(in crate::groups) fn dismiss_members(&mut self, now: Instant) {
         for id in self.members.ids() {
-            self.leave(id, "the server stopped");
+            self.leave(id, Departure::ServerStopped, now);
         }
     }
 
@@ -133,7 +173,7 @@ impl GroupState {
                 stale.push(index);
                 continue;
             };
-            if owned.leases.attempts(seq) > 1 {
+            if owned.leases.deliveries(seq) > 1 {
                 redelivered.insert(seq);
             }
             let leased_at = owned.leases.begin_ack(seq).map_or(now, |lease| lease.leased_at);
@@ -151,37 +191,55 @@ impl GroupState {
         owned.pending.waiters.push(Waiter::Ack { ack, stale, published });
     }
 
+    /// Ends the leases of `ids`. Returns how many of them there were.
     fn nack(
         &mut self,
         id: MemberId,
-        event: &EventId,
+        ids: &[EventId],
         reason: Option<&str>,
-        delay: Option<Duration>,
-        reply: Reply<Nacked>,
+        next: AfterNack,
         now: Instant,
-    ) {
-        let Some(member) = self.members.get_mut(id) else {
-            let _ = reply.send(Err(not_subscribed()));
-            return;
+    ) -> Result<NackedLeases, Refusal> {
+        let member = self.members.get_mut(id).ok_or_else(not_subscribed)?;
+        let mut nacked = NackedLeases { ended: 0, stale: 0 };
+        let Some(owned) = self.partition.ownership.owned_mut() else {
+            return Ok(NackedLeases { stale: ids.len(), ..nacked });
         };
-        let leased = self.partition.ownership.owned_mut().and_then(|owned| {
-            let seq = owned.leases.leased_to(id, event)?;
-            Some((owned, seq))
-        });
-        let Some((owned, seq)) = leased else {
-            let _ = reply.send(Ok(Nacked { stale: true }));
-            return;
+        let end = match next {
+            AfterNack::BackOff => LeaseEnd::Failed { delay: None },
+            AfterNack::Delay(delay) => LeaseEnd::Failed { delay: Some(delay) },
+            AfterNack::DeadLetter => LeaseEnd::GivenUp,
         };
-        let attempts = owned.leases.attempts(seq);
-        if attempts > 1 {
-            member.withdraw_unsent(&BTreeSet::from([seq]));
+        let mut redelivered = BTreeSet::new();
+        for event in ids {
+            let leased = owned.leases.leased_to(id, event);
+            let Some(ended) = leased.and_then(|seq| owned.leases.end(seq, end, now)) else {
+                nacked.stale += 1;
+                continue;
+            };
+            nacked.ended += 1;
+            if ended.attempts.deliveries > 1 {
+                redelivered.insert(ended.seq);
+            }
+            member.in_flight -= 1;
+            owned.record_end(&ended, "not acknowledged: nack without a reason", reason);
         }
-        let delay = delay.unwrap_or_else(|| back_off(attempts));
-        let failed = owned.leases.fail(seq, member.max_attempts, Some(now + delay));
-        member.in_flight -= 1;
-        owned.record_failure(failed, reason.unwrap_or("not acknowledged: nack without a reason"));
-        owned.pending.waiters.push(Waiter::Nack { reply });
-        self.series.nacked();
+        member.withdraw_unsent(&redelivered);
+        self.series.nacked(nacked.ended);
+        Ok(nacked)
+    }
+
+    fn answer_nack(&mut self, nacked: Result<NackedLeases, Refusal>, reply: Reply<Nacked>) {
+        let answer = match (nacked, self.owned_mut()) {
+            (Ok(NackedLeases { ended: 1.., stale }), Some(owned)) => {
+                // Answered once it is stored.
+                return owned.pending.waiters.push(Waiter::Nack { reply, stale: stale > 0 });
+            }
+            (Ok(NackedLeases { stale, .. }), _) => Ok(Nacked { stale: stale > 0 }),
+            (Err(refusal), _) => Err(refusal),
+        };
+        // The receiver may have been dropped.
+        let _ = reply.send(answer);
     }
 
     fn extend(&mut self, id: MemberId, event: &EventId, deadline: Instant) -> Result<(), Refusal> {
@@ -209,6 +267,16 @@ impl GroupState {
             }
         }
     }
+}
+
+/// Why an event is dead-lettered at the end of a connection.
+const LOST_CONNECTIONS: &str = "the connection of its consumer was lost repeatedly while the event was in flight, \
+                                in the end while nothing else was";
+
+/// How many of the ids of a NACK were leased to the member.
+struct NackedLeases {
+    ended: usize,
+    stale: usize,
 }
 
 pub(super) fn lease_lost(id: &EventId) -> Refusal {

@@ -9,6 +9,7 @@ use super::effect::Effect;
 use super::pending::{CommitDraft, CommitInFlight, DeadLetterPending, FailedCommit};
 use super::{Conditions, GroupState};
 use crate::error::Refusal;
+use crate::groups::leases::LeaseEnd;
 use crate::publish::{CommitReceipt, CommitResult, PublishTimes, Submission};
 
 /// How many dead letters go into one commit.
@@ -100,7 +101,9 @@ impl GroupState {
             expect,
         });
         owned.commit = Some(CommitInFlight { generation, acks, waiters, published, dead_letters });
-        Some(Effect::Commit(Submission { events, publish_times, state, durability }))
+        let (charges, permits) = (publish.charges, publish.permits);
+        let submission = Submission { events, publish_times, state, durability, charges, permits };
+        Some(Effect::Commit(submission))
     }
 
     /// Takes the answer to [`Effect::Commit`].
@@ -131,7 +134,7 @@ impl GroupState {
 
     fn commit_failed(&mut self, commit: CommitInFlight, error: CommitError, now: Instant) {
         let CommitInFlight { acks, waiters, published, dead_letters, .. } = commit;
-        self.undo(&acks, dead_letters);
+        self.undo(&acks, dead_letters, now);
         let is_conflict = matches!(error, CommitError::Conflict(_));
         if !is_conflict {
             self.storage_failed("store the cursor", &error, now);
@@ -154,22 +157,24 @@ impl GroupState {
         self.storage_failed(what, refusal, now);
         let Some(owned) = self.owned_mut() else { return };
         let pending = std::mem::take(&mut owned.pending);
-        self.undo(&pending.acks, pending.dead_letters);
+        self.undo(&pending.acks, pending.dead_letters, now);
         pending.waiters.into_iter().for_each(|waiter| waiter.refused(refusal.clone()));
     }
 
     /// Restores the leases whose end could not be stored.
-    pub(super) fn undo(&mut self, acks: &[(Seq, Duration)], dead_letters: Vec<DeadLetterPending>) {
+    pub(super) fn undo(
+        &mut self,
+        acks: &[(Seq, Duration)],
+        dead_letters: Vec<DeadLetterPending>,
+        now: Instant,
+    ) {
         let Some(owned) = self.partition.ownership.owned_mut() else { return };
         for (seq, _) in acks {
             let Some(id) = owned.leases.undo_ack(*seq) else { continue };
             match self.members.get_mut(id) {
                 Some(member) => member.in_flight += 1,
                 // The member has left meanwhile: nobody can acknowledge it any more.
-                None => {
-                    let failed = owned.leases.fail(*seq, u32::MAX, None);
-                    owned.record_failure(failed, "");
-                }
+                None => drop(owned.leases.end(*seq, LeaseEnd::Released, now)),
             }
         }
         for seq in dead_letters.iter().filter_map(|letter| letter.seq) {

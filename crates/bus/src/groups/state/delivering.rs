@@ -11,9 +11,12 @@ use super::effect::{Effect, ReadOutcome};
 use super::fetched::Next;
 use super::partition::OwnedPartition;
 use super::pending::DeadLetterPending;
-use super::{Conditions, DeliveryGate, GroupState, RETRY_AFTER};
-use crate::groups::Delivery;
-use crate::groups::leases::{Lease, MemberId};
+use super::{Conditions, DeliveryGate, GroupName, GroupState, RETRY_AFTER};
+use crate::groups::leases::{Lease, LeaseEnd, MemberId};
+use crate::groups::members::Isolation;
+use crate::groups::{Delivery, Member};
+use crate::metrics::GroupSeries;
+use crate::topics::FeedEvent;
 
 impl GroupState {
     pub(super) fn expire_due_leases(&mut self, now: Instant) {
@@ -27,13 +30,12 @@ impl GroupState {
         }
         let Some(owned) = self.partition.ownership.owned_mut() else { return };
         for (seq, id) in expired {
-            let member = self.members.get_mut(id);
-            let max_attempts = member.as_ref().map_or(u32::MAX, |member| member.max_attempts);
-            let failed = owned.leases.fail(seq, max_attempts, None);
-            if let (Some(member), Some(_)) = (member, failed) {
+            let end = LeaseEnd::Failed { delay: None };
+            let Some(ended) = owned.leases.end(seq, end, now) else { continue };
+            if let Some(member) = self.members.get_mut(id) {
                 member.in_flight -= 1;
             }
-            owned.record_failure(failed, "not acknowledged before its deadline");
+            owned.record_end(&ended, "not acknowledged before its deadline", None);
         }
     }
 
@@ -74,8 +76,8 @@ impl GroupState {
         }
         owned.fetched.topic_grew(conditions.topic_end);
         self.members.reserve_room(&self.room);
-        let mut read = None;
-        while self.members.can_take() {
+        let mut read = self.deliver_alone(conditions.now);
+        while read.is_none() && self.members.can_take() {
             let owned = self.partition.ownership.owned_mut().expect("only an owner delivers");
             match owned.fetched.next(&owned.leases) {
                 Next::Event(seq) => {
@@ -97,29 +99,30 @@ impl GroupState {
     /// Leases `seq` to the member whose turn it is. Returns `false` if none can take it.
     fn deliver_one(&mut self, seq: Seq, now: Instant) -> bool {
         let owned = self.partition.ownership.owned_mut().expect("only an owner delivers");
-        let attempts = owned.leases.attempts(seq);
         let Some(member) = self.members.pick(now) else { return false };
         let event = owned.fetched.take(seq).expect("the event was fetched");
-        if attempts >= member.max_attempts {
-            member.limit.give_back(1);
-            owned.leases.dead_letter(seq);
-            let error = "not acknowledged in the attempts it had".to_owned();
-            owned.pending.dead_letters.push(DeadLetterPending::of(seq, error, attempts));
-            return true;
-        }
-        let lease = Lease { member: member.id, leased_at: now, deadline: now + member.ack_timeout };
-        let attempt = owned.leases.lease(seq, &event.id, event.ts, lease);
-        owned.pending.cursor_changed = true;
-        member.deliver(Delivery {
-            member: member.id,
-            topic: self.name.topic.clone(),
-            group: self.name.group.clone(),
-            event,
-            attempt,
-            deadline: lease.deadline,
-            series: Arc::clone(&self.series),
-        });
+        lease_to(member, owned, &self.name, event, &self.series, now);
         true
+    }
+
+    /// Delivers the first event that has to be alone once a member has nothing else in flight. Returns the
+    /// effect that reads it if it was not fetched.
+    fn deliver_alone(&mut self, now: Instant) -> Option<Effect> {
+        let owned = self.partition.ownership.owned_mut()?;
+        let suspect = owned.leases.first_suspect();
+        self.members.end_isolation(suspect.is_some());
+        let seq = suspect?;
+        if !self.members.set_one_apart() {
+            return None;
+        }
+        if !owned.fetched.has_suspect(seq) {
+            return Some(Effect::Read { from: seq });
+        }
+        let member = self.members.pick_apart(now)?;
+        let event = owned.fetched.take_suspect(seq)?;
+        member.isolation = Isolation::Alone(seq);
+        lease_to(member, owned, &self.name, event, &self.series, now);
+        None
     }
 
     /// Continues after [`Effect::Read`].
@@ -139,28 +142,51 @@ impl GroupState {
                     }
                 }
             }
-            ReadOutcome::Damaged(damaged) => skip_damaged(owned, &damaged),
+            ReadOutcome::Damaged(damaged) => skip_damaged(owned, from, &damaged),
             ReadOutcome::Failed(error) => self.storage_failed("read events", &error, now),
         }
     }
 }
 
-/// Gives up on events that cannot be read back; a dead letter says so.
-fn skip_damaged(owned: &mut OwnedPartition, damaged: &Damaged) {
+/// Leases `event` to `member`.
+fn lease_to(
+    member: &mut Member,
+    owned: &mut OwnedPartition,
+    name: &GroupName,
+    event: FeedEvent,
+    series: &Arc<GroupSeries>,
+    now: Instant,
+) {
+    let lease = Lease { member: member.id, leased_at: now, deadline: now + member.ack_timeout };
+    let attempt = owned.leases.lease(event.seq, &event.id, event.ts, lease);
+    owned.pending.cursor_changed = true;
+    member.deliver(Delivery {
+        member: member.id,
+        topic: name.topic.clone(),
+        group: name.group.clone(),
+        event,
+        attempt,
+        deadline: lease.deadline,
+        series: Arc::clone(series),
+    });
+}
+
+/// Gives up on events from `from` on that cannot be read back; a dead letter says so.
+fn skip_damaged(owned: &mut OwnedPartition, from: Seq, damaged: &Damaged) {
     tracing::error!("a group skips events that it cannot read: {damaged}");
     let error = damaged.to_string();
     let leases = &mut owned.leases;
-    let letter = match (leases.first_redelivery(), damaged) {
-        (Some(seq), _) => {
-            let attempts = leases.attempts(seq);
-            leases.dead_letter(seq);
-            DeadLetterPending::of(seq, error, attempts)
+    let letter = match damaged {
+        _ if leases.is_redeliverable(from) => {
+            let attempts = leases.deliveries(from);
+            leases.dead_letter(from);
+            DeadLetterPending::of(from, error, attempts)
         }
-        (None, Damaged::Events { last, .. }) => {
+        Damaged::Events { last, .. } => {
             leases.skip_unreadable(*last);
             DeadLetterPending::of_unreadable(error)
         }
-        (None, Damaged::State(_)) => {
+        Damaged::State(_) => {
             leases.skip_unreadable(leases.next_new());
             DeadLetterPending::of_unreadable(error)
         }

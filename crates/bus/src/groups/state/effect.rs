@@ -5,10 +5,11 @@ use prombus_proto::Seq;
 
 use super::pending::{Ack, DeadLetterPending, FailedCommit, StoredAck};
 use crate::error::Refusal;
-use crate::groups::command::Reply;
+use crate::groups::command::{GroupInfo, Reply};
 use crate::groups::members::Member;
 use crate::publish::{PublishBatch, Submission};
 use crate::stored::cursor::Cursor;
+use crate::stored::group_properties::GroupProperties;
 use crate::topics::{FeedEvent, StartAt};
 
 /// Something the task does for the group. It performs each to its end before it hands the group anything
@@ -19,9 +20,13 @@ pub(in crate::groups) enum Effect {
     Load(Joining),
     /// Claims the group for this gateway unless another one owns it; then `GroupState::claimed`.
     Claim(Claim),
-    /// Starts watching the lease of the gateway that owns the group.
-    Watch,
-    /// Stops watching it.
+    /// Stores the properties that a joining member names; then `GroupState::properties_stored`.
+    StoreProperties(GroupProperties, Joining),
+    /// Watches the lease of the gateway that owns the group.
+    WatchLease,
+    /// Watches the properties of the group, which other gateways may store while this one owns it.
+    WatchProperties,
+    /// Stops watching either.
     Unwatch,
     /// Looks up marks for an acknowledgement; then `GroupState::marks_found`.
     LookUpMarks(MarkLookup),
@@ -43,13 +48,17 @@ pub(in crate::groups) enum Effect {
     Release,
 }
 
-/// A member that joins a group that is not loaded.
+/// A member that joins a group.
 #[derive(Debug)]
 pub(in crate::groups) struct Joining {
     pub(in crate::groups) member: Member,
     /// Where the group starts if it does not exist.
     pub(in crate::groups) start: StartAt,
-    pub(in crate::groups) reply: Reply<()>,
+    /// What it names for the whole group.
+    pub(in crate::groups) max_attempts: Option<u32>,
+    /// Whether the group was created for it.
+    pub(in crate::groups) created: bool,
+    pub(in crate::groups) reply: Reply<GroupInfo>,
 }
 
 #[derive(Debug)]
@@ -65,6 +74,9 @@ pub(in crate::groups) enum Claim {
 pub(in crate::groups) struct Loaded {
     pub(in crate::groups) cursor: Cursor,
     pub(in crate::groups) topic_end: Seq,
+    pub(in crate::groups) properties: GroupProperties,
+    /// Whether the group did not exist before.
+    pub(in crate::groups) created: bool,
 }
 
 #[derive(Debug)]
@@ -75,7 +87,7 @@ pub(in crate::groups) enum ClaimOutcome {
         epoch: u64,
         version: Version,
     },
-    OwnedElsewhere,
+    OwnedElsewhere(GroupProperties),
     /// The claim was not submitted.
     Failed(Refusal),
     /// The claim was submitted, and may have been stored.

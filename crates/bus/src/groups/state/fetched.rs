@@ -7,12 +7,13 @@ use prombus_proto::Seq;
 use crate::groups::leases::Leases;
 use crate::topics::FeedEvent;
 
-/// Events read ahead: new ones in order, and redeliveries.
+/// Events read ahead: new ones in order, redeliveries, and one to deliver alone.
 #[derive(Debug)]
 pub(super) struct Fetched {
     topic_end: Seq,
     new: VecDeque<FeedEvent>,
     redeliveries: BTreeMap<Seq, FeedEvent>,
+    suspect: Option<FeedEvent>,
 }
 
 /// What to deliver next.
@@ -27,7 +28,7 @@ pub(super) enum Next {
 
 impl Fetched {
     pub(super) const fn up_to(topic_end: Seq) -> Self {
-        Self { topic_end, new: VecDeque::new(), redeliveries: BTreeMap::new() }
+        Self { topic_end, new: VecDeque::new(), redeliveries: BTreeMap::new(), suspect: None }
     }
 
     pub(super) fn topic_grew(&mut self, topic_end: Seq) {
@@ -70,9 +71,21 @@ impl Fetched {
         self.redeliveries.remove(&seq)
     }
 
-    /// Keeps events that were read because [`Fetched::next`] asked for the first of them.
+    /// Takes the event `seq`, which is delivered alone, if it was fetched.
+    pub(super) fn take_suspect(&mut self, seq: Seq) -> Option<FeedEvent> {
+        self.suspect.take_if(|event| event.seq == seq)
+    }
+
+    pub(super) fn has_suspect(&self, seq: Seq) -> bool {
+        self.suspect.as_ref().is_some_and(|event| event.seq == seq)
+    }
+
+    /// Keeps events that were read because the first of them is to be delivered next.
     pub(super) fn put(&mut self, events: Vec<FeedEvent>, leases: &Leases) {
-        if leases.first_redelivery().is_some() {
+        let first = events.first().map(|event| event.seq);
+        if first.is_some() && first == leases.first_suspect() {
+            self.suspect = events.into_iter().next();
+        } else if leases.first_redelivery().is_some() {
             let wanted = events.into_iter().filter(|event| leases.is_redeliverable(event.seq));
             self.redeliveries = wanted.map(|event| (event.seq, event)).collect();
         } else {

@@ -16,10 +16,11 @@ impl GroupState {
     /// Continues after [`Effect::Load`].
     pub(in crate::groups) fn loaded(&mut self, joining: Joining, group: Result<Loaded, Refusal>) {
         match group {
-            Ok(Loaded { cursor, topic_end }) => {
-                let owned = OwnedPartition::resume(&cursor, topic_end);
+            Ok(loaded) => {
+                self.properties = loaded.properties;
+                let owned = OwnedPartition::resume(&loaded.cursor, loaded.topic_end, self.rules());
                 self.partition.ownership = Ownership::Sole(owned);
-                self.joined(joining);
+                self.admit(Joining { created: loaded.created, ..joining });
             }
             Err(refusal) => drop(joining.reply.send(Err(refusal))),
         }
@@ -45,18 +46,20 @@ impl GroupState {
         match outcome {
             ClaimOutcome::Claimed { group: loaded, epoch, version } => {
                 tracing::info!(%topic, %group, epoch, "this gateway delivers the group");
-                let owned = OwnedPartition::resume(&loaded.cursor, loaded.topic_end);
+                self.properties = loaded.properties;
+                let owned = OwnedPartition::resume(&loaded.cursor, loaded.topic_end, self.rules());
                 self.partition.ownership = Ownership::Owner { epoch, cursor: version, owned };
-                match joining {
-                    Some(joining) => self.joined(joining),
-                    None => self.effects.push_back(Effect::Unwatch),
+                self.effects.push_back(Effect::WatchProperties);
+                if let Some(joining) = joining {
+                    self.admit(Joining { created: loaded.created, ..joining });
                 }
             }
-            ClaimOutcome::OwnedElsewhere => {
+            ClaimOutcome::OwnedElsewhere(properties) => {
+                self.properties = properties;
                 self.partition.ownership = Ownership::Standby;
                 if let Some(joining) = joining {
-                    self.effects.push_back(Effect::Watch);
-                    self.joined(joining);
+                    self.effects.push_back(Effect::WatchLease);
+                    self.admit(joining);
                 }
             }
             ClaimOutcome::Failed(refusal) => self.claim_failed(joining, refusal),
@@ -96,7 +99,10 @@ impl GroupState {
     /// Continues after [`Effect::Release`].
     pub(in crate::groups) fn released(&mut self, outcome: Result<(), Refusal>, now: Instant) {
         match outcome {
-            Ok(()) => self.partition.ownership = Ownership::Unowned,
+            Ok(()) => {
+                self.partition.ownership = Ownership::Unowned;
+                self.effects.push_back(Effect::Unwatch);
+            }
             Err(refusal) => self.storage_failed("release the group", &refusal, now),
         }
     }
@@ -135,7 +141,7 @@ impl GroupState {
         let GroupName { topic, group, .. } = &self.name;
         tracing::warn!(%topic, %group, "another gateway delivers the group now");
         self.members.revoke_all();
-        self.effects.push_back(Effect::Watch);
+        self.effects.push_back(Effect::WatchLease);
         let before = std::mem::replace(&mut self.partition.ownership, Ownership::Standby);
         if let Ownership::Owner { owned, .. } | Ownership::Unclear { owned, .. } = before {
             self.answer_without_lease(owned.pending.waiters);
@@ -147,7 +153,7 @@ impl GroupState {
             match waiter {
                 Waiter::Ack { ack, published, .. } => self.ack_without_lease(ack, published > 0),
                 // The receiver may have been dropped.
-                Waiter::Nack { reply } => drop(reply.send(Ok(Nacked { stale: true }))),
+                Waiter::Nack { reply, .. } => drop(reply.send(Ok(Nacked { stale: true }))),
             }
         }
     }

@@ -9,8 +9,10 @@ use prombus_engine::{Expect, Version};
 use prombus_proto::Seq;
 
 use super::fetched::Fetched;
+use super::nack_reasons::NackReasons;
 use super::pending::{CommitDraft, CommitInFlight, DeadLetterPending};
-use crate::groups::leases::{AfterFailure, FailedLease, Leases};
+use crate::groups::RetryRules;
+use crate::groups::leases::{AfterLease, EndedLease, Leases};
 use crate::stored::cursor::Cursor;
 
 #[derive(Debug, Default)]
@@ -47,6 +49,7 @@ pub(super) struct OwnedPartition {
     /// What the next commit stores.
     pub(super) pending: CommitDraft,
     pub(super) commit: Option<CommitInFlight>,
+    reasons: NackReasons,
 }
 
 impl Partition {
@@ -120,22 +123,38 @@ impl Ownership {
 
 impl OwnedPartition {
     /// Resumes behind `cursor`, on a topic that ends with `topic_end`.
-    pub(super) fn resume(cursor: &Cursor, topic_end: Seq) -> Box<Self> {
+    pub(super) fn resume(cursor: &Cursor, topic_end: Seq, rules: RetryRules) -> Box<Self> {
         Box::new(Self {
-            leases: Leases::resume(cursor),
+            leases: Leases::resume(cursor, rules),
             fetched: Fetched::up_to(topic_end),
             pending: CommitDraft::default(),
             commit: None,
+            reasons: NackReasons::default(),
         })
     }
 
-    /// Records a failed attempt in the next commit, with a dead letter if it was the last one.
-    pub(super) fn record_failure(&mut self, failed: Option<FailedLease>, why: &str) {
-        let Some(failed) = failed else { return };
+    /// Records the end of a lease in the next commit, with a dead letter if that follows. `what` happened to
+    /// the lease; `reason` is what the member said.
+    pub(super) fn record_end(&mut self, ended: &EndedLease, what: &str, reason: Option<&str>) {
         self.pending.cursor_changed = true;
-        if failed.next == AfterFailure::DeadLetter {
-            let letter = DeadLetterPending::of(failed.seq, why.to_owned(), failed.attempts);
-            self.pending.dead_letters.push(letter);
+        let seq = ended.seq;
+        match (ended.next, reason) {
+            (AfterLease::Redeliver, Some(reason)) => {
+                self.reasons.keep(seq, reason, self.leases.floor());
+            }
+            (AfterLease::Redeliver, None) => {}
+            (AfterLease::DeadLetter, reason) => {
+                let earlier = self.reasons.take(seq);
+                let error = match (reason, earlier) {
+                    (Some(reason), _) => reason.to_owned(),
+                    (None, Some(earlier)) => {
+                        format!("{what}; the last reason that was given: {earlier}")
+                    }
+                    (None, None) => what.to_owned(),
+                };
+                let letter = DeadLetterPending::of(seq, error, ended.attempts.deliveries);
+                self.pending.dead_letters.push(letter);
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use prombus_proto::{EventId, Seq, Timestamp, Topic};
 use crate::error::Refusal;
 use crate::groups::command::{Acked, Nacked, Reply};
 use crate::groups::leases::{CursorGeneration, MemberId};
+use crate::limits::Charges;
 use crate::publish::PublishBatch;
 use crate::stored::mark::Marks;
 
@@ -51,7 +52,7 @@ impl DeadLetterPending {
 #[derive(Debug)]
 pub(in crate::groups) enum Waiter {
     Ack { ack: Ack, stale: Vec<usize>, published: usize },
-    Nack { reply: Reply<Nacked> },
+    Nack { reply: Reply<Nacked>, stale: bool },
 }
 
 /// An unanswered acknowledgement, without the events it publishes.
@@ -61,6 +62,8 @@ pub(in crate::groups) struct Ack {
     pub(in crate::groups) ids: Vec<EventId>,
     /// When the marks expire that the same commit stores, if it is to store any.
     pub(in crate::groups) mark_until: Option<Timestamp>,
+    /// Kept if the answer is positive.
+    pub(in crate::groups) charges: Charges,
     pub(in crate::groups) reply: Reply<Acked>,
 }
 
@@ -130,20 +133,23 @@ impl Waiter {
                 ack.answer(Ok(Acked { stale, published }));
             }
             // The receiver may have been dropped.
-            Waiter::Nack { reply } => drop(reply.send(Ok(Nacked { stale: false }))),
+            Waiter::Nack { reply, stale } => drop(reply.send(Ok(Nacked { stale }))),
         }
     }
 
     pub(super) fn refused(self, refusal: Refusal) {
         match self {
             Waiter::Ack { ack, .. } => ack.answer(Err(refusal)),
-            Waiter::Nack { reply } => drop(reply.send(Err(refusal))),
+            Waiter::Nack { reply, .. } => drop(reply.send(Err(refusal))),
         }
     }
 }
 
 impl Ack {
     pub(in crate::groups) fn answer(self, answer: Result<Acked, Refusal>) {
+        if answer.is_ok() {
+            self.charges.keep();
+        }
         // The receiver may have been dropped.
         let _ = self.reply.send(answer);
     }

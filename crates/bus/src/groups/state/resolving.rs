@@ -40,7 +40,8 @@ impl GroupState {
         now: Instant,
     ) {
         let adopted = self.adopt_done(cursor);
-        let pending = if adopted.seqs.is_empty() { Vec::new() } else { self.take_back_pending() };
+        let pending =
+            if adopted.seqs.is_empty() { Vec::new() } else { self.take_back_pending(now) };
         if let Some(failed) = failed {
             let FailedCommit { acks, waiters, published, error } = *failed;
             let stored = acks.iter().filter(|(seq, _)| adopted.seqs.contains(seq));
@@ -77,10 +78,10 @@ impl GroupState {
     }
 
     /// Restores the leases that the next commit was to end, and returns its waiters.
-    fn take_back_pending(&mut self) -> Vec<Waiter> {
+    fn take_back_pending(&mut self, now: Instant) -> Vec<Waiter> {
         let Some(owned) = self.owned_mut() else { return Vec::new() };
         let pending = std::mem::take(&mut owned.pending);
-        self.undo(&pending.acks, pending.dead_letters);
+        self.undo(&pending.acks, pending.dead_letters, now);
         pending.waiters
     }
 

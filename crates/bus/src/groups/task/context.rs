@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use prombus_engine::Engine;
 use prombus_proto::{Clock, IdSource};
 
-use crate::groups::Groups;
+use crate::groups::{Groups, RetryRules};
+use crate::limits::Census;
 use crate::metrics::Metrics;
 use crate::publish::Committer;
 use crate::sharing::GroupLeases;
@@ -18,9 +19,12 @@ pub(crate) struct GroupContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<IdSource>,
     pub(crate) groups: Arc<Groups>,
+    pub(crate) census: Arc<Census>,
     pub(crate) metrics: Arc<Metrics>,
     /// `None` if this is the only process that uses the store.
     pub(crate) group_leases: Option<Arc<GroupLeases>>,
+    /// For groups whose members name nothing else.
+    pub(crate) retry: RetryRules,
     /// Set when the bus is closing: nothing more is delivered.
     pub(crate) is_closing: Arc<AtomicBool>,
 }

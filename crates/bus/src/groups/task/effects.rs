@@ -20,10 +20,12 @@ use crate::groups::state::{
     Ack, Claim, ClaimOutcome, DeadLetterPending, GroupName, Loaded, MarkLookup, ReadOutcome,
     StoredAck,
 };
+use crate::limits::GroupPermit;
 use crate::publish::{CommitResult, Committer, Submission};
 use crate::sharing::GroupLeases;
 use crate::stored::cursor::Cursor;
 use crate::stored::group_lease::GroupLease;
+use crate::stored::group_properties::GroupProperties;
 use crate::stored::mark::Marks;
 use crate::time::now;
 use crate::topics::{FeedEvent, StartAt, TopicInUse};
@@ -32,8 +34,23 @@ pub(super) struct GroupStore {
     pub(super) ctx: GroupContext,
     pub(super) topic: Arc<TopicInUse>,
     name: GroupName,
-    lease_key: StateKey,
+    keys: GroupKeys,
     dead_letters: Topic,
+}
+
+/// Where a group is stored, besides its cursor.
+pub(super) struct GroupKeys {
+    pub(super) lease: StateKey,
+    pub(super) properties: StateKey,
+}
+
+/// The commit that makes this gateway the owner of a group.
+struct PreparedClaim {
+    submission: Submission,
+    group: Loaded,
+    epoch: u64,
+    /// For a group that is created.
+    permit: Option<GroupPermit>,
 }
 
 /// How much is read ahead.
@@ -47,37 +64,55 @@ impl GroupStore {
         ctx: GroupContext,
         topic: Arc<TopicInUse>,
         name: GroupName,
-        lease_key: StateKey,
+        keys: GroupKeys,
         dead_letters: Topic,
     ) -> Self {
-        Self { ctx, topic, name, lease_key, dead_letters }
+        Self { ctx, topic, name, keys, dead_letters }
     }
 
     /// Reads the cursor of a group that no other gateway can own, or stores the first one.
     pub(super) async fn load(&self, start: &StartAt) -> Result<Loaded, Refusal> {
-        let cursor = match self.cursor().await? {
+        let known = self.cursor().await?;
+        let created = known.is_none();
+        let cursor = match known {
             Some((cursor, _)) => cursor,
             None => {
+                let permit = self.ctx.census.permit_group(&self.name.topic)?;
                 let cursor = self.first_cursor(start).await?;
                 let put = self.put_cursor(&cursor, Expect::Any);
                 self.commit(Submission::of_state(vec![put], self.topic.durability())).await?;
+                if let Some(permit) = permit {
+                    permit.created();
+                }
                 cursor
             }
         };
-        Ok(Loaded { cursor, topic_end: self.topic_end().await? })
+        let (topic_end, properties) = (self.topic_end().await?, self.properties().await?);
+        Ok(Loaded { cursor, topic_end, properties, created })
     }
 
     /// Makes this gateway the owner of the group, unless another one is.
     pub(super) async fn claim(&self, claim: &Claim) -> ClaimOutcome {
-        let Some(leases) = &self.ctx.group_leases else { return ClaimOutcome::OwnedElsewhere };
-        let (submission, group, epoch) = match self.prepare_claim(leases, claim).await {
-            Ok(Some(prepared)) => prepared,
-            Ok(None) => return ClaimOutcome::OwnedElsewhere,
+        let properties = match self.properties().await {
+            Ok(properties) => properties,
             Err(refusal) => return ClaimOutcome::Failed(refusal),
         };
+        let owned_elsewhere = ClaimOutcome::OwnedElsewhere(properties);
+        let Some(leases) = &self.ctx.group_leases else { return owned_elsewhere };
+        let prepared = match self.prepare_claim(leases, claim, properties).await {
+            Ok(Some(prepared)) => prepared,
+            Ok(None) => return owned_elsewhere,
+            Err(refusal) => return ClaimOutcome::Failed(refusal),
+        };
+        let PreparedClaim { submission, group, epoch, permit } = prepared;
         match self.commit(submission).await {
-            Ok(stored) => ClaimOutcome::Claimed { group, epoch, version: stored.version },
-            Err(CommitError::Conflict(_)) => ClaimOutcome::OwnedElsewhere,
+            Ok(stored) => {
+                if let Some(permit) = permit {
+                    permit.created();
+                }
+                ClaimOutcome::Claimed { group, epoch, version: stored.version }
+            }
+            Err(CommitError::Conflict(_)) => owned_elsewhere,
             Err(error) => ClaimOutcome::Unclear(error.into()),
         }
     }
@@ -88,7 +123,8 @@ impl GroupStore {
         &self,
         leases: &GroupLeases,
         claim: &Claim,
-    ) -> Result<Option<(Submission, Loaded, u64)>, Refusal> {
+        properties: GroupProperties,
+    ) -> Result<Option<PreparedClaim>, Refusal> {
         // A group that was ever owned has a cursor, so a takeover needs no start.
         let (start, expired) = match claim {
             Claim::Join(joining) => (&joining.start, None),
@@ -107,9 +143,14 @@ impl GroupStore {
             // The owner of a group has to be seen alive.
             leases.heartbeat.store(self.ctx.engine.as_ref(), self.ctx.clock.as_ref()).await?;
         }
-        let (mut cursor, expect) = match self.cursor().await? {
-            Some((cursor, version)) => (cursor, Expect::Version(version)),
-            None => (self.first_cursor(start).await?, Expect::Absent),
+        let known = self.cursor().await?;
+        let created = known.is_none();
+        let (mut cursor, expect, permit) = match known {
+            Some((cursor, version)) => (cursor, Expect::Version(version), None),
+            None => {
+                let permit = self.ctx.census.permit_group(&self.name.topic)?;
+                (self.first_cursor(start).await?, Expect::Absent, permit)
+            }
         };
         let topic_end = self.topic_end().await?;
         let last_epoch = lease.as_ref().map_or(0, |(lease, _)| lease.epoch);
@@ -121,7 +162,8 @@ impl GroupStore {
             self.put_cursor(&cursor, expect),
         ];
         let submission = Submission::of_state(ops, Durability::Fsync);
-        Ok(Some((submission, Loaded { cursor, topic_end }, epoch)))
+        let group = Loaded { cursor, topic_end, properties, created };
+        Ok(Some(PreparedClaim { submission, group, epoch, permit }))
     }
 
     /// Gives the lease back if it names this gateway.
@@ -143,11 +185,18 @@ impl GroupStore {
     /// Asks to be told when the owner of the group is gone.
     pub(super) fn watch_lease(&self) {
         if let Some(leases) = &self.ctx.group_leases {
-            leases.watch(&self.name.topic, &self.name.group, &self.lease_key);
+            leases.watch_lease(&self.name.topic, &self.name.group, &self.keys.lease);
         }
     }
 
-    pub(super) fn unwatch_lease(&self) {
+    /// Asks to be told when another gateway stores other properties of the group.
+    pub(super) fn watch_properties(&self) {
+        if let Some(leases) = &self.ctx.group_leases {
+            leases.watch_properties(&self.name.topic, &self.name.group, &self.keys.properties);
+        }
+    }
+
+    pub(super) fn unwatch(&self) {
         if let Some(leases) = &self.ctx.group_leases {
             leases.unwatch(&self.name.topic, &self.name.group);
         }
@@ -279,7 +328,14 @@ impl GroupStore {
 
     /// Removes the group from the registry if `is_quiet` while nobody can find it there.
     pub(super) fn retire(&self, is_quiet: impl FnOnce() -> bool) -> bool {
-        self.ctx.groups.retire(&self.name.topic, &self.name.group, is_quiet)
+        self.ctx.groups.retire(&self.name.topic, &self.name.group, || {
+            let quiet = is_quiet();
+            if quiet {
+                // While nobody can start the group again: what the next task watches must not be undone.
+                self.unwatch();
+            }
+            quiet
+        })
     }
 
     /// Reads the stored cursor, and the version of the commit that stored it.
@@ -292,8 +348,25 @@ impl GroupStore {
         Ok(Some((cursor, version)))
     }
 
+    async fn properties(&self) -> Result<GroupProperties, Refusal> {
+        let Some(entry) = self.ctx.engine.get(&self.keys.properties).await? else {
+            return Ok(GroupProperties::default());
+        };
+        GroupProperties::decode(&entry.value)
+            .map_err(|error| self.unusable("properties record", &error))
+    }
+
+    pub(super) async fn store_properties(
+        &self,
+        properties: GroupProperties,
+    ) -> Result<(), Refusal> {
+        let put = put(&self.keys.properties, properties.encode().into(), Expect::Any);
+        self.commit(Submission::of_state(vec![put], self.topic.durability())).await?;
+        Ok(())
+    }
+
     async fn lease(&self) -> Result<Option<(GroupLease, Version)>, Refusal> {
-        let Some(entry) = self.ctx.engine.get(&self.lease_key).await? else { return Ok(None) };
+        let Some(entry) = self.ctx.engine.get(&self.keys.lease).await? else { return Ok(None) };
         let StateEntry { value, version, .. } = entry;
         let lease = GroupLease::decode(&value).map_err(|error| self.unusable("lease", &error))?;
         Ok(Some((lease, version)))
@@ -322,7 +395,7 @@ impl GroupStore {
 
     fn put_lease(&self, lease: &GroupLease, before: Option<Version>) -> StateOp {
         let expect = before.map_or(Expect::Absent, Expect::Version);
-        put(&self.lease_key, lease.encode().into(), expect)
+        put(&self.keys.lease, lease.encode().into(), expect)
     }
 }
 

@@ -6,6 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::topic_runs::TopicRuns;
 use super::{CommitReceipt, CommitResult, PublishTimes, QueuedSubmission, Submission};
+use crate::limits::{Charges, TopicPermit};
 use crate::metrics::CommitMeter;
 use crate::time::now;
 use crate::topics::Topics;
@@ -27,6 +28,9 @@ struct Part {
     state: usize,
     durability: Durability,
     reply: oneshot::Sender<CommitResult>,
+    charges: Charges,
+    /// Held until the topics are counted, or not created.
+    _permits: Vec<TopicPermit>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -36,13 +40,16 @@ impl MergedSubmissions {
         let mut batch = Batch::of_state(Vec::new(), Durability::Buffered);
         let mut parts = Vec::with_capacity(queued.len());
         for QueuedSubmission { submission, reply, _room, .. } in queued {
-            let Submission { mut events, publish_times, mut state, durability } = submission;
+            let Submission { mut events, publish_times, mut state, durability, charges, permits } =
+                submission;
             parts.push(Part {
                 events: events.len(),
                 publish_times,
                 state: state.len(),
                 durability,
                 reply,
+                charges,
+                _permits: permits,
                 _room,
             });
             batch.durability = batch.durability.max(durability);
@@ -92,6 +99,7 @@ impl MergedSubmissions {
         for part in self.parts {
             let others = left.split_off(part.events);
             let positions = std::mem::replace(&mut left, others);
+            part.charges.keep();
             // The receiver may have been dropped.
             let _ = part.reply.send(Ok(CommitReceipt { positions, version }));
         }

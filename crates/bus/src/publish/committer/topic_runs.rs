@@ -35,6 +35,7 @@ impl TopicRuns {
         for (topic, count) in self.0 {
             let (stored, others) = positions.split_at(count);
             positions = others;
+            topic.created();
             topic.series().committed(stored);
         }
     }
@@ -52,6 +53,7 @@ impl TopicRuns {
         for (topic, count) in self.0 {
             let (stored, others) = positions.split_at(count);
             positions = others;
+            topic.created();
             topic.series().committed(stored);
             let is_followed = topic.feed.has_followers();
             match events.as_mut().map(|events| events.take(count)) {

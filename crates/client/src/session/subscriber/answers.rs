@@ -135,6 +135,10 @@ impl Subscriber {
         is_retryable: bool,
     ) {
         match (is_retryable, marks) {
+            _ if marks && refusal.is_too_much_at_once() && ids.len() > 1 => {
+                self.marks_per_frame = ids.len() / 2;
+                self.outbound.handled.extend(ids);
+            }
             (true, true) => self.outbound.handled.extend(ids),
             (true, false) => self.outbound.ack_only.extend(ids),
             (false, _) => {

@@ -81,16 +81,16 @@ impl Subscriber {
     fn next_result_or_question(&mut self) -> Option<(Utf8Bytes, PendingOp)> {
         let membership = &self.spec.membership;
         if !self.outbound.ack_only.is_empty() {
-            let ids = take_frame_of(&mut self.outbound.ack_only);
+            let ids = take_at_most(MAX_IDS, &mut self.outbound.ack_only);
             let frame = frames::ack(membership, &ids, None);
             return Some((frame, PendingOp::Ack { ids, marks: false }));
         }
         if !self.outbound.handled.is_empty() {
-            let ids = take_frame_of(&mut self.outbound.handled);
-            let mark = match self.spec.mode {
-                AckMode::Marked(ttl) => Some(ttl),
-                AckMode::Plain | AckMode::Transformed(_) => None,
+            let (mark, max) = match self.spec.mode {
+                AckMode::Marked(ttl) => (Some(ttl), self.marks_per_frame),
+                AckMode::Plain | AckMode::Transformed(_) => (None, MAX_IDS),
             };
+            let ids = take_at_most(max, &mut self.outbound.handled);
             let frame = frames::ack(membership, &ids, mark);
             return Some((frame, PendingOp::Ack { ids, marks: mark.is_some() }));
         }
@@ -110,6 +110,6 @@ impl Subscriber {
     }
 }
 
-fn take_frame_of(ids: &mut Vec<EventId>) -> Vec<EventId> {
-    if ids.len() <= MAX_IDS { std::mem::take(ids) } else { ids.drain(..MAX_IDS).collect() }
+fn take_at_most(max: usize, ids: &mut Vec<EventId>) -> Vec<EventId> {
+    if ids.len() <= max { std::mem::take(ids) } else { ids.drain(..max).collect() }
 }

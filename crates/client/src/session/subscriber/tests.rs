@@ -274,6 +274,29 @@ fn splits_marks_that_exceed_the_rate_limit() {
     assert_eq!(ops(&harness.sent()), ["SUBSCRIBE"]);
 }
 
+/// Marks of an ACK take tokens like those of a MARK.
+#[test]
+fn splits_acknowledgements_whose_marks_exceed_the_rate_limit() {
+    let mut harness = Harness::connected();
+    harness.subscribed(MARKED, 10, 5);
+    let ids = ["a", "b", "c"];
+    for id in ids {
+        harness.event(id).unwrap();
+    }
+    harness.sent();
+    harness.receive(r#"{"op":"OK","seen":[]}"#).unwrap();
+    harness.started();
+    for id in ids {
+        harness.handled(id, Handled::Done);
+    }
+    assert_eq!(ops(&harness.sent()), ["ACK"]);
+    // Without a time: more than the bucket ever holds.
+    harness.refuse("rate_limited", "");
+    let acks = harness.sent();
+    let ack = |id| frame("ACK", &format!(r#","id":"{id}","mark":{{"ttl_ms":60000}}"#));
+    assert_eq!(acks, ids.map(ack));
+}
+
 #[test]
 fn publishes_the_output_with_the_acknowledgement() {
     let mut harness = Harness::connected();

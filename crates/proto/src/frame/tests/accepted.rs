@@ -35,8 +35,10 @@ fn reads_and_writes(text: &str, expected: ClientOp) {
 
 #[test]
 fn auth() {
-    let token = Token::new("s3cret\"é".into());
+    let token = Some(Token::new("s3cret\"é".into()));
     reads_and_writes(r#"{"op":"AUTH","token":"s3cret\"é"}"#, ClientOp::Auth(Auth { token }));
+    reads_and_writes(r#"{"op":"AUTH"}"#, ClientOp::Auth(Auth { token: None }));
+    assert_eq!(op(r#"{"op":"AUTH","token":null}"#), ClientOp::Auth(Auth { token: None }));
 }
 
 #[test]
@@ -44,7 +46,7 @@ fn a_token_never_appears_in_debug_output_or_errors() {
     let frame = parse(r#"{"op":"AUTH","corr":"1","token":"s3cret"}"#).unwrap();
     assert!(!format!("{frame:?}").contains("s3cret"), "{frame:?}");
     let ClientOp::Auth(auth) = frame.op else { panic!() };
-    assert_eq!(auth.token.secret(), "s3cret");
+    assert_eq!(auth.token.as_ref().map(Token::secret), Some("s3cret"));
     for bad in [r#"{"op":"AUTH","token":["s3cret"]}"#, r#"{"op":"AUTH","token":"s3cret""#] {
         assert!(!parse(bad).unwrap_err().to_string().contains("s3cret"));
     }
@@ -202,17 +204,30 @@ fn mark() {
 
 #[test]
 fn nack() {
-    let nack = |reason: Option<&str>, delay_ms| {
+    let nack_of = |ids, reason: Option<&str>, next| {
         let reason = reason.map(str::to_owned);
-        ClientOp::Nack(Nack { topic: topic("t"), group: group("g"), id: id("a"), reason, delay_ms })
+        ClientOp::Nack(Nack { topic: topic("t"), group: group("g"), ids, reason, next })
     };
+    let nack = |reason, next| nack_of(Ids::One(id("a")), reason, next);
     let with = |rest: &str| format!(r#"{{"op":"NACK","topic":"t","group":"g","id":"a"{rest}}}"#);
-    reads_and_writes(&with(""), nack(None, None));
-    reads_and_writes(&with(r#","reason":"no\nway","delay_ms":0"#), nack(Some("no\nway"), Some(0)));
-    reads_and_writes(&with(r#","delay_ms":86400000"#), nack(None, Some(86_400_000)));
+    reads_and_writes(&with(""), nack(None, AfterNack::BackOff));
+    reads_and_writes(
+        &with(r#","reason":"no\nway","delay_ms":0"#),
+        nack(Some("no\nway"), AfterNack::DelayMs(0)),
+    );
+    reads_and_writes(&with(r#","delay_ms":86400000"#), nack(None, AfterNack::DelayMs(86_400_000)));
+    reads_and_writes(&with(r#","reason":"bad","dead":true"#), nack(Some("bad"), AfterNack::Dead));
+    assert_eq!(op(&with(r#","dead":false"#)), nack(None, AfterNack::BackOff));
+    let many = r#"{"op":"NACK","topic":"t","group":"g","ids":["a","b"],"dead":true}"#;
+    let both = Ids::Many(vec![id("a"), id("b")]);
+    reads_and_writes(many, nack_of(both, None, AfterNack::Dead));
     let long = format!("{}é", "x".repeat(1023));
     let cut = op(&with(&format!(r#","reason":"{long}""#)));
-    assert_eq!(cut, nack(Some(&"x".repeat(1023)), None), "truncated at a character boundary");
+    assert_eq!(
+        cut,
+        nack(Some(&"x".repeat(1023)), AfterNack::BackOff),
+        "truncated at a character boundary"
+    );
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn invalid_json() {
         refused(text, BadJson, &format!("the frame is not JSON: {msg}"));
     }
     let deep = format!(r#"{{"op":"PUBLISH","topic":"t","payload":{}"#, "[".repeat(300));
-    refused(&deep, BadJson, "the frame is not JSON: nested deeper than 128 levels at byte 165");
+    refused(&deep, BadFrame, "the frame is nested deeper than 128 levels at byte 165");
     let frame = Bytes::from_static(b"{\"op\":\"\xff\"}");
     let error = ClientFrame::parse(&frame, &FrameLimits::default()).unwrap_err();
     assert_eq!(error.to_string(), "bad_json: the frame is not JSON: invalid UTF-8 at byte 7");
@@ -82,7 +82,6 @@ fn names() {
 
 #[test]
 fn auth() {
-    refused(r#"{"op":"AUTH"}"#, BadFrame, "token is missing");
     refused(r#"{"op":"AUTH","token":1}"#, BadFrame, "token must be a string");
 }
 
@@ -173,6 +172,41 @@ fn a_payload_over_the_limit() {
 }
 
 #[test]
+fn a_payload_over_the_depth_limit() {
+    for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
+        let nested = |depth: usize| format!("{}1{}", open.repeat(depth), close.repeat(depth));
+        let frames = |depth| {
+            let payload = nested(depth);
+            [
+                format!(r#"{{"op":"PUBLISH","topic":"t","payload":{payload}}}"#),
+                format!(
+                    r#"{{"op":"PUBLISH","topic":"t","events":[{{"payload":0}},{{"payload":{payload}}}]}}"#
+                ),
+                format!(
+                    r#"{{"op":"ACK","topic":"t","group":"g","id":"a","publish":[{{"topic":"t","payload":{payload}}}]}}"#
+                ),
+            ]
+        };
+        for frame in frames(100) {
+            assert!(parse(&frame).is_ok(), "{frame}");
+        }
+        for depth in [101, 125] {
+            for (frame, path) in frames(depth).iter().zip(["", "events[1].", "publish[0]."]) {
+                let msg = format!("{path}payload nests {depth} levels; the limit is 100");
+                refused(frame, BadFrame, &msg);
+            }
+        }
+    }
+    // Deep in one place, wide in another: the deepest counts.
+    let payload = format!("[{},1]", ["[".repeat(100), "]".repeat(100)].concat());
+    refused(
+        &format!(r#"{{"op":"PUBLISH","topic":"t","payload":{payload}}}"#),
+        BadFrame,
+        "payload nests 101 levels; the limit is 100",
+    );
+}
+
+#[test]
 fn subscribe() {
     let opts = |opts: &str, msg: &str| {
         let text = format!(r#"{{"op":"SUBSCRIBE","topic":"t","group":"g","opts":{opts}}}"#);
@@ -251,11 +285,14 @@ fn nack_and_modack() {
     let with = |op: &str, rest: &str, msg: &str| {
         refused(&format!(r#"{{"op":"{op}","topic":"t","group":"g"{rest}}}"#), BadFrame, msg);
     };
-    with("NACK", "", "id is missing");
+    with("NACK", "", "id or ids is missing");
     with("NACK", r#","id":"a","reason":5"#, "reason must be a string");
     let delay = "delay_ms must be a whole number from 0 to 86400000";
     with("NACK", r#","id":"a","delay_ms":86400001"#, delay);
     with("NACK", r#","id":"a","delay_ms":-1"#, delay);
+    with("NACK", r#","id":"a","dead":1"#, "dead must be true or false");
+    let both = "send either delay_ms or dead, not both";
+    with("NACK", r#","id":"a","delay_ms":1,"dead":true"#, both);
     with("MODACK", r#","extend_ms":5"#, "id is missing");
     with("MODACK", r#","id":"a""#, "extend_ms is missing");
     let extend = "extend_ms must be a whole number from 0 to 43200000";

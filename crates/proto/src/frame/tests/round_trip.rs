@@ -80,7 +80,8 @@ fn client_op() -> impl Strategy<Value = ClientOp> {
     let mark = of(ttl().prop_map(|ttl_ms| AckMark { ttl_ms }));
     let lease = || (topic(), group(), id());
     prop_oneof![
-        ".{0,30}".prop_map(|token| ClientOp::Auth(Auth { token: Token::new(token) })),
+        proptest::option::of(".{0,30}")
+            .prop_map(|token| ClientOp::Auth(Auth { token: token.map(Token::new) })),
         (topic(), events).prop_map(|(topic, events)| ClientOp::Publish(Publish { topic, events })),
         (topic(), group(), options())
             .prop_map(|(topic, group, opts)| ClientOp::Subscribe(Subscribe { topic, group, opts })),
@@ -100,14 +101,22 @@ fn client_op() -> impl Strategy<Value = ClientOp> {
         (topic(), group(), ids(), ttl()).prop_map(|(topic, group, ids, ttl_ms)| {
             ClientOp::Mark(Mark { topic, group, ids, ttl_ms })
         }),
-        (lease(), of(".{0,40}"), of(0_u64..=86_400_000)).prop_map(
-            |((topic, group, id), reason, delay_ms)| {
-                ClientOp::Nack(Nack { topic, group, id, reason, delay_ms })
+        (topic(), group(), ids(), of(".{0,40}"), after_nack()).prop_map(
+            |(topic, group, ids, reason, next)| {
+                ClientOp::Nack(Nack { topic, group, ids, reason, next })
             }
         ),
         (lease(), 0_u64..=43_200_000).prop_map(|((topic, group, id), extend_ms)| {
             ClientOp::ModAck(ModAck { topic, group, id, extend_ms })
         }),
+    ]
+}
+
+fn after_nack() -> impl Strategy<Value = AfterNack> {
+    prop_oneof![
+        Just(AfterNack::BackOff),
+        (0_u64..=86_400_000).prop_map(AfterNack::DelayMs),
+        Just(AfterNack::Dead),
     ]
 }
 
@@ -129,6 +138,9 @@ fn server_frame() -> impl Strategy<Value = ServerFrame> {
         vec(id(), 0..4).prop_map(Outcome::Seen),
         published().prop_map(Outcome::Published),
         vec(published(), 0..4).prop_map(Outcome::Results),
+        (1..=u32::MAX, any::<bool>()).prop_map(|(max_attempts, created)| {
+            Outcome::Subscribed(JoinedGroup { max_attempts, created })
+        }),
     ];
     let event = vec((".{0,8}", json()), 0..4).prop_map(|members| {
         let object: serde_json::Value = members.into_iter().collect();

@@ -38,6 +38,11 @@ fn ok() {
         r#"{"op":"OK","corr":"c\"1","results":[{"id":"a","seq":1},{"id":"b","seq":2,"duplicate":true}]}"#,
         &ok(Outcome::Results(vec![published("a", 1, false), published("b", 2, true)])),
     );
+    let group = r#"{"ordering":"none","partitions":1,"max_attempts":5,"created":true}"#;
+    reads_and_writes(
+        &format!(r#"{{"op":"OK","corr":"c\"1","group":{group}}}"#),
+        &ok(Outcome::Subscribed(JoinedGroup { max_attempts: 5, created: true })),
+    );
     reads_and_writes(r#"{"op":"OK","corr":"c\"1","results":[]}"#, &ok(Outcome::Results(vec![])));
     let seen =
         |ids: &[&str]| Outcome::Seen(ids.iter().map(|id| published(id, 0, false).id).collect());
@@ -78,6 +83,40 @@ fn event() {
     let bytes = Bytes::from_static(text.as_bytes());
     let ServerFrame::Event { event, .. } = ServerFrame::parse(&bytes).unwrap() else { panic!() };
     assert!(bytes.as_ptr_range().contains(&event.as_ptr()), "no copy");
+}
+
+#[test]
+fn an_event_of_any_depth() {
+    for depth in [100, 127, 200, 100_000] {
+        let nested = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        let event = format!(r#"{{"seq":1,"id":"a","payload":{nested}}}"#);
+        let frame = ServerFrame::Event {
+            topic: Topic::new("t").unwrap(),
+            group: Group::new("g").unwrap(),
+            event: event.clone().into(),
+            attempt: 2,
+            ack_deadline_ms: 30_000,
+        };
+        reads_and_writes(
+            &format!(
+                r#"{{"op":"EVENT","topic":"t","group":"g","event":{event},"ctx":{{"attempt":2,"ack_deadline_ms":30000}}}}"#
+            ),
+            &frame,
+        );
+    }
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let not_an_event = r#"{"op":"EVENT","topic":"t","group":"g","event":[],"ctx":{"attempt":1,"ack_deadline_ms":1}"#;
+    let no_attempt = r#"{"op":"EVENT","topic":"t","group":"g","event":{},"ctx":{"attempt":0,"ack_deadline_ms":1}"#;
+    for frame in [not_an_event, no_attempt] {
+        read(&format!(r#"{frame},"more":{deep}}}"#)).unwrap_err();
+    }
+    let deep = "[".repeat(200);
+    for bad in [format!(r#"{{"op":"EVENT","event":{deep}"#), format!(r#"{{"op":"OK","new":{deep}"#)]
+    {
+        let error = read(&bad).unwrap_err().to_string();
+        let expected = "bad_frame: the frame is nested deeper than 128 levels at byte ";
+        assert!(error.starts_with(expected), "{error}");
+    }
 }
 
 #[test]

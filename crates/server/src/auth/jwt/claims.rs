@@ -1,10 +1,14 @@
 //! The claims of a signed token.
 
+use std::sync::Arc;
+
+use prombus_bus::Principal;
 use prombus_proto::Timestamp;
 use serde::Deserialize;
 
 use crate::auth::bad_token::BadToken;
 use crate::auth::grant::{CLOCK_TOLERANCE_MS, Grant};
+use crate::auth::identity::Identity;
 use crate::auth::scope::{ScopeList, Scopes};
 
 #[derive(Debug, Deserialize)]
@@ -61,6 +65,10 @@ impl Claims {
         if is_for_us { Ok(()) } else { Err(BadToken::WrongAudience) }
     }
 
+    pub(super) fn check_has_expiry(&self) -> Result<(), BadToken> {
+        self.exp.map(|_| ()).ok_or(BadToken::NoExpiry)
+    }
+
     pub(super) fn check_time(&self, now: Timestamp) -> Result<(), BadToken> {
         if self.exp.is_some_and(|exp| now >= exp.timestamp().plus_ms(CLOCK_TOLERANCE_MS)) {
             return Err(BadToken::Expired);
@@ -77,10 +85,15 @@ impl Claims {
             (Some(_), Some(_)) => return Err(BadToken::BadScopes),
             (scope, scopes) => scope.or(scopes).unwrap_or_default(),
         };
+        let principal = self.sub.as_deref().map(|subject| Principal::Subject {
+            issuer: self.iss.as_deref().map(Into::into),
+            subject: subject.into(),
+        });
         Ok(Grant {
+            principal,
             scopes: Scopes::from_claim(&scopes).map_err(|_| BadToken::BadScopes)?,
             expires_at: self.exp.map(NumericDate::timestamp),
-            subject: self.sub,
+            identity: Identity::Subject(self.sub.map(Arc::from)),
         })
     }
 }

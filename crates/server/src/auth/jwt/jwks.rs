@@ -5,7 +5,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 
-use super::key::{BadKey, VerifyingKey};
+use super::key::{BadKey, VerifyingKey, is_valid};
+use crate::auth::settings::MIN_SECRET_BYTES;
 
 #[derive(Deserialize)]
 struct KeySet {
@@ -24,8 +25,10 @@ struct Jwk {
     n: Option<String>,
     /// RSA exponent.
     e: Option<String>,
-    /// Ed25519 public key.
+    /// Ed25519 public key, or a coordinate of a P-256 public key.
     x: Option<String>,
+    /// The other coordinate.
+    y: Option<String>,
     /// Shared secret.
     k: Option<String>,
 }
@@ -68,6 +71,7 @@ impl Jwk {
         }
         match (self.kty.as_str(), self.alg.as_deref(), self.crv.as_deref()) {
             ("RSA", None | Some("RS256"), _) => Some(Algorithm::RS256),
+            ("EC", None | Some("ES256"), Some("P-256")) => Some(Algorithm::ES256),
             ("OKP", None | Some("EdDSA" | "Ed25519"), Some("Ed25519")) => Some(Algorithm::EdDSA),
             ("oct", None | Some("HS256"), _) => Some(Algorithm::HS256),
             _ => None,
@@ -83,12 +87,22 @@ impl Jwk {
                 }
                 Ok(DecodingKey::from_rsa_raw_components(&n, &e))
             }
+            Algorithm::ES256 => {
+                // An uncompressed point (SEC 1).
+                let point = [vec![4], bytes(&self.x)?, bytes(&self.y)?].concat();
+                if !is_valid(algorithm, &point) {
+                    return Err("a P-256 key needs x and y of 32 bytes, a point of the curve");
+                }
+                Ok(DecodingKey::from_ec_der(&point))
+            }
             Algorithm::EdDSA => match bytes(&self.x)? {
                 key if key.len() == 32 => Ok(DecodingKey::from_ed_der(&key)),
                 _ => Err("an Ed25519 key needs x of 32 bytes"),
             },
             _ => match bytes(&self.k)? {
-                secret if secret.is_empty() => Err("the secret k is empty"),
+                secret if secret.len() < MIN_SECRET_BYTES => {
+                    Err("the secret k is shorter than 32 bytes")
+                }
                 secret => Ok(DecodingKey::from_secret(&secret)),
             },
         }
@@ -96,9 +110,9 @@ impl Jwk {
 }
 
 fn bytes(field: &Option<String>) -> Result<Vec<u8>, &'static str> {
-    let text = field
-        .as_deref()
-        .ok_or("a field is missing: RSA needs n and e, OKP needs x, oct needs k")?;
+    let text = field.as_deref().ok_or(
+        "a field is missing: RSA needs n and e, EC needs x and y, OKP needs x, oct needs k",
+    )?;
     URL_SAFE_NO_PAD.decode(text).map_err(|_| "a field is not base64url without padding")
 }
 

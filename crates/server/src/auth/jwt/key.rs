@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use aws_lc_rs::signature::{ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use thiserror::Error;
 
@@ -18,8 +20,8 @@ pub(super) struct VerifyingKey {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadKey {
     #[error(
-        "contains no usable public key in PEM: expected RSA of 2048 to 8192 bits or Ed25519, \
-         starting with -----BEGIN PUBLIC KEY-----"
+        "contains no usable public key in PEM: expected RSA of 2048 to 8192 bits, P-256 or \
+         Ed25519, starting with -----BEGIN PUBLIC KEY-----"
     )]
     NoPublicKey,
     #[error("is not a JSON Web Key Set: {0}")]
@@ -31,7 +33,7 @@ pub enum BadKey {
         key: String,
         reason: &'static str,
     },
-    #[error("contains no key for RS256, EdDSA or HS256 signatures")]
+    #[error("contains no key for RS256, ES256, EdDSA or HS256 signatures")]
     NoUsableKey,
 }
 
@@ -41,22 +43,31 @@ impl VerifyingKey {
         Self { kid: None, algorithm: Algorithm::HS256, decoding: DecodingKey::from_secret(secret) }
     }
 
-    /// A public key: RSA for RS256, Ed25519 for EdDSA.
+    /// A public key: RSA for RS256, P-256 for ES256, Ed25519 for EdDSA.
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, BadKey> {
         let rsa = DecodingKey::from_rsa_pem(pem).map(|key| (Algorithm::RS256, key));
         let (algorithm, decoding) = rsa
+            .or_else(|_| DecodingKey::from_ec_pem(pem).map(|key| (Algorithm::ES256, key)))
             .or_else(|_| DecodingKey::from_ed_pem(pem).map(|key| (Algorithm::EdDSA, key)))
             .map_err(|_| BadKey::NoPublicKey)?;
-        // Parsed once here; otherwise a private, weak or broken key would only surface as an invalid
-        // signature.
         let bytes = decoding.try_get_as_bytes().map_err(|_| BadKey::NoPublicKey)?;
-        match algorithm {
-            Algorithm::RS256 => ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, bytes),
-            _ => ParsedPublicKey::new(&ED25519, bytes),
+        if is_valid(algorithm, bytes) {
+            Ok(Self { kid: None, algorithm, decoding })
+        } else {
+            Err(BadKey::NoPublicKey)
         }
-        .map_err(|_| BadKey::NoPublicKey)?;
-        Ok(Self { kid: None, algorithm, decoding })
     }
+}
+
+/// Parses a public key once: otherwise a private, weak or broken key, or one on another curve, would
+/// only surface as an invalid signature.
+pub(super) fn is_valid(algorithm: Algorithm, key: &[u8]) -> bool {
+    match algorithm {
+        Algorithm::RS256 => ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key),
+        Algorithm::ES256 => ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key),
+        _ => ParsedPublicKey::new(&ED25519, key),
+    }
+    .is_ok()
 }
 
 impl fmt::Debug for VerifyingKey {

@@ -5,7 +5,10 @@ use std::sync::LazyLock;
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
+    KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -15,6 +18,7 @@ pub(super) const SECRET: &str = "a shared secret for tests, long enough";
 pub(super) enum Issuer {
     Hs256(Vec<u8>),
     Rs256(RsaKeyPair),
+    Es256(EcdsaKeyPair),
     EdDsa(Ed25519KeyPair),
 }
 
@@ -31,10 +35,20 @@ impl Issuer {
         Self::EdDsa(Ed25519KeyPair::generate().unwrap())
     }
 
+    pub(super) fn p256() -> Self {
+        Self::Es256(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap())
+    }
+
+    /// A key on another curve, which only claims to be for ES256.
+    pub(super) fn p384() -> Self {
+        Self::Es256(EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap())
+    }
+
     pub(super) fn alg(&self) -> &'static str {
         match self {
             Self::Hs256(_) => "HS256",
             Self::Rs256(_) => "RS256",
+            Self::Es256(_) => "ES256",
             Self::EdDsa(_) => "EdDSA",
         }
     }
@@ -53,6 +67,9 @@ impl Issuer {
                 key.sign(&RSA_PKCS1_SHA256, &random, message.as_bytes(), &mut signature).unwrap();
                 signature
             }
+            Self::Es256(key) => {
+                key.sign(&SystemRandom::new(), message.as_bytes()).unwrap().as_ref().to_vec()
+            }
             Self::EdDsa(key) => key.sign(message.as_bytes()).as_ref().to_vec(),
         };
         format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
@@ -70,6 +87,7 @@ impl Issuer {
         let der: PublicKeyX509Der<'_> = match self {
             Self::Hs256(_) => panic!("a shared secret has no public key"),
             Self::Rs256(key) => key.public_key().as_der().unwrap(),
+            Self::Es256(key) => key.public_key().as_der().unwrap(),
             Self::EdDsa(key) => key.public_key().as_der().unwrap(),
         };
         pem("PUBLIC KEY", der.as_ref())
@@ -84,6 +102,11 @@ impl Issuer {
                 let n = key.modulus().big_endian_without_leading_zero();
                 let e = key.exponent().big_endian_without_leading_zero();
                 json!({"kty": "RSA", "n": text(n), "e": text(e)})
+            }
+            Self::Es256(key) => {
+                // An uncompressed point: 4, then both coordinates.
+                let (x, y) = key.public_key().as_ref()[1..].split_at(32);
+                json!({"kty": "EC", "crv": "P-256", "x": text(x), "y": text(y)})
             }
             Self::EdDsa(key) => {
                 json!({"kty": "OKP", "crv": "Ed25519", "x": text(key.public_key().as_ref())})

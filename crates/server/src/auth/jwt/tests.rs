@@ -10,7 +10,8 @@ use tempfile::NamedTempFile;
 
 use super::test_issuer::{Issuer, RSA, SECRET, pem};
 use super::*;
-use crate::auth::scope::{Action, Scopes};
+use crate::auth::action::Action;
+use crate::auth::scope::Scopes;
 
 const NOW: Timestamp = Timestamp(1_000_000_000);
 const NOW_SECONDS: u64 = 1_000_000;
@@ -27,8 +28,20 @@ fn file(content: impl AsRef<[u8]>) -> (NamedTempFile, Option<PathBuf>) {
     (file, Some(path))
 }
 
+/// Most tests are about other claims than the expiry.
+fn no_key() -> JwtSettings {
+    JwtSettings {
+        secret: None,
+        public_key_file: None,
+        jwks_file: None,
+        issuer: None,
+        audience: None,
+        require_exp: false,
+    }
+}
+
 fn by_secret() -> JwtSettings {
-    JwtSettings { secret: Some(SECRET.into()), ..JwtSettings::default() }
+    JwtSettings { secret: Some(SECRET.into()), ..no_key() }
 }
 
 fn verifier_by_secret() -> JwtVerifier {
@@ -37,12 +50,12 @@ fn verifier_by_secret() -> JwtVerifier {
 
 fn verifier_by_pem(pem: &str) -> Result<JwtVerifier, AuthSetupError> {
     let (_file, public_key_file) = file(pem);
-    JwtVerifier::new(JwtSettings { public_key_file, ..JwtSettings::default() })
+    JwtVerifier::new(JwtSettings { public_key_file, ..no_key() })
 }
 
 fn verifier_by_jwks(keys: &[Value]) -> Result<JwtVerifier, AuthSetupError> {
     let (_file, jwks_file) = file(json!({ "keys": keys }).to_string());
-    JwtVerifier::new(JwtSettings { jwks_file, ..JwtSettings::default() })
+    JwtVerifier::new(JwtSettings { jwks_file, ..no_key() })
 }
 
 fn check(verifier: &JwtVerifier, token: &str) -> Result<(), BadToken> {
@@ -52,20 +65,22 @@ fn check(verifier: &JwtVerifier, token: &str) -> Result<(), BadToken> {
 #[test]
 fn accepts_tokens_of_each_algorithm_with_their_key_only() {
     let (first, second) = (Issuer::ed25519(), Issuer::ed25519());
+    let p256 = Issuer::p256();
     let verifiers = [
         ("HS256", verifier_by_secret()),
         ("RS256", verifier_by_pem(&RSA.public_pem()).unwrap()),
+        ("ES256", verifier_by_pem(&p256.public_pem()).unwrap()),
         ("EdDSA", verifier_by_pem(&first.public_pem()).unwrap()),
     ];
-    for issuer in [&Issuer::shared_secret(), &*RSA, &first] {
+    for issuer in [&Issuer::shared_secret(), &*RSA, &p256, &first] {
         for (algorithm, verifier) in &verifiers {
             let expected =
                 if *algorithm == issuer.alg() { Ok(()) } else { Err(BadToken::UnknownKey) };
             assert_eq!(check(verifier, &issuer.token(&json!({}))), expected, "{algorithm}");
         }
     }
-    let strangers = [Issuer::Hs256(b"another".to_vec()), second];
-    for (stranger, verifier) in strangers.iter().zip([&verifiers[0].1, &verifiers[2].1]) {
+    let strangers = [Issuer::Hs256(b"another".to_vec()), Issuer::p256(), second];
+    for (stranger, verifier) in strangers.iter().zip([0, 2, 3].map(|index| &verifiers[index].1)) {
         let token = stranger.token(&json!({}));
         assert_eq!(check(verifier, &token), Err(BadToken::InvalidSignature));
     }
@@ -77,7 +92,7 @@ fn grants_what_the_claims_say() {
         "sub": "sensor-7", "exp": NOW_SECONDS + 60, "scope": "openid publish:heartbeat.* admin",
     });
     let grant = verifier_by_secret().check(&Issuer::shared_secret().token(&claims), NOW).unwrap();
-    assert_eq!(grant.subject.as_deref(), Some("sensor-7"));
+    assert_eq!((grant.name(), grant.identity.kind()), (Some("sensor-7"), "jwt"));
     assert_eq!(grant.expires_at, Some(NOW.plus_ms(60_000)));
     assert_eq!(grant.scopes, Scopes::new(&"publish:heartbeat.* admin".into()).unwrap());
 }
@@ -132,6 +147,23 @@ fn tolerates_five_seconds_of_clock_difference() {
 }
 
 #[test]
+fn an_expiry_is_required_unless_configured_otherwise() {
+    let strict = JwtVerifier::new(JwtSettings { require_exp: true, ..by_secret() }).unwrap();
+    for (claims, expected) in [
+        (json!({}), Err(BadToken::NoExpiry)),
+        (json!({"exp": null}), Err(BadToken::NoExpiry)),
+        (json!({"nbf": NOW_SECONDS}), Err(BadToken::NoExpiry)),
+        (json!({"exp": NOW_SECONDS + 60}), Ok(())),
+        (json!({"exp": NOW_SECONDS - 60}), Err(BadToken::Expired)),
+    ] {
+        assert_eq!(check(&strict, &Issuer::shared_secret().token(&claims)), expected, "{claims}");
+    }
+    let grant =
+        verifier_by_secret().check(&Issuer::shared_secret().token(&json!({})), NOW).unwrap();
+    assert_eq!((grant.expires_at, grant.name()), (None, None));
+}
+
+#[test]
 fn a_grant_ends_when_its_token_is_no_longer_accepted() {
     let verifier = verifier_by_secret();
     let token = Issuer::shared_secret().token(&json!({"exp": NOW_SECONDS + 60, "scope": "admin"}));
@@ -182,7 +214,7 @@ fn the_token_does_not_choose_its_algorithm() {
         assert_eq!(check(&verifier, &forged), Err(BadToken::UnknownKey));
     }
     // The header must not select another algorithm for the same key either.
-    for alg in ["RS384", "RS512", "PS256", "HS256", "EdDSA", "ES256"] {
+    for alg in ["RS384", "RS512", "PS256", "HS256", "EdDSA", "ES256", "ES384"] {
         let token = RSA.sign(&json!({"alg": alg}), &json!({}));
         assert_eq!(check(&verifier, &token), Err(BadToken::UnknownKey), "{alg}");
     }
@@ -260,14 +292,15 @@ fn selects_a_jwks_key_by_kid() {
 
 #[test]
 fn selects_a_jwks_key_by_algorithm_without_a_kid() {
-    let (ed, secret) = (Issuer::ed25519(), Issuer::shared_secret());
+    let (ed, p256, secret) = (Issuer::ed25519(), Issuer::p256(), Issuer::shared_secret());
     let verifier = verifier_by_jwks(&[
         with(ed.jwk(), "alg", "EdDSA"),
+        with(p256.jwk(), "alg", "ES256"),
         with(RSA.jwk(), "alg", "RS256"),
         with(secret.jwk(), "alg", "HS256"),
     ])
     .unwrap();
-    for issuer in [&ed, &*RSA, &secret] {
+    for issuer in [&ed, &p256, &*RSA, &secret] {
         assert_eq!(check(&verifier, &issuer.token(&json!({}))), Ok(()), "{}", issuer.alg());
     }
 }
@@ -279,12 +312,13 @@ fn ignores_keys_for_other_purposes() {
         with(RSA.jwk(), "use", "enc"),
         with(RSA.jwk(), "alg", "RS512"),
         with(RSA.jwk(), "alg", "RSA-OAEP"),
-        json!({"kty": "EC", "crv": "P-256", "x": "", "y": ""}),
+        json!({"kty": "EC", "crv": "P-384", "x": "", "y": ""}),
+        with(Issuer::p256().jwk(), "alg", "ES384"),
         json!({"kty": "OKP", "crv": "X25519", "x": ""}),
         json!({"kty": "AKP", "alg": "ML-DSA-44"}),
     ];
     let error = verifier_by_jwks(&others).unwrap_err().to_string();
-    assert!(error.contains("contains no key for RS256, EdDSA or HS256"), "{error}");
+    assert!(error.contains("contains no key for RS256, ES256, EdDSA or HS256"), "{error}");
     let verifier = verifier_by_jwks(&[&others[..], &[with(ed.jwk(), "use", "sig")]].concat());
     let verifier = verifier.unwrap();
     assert_eq!(check(&verifier, &ed.token(&json!({}))), Ok(()));
@@ -300,15 +334,19 @@ fn names_the_broken_key_of_a_set() {
         (with(rsa.clone(), "e", ""), "keys[0]: an RSA key needs"),
         (with(rsa, "n", "not base64!"), "keys[0]: a field is not base64url"),
         (json!({"kty": "OKP", "crv": "Ed25519", "x": "AQAB"}), "x of 32 bytes"),
-        (json!({"kty": "oct", "k": ""}), "the secret k is empty"),
-        (json!({"kty": 7, "k": "hidden"}), "is not a JSON Web Key Set: not {"),
+        (json!({"kty": "oct", "k": ""}), "the secret k is shorter than 32 bytes"),
+        (json!({"kty": "oct", "k": "hiddenhi"}), "the secret k is shorter than 32 bytes"),
+        (with(Issuer::p256().jwk(), "x", "AQAB"), "a P-256 key needs x and y of 32 bytes"),
+        (with(Issuer::p256().jwk(), "x", &"A".repeat(43)), "a point of the curve"),
+        (json!({"kty": "EC", "crv": "P-256", "x": "AQAB"}), "a field is missing"),
+        (json!({"kty": 7, "k": "hiddenhi"}), "is not a JSON Web Key Set: not {"),
     ] {
         let error = verifier_by_jwks(&[key]).unwrap_err().to_string();
         assert!(error.starts_with("auth.jwt.jwks_file: "), "{error}");
         assert!(error.contains(expected) && !error.contains("hidden"), "{error}");
     }
     let (_file, jwks_file) = file("{");
-    let error = JwtVerifier::new(JwtSettings { jwks_file, ..JwtSettings::default() }).unwrap_err();
+    let error = JwtVerifier::new(JwtSettings { jwks_file, ..no_key() }).unwrap_err();
     assert!(error.to_string().contains("not JSON, at line 1"), "{error}");
 }
 
@@ -317,9 +355,14 @@ fn names_the_setting_of_an_unusable_key_file() {
     let Issuer::Rs256(rsa) = &*RSA else { unreachable!() };
     let private: Pkcs8V1Der<'_> = rsa.as_der().unwrap();
     let damaged = RSA.public_pem().replace("MIIB", "MIIC");
-    for content in
-        ["", "not a key", &pem("PRIVATE KEY", private.as_ref()), &damaged, &pem("PUBLIC KEY", b"")]
-    {
+    for content in [
+        "",
+        "not a key",
+        &pem("PRIVATE KEY", private.as_ref()),
+        &damaged,
+        &pem("PUBLIC KEY", b""),
+        &Issuer::p384().public_pem(),
+    ] {
         let error = verifier_by_pem(content).unwrap_err().to_string();
         assert!(error.starts_with("auth.jwt.public_key_file: "), "{error}");
         assert!(error.contains("contains no usable public key in PEM"), "{error}");
@@ -327,17 +370,17 @@ fn names_the_setting_of_an_unusable_key_file() {
     let nowhere = Some(PathBuf::from("/nowhere/key.pem"));
     for (settings, expected) in [
         (
-            JwtSettings { public_key_file: nowhere.clone(), ..JwtSettings::default() },
+            JwtSettings { public_key_file: nowhere.clone(), ..no_key() },
             "auth.jwt.public_key_file: cannot read /nowhere/key.pem: ",
         ),
         (
-            JwtSettings { jwks_file: nowhere, ..JwtSettings::default() },
+            JwtSettings { jwks_file: nowhere, ..no_key() },
             "auth.jwt.jwks_file: cannot read /nowhere/key.pem: ",
         ),
-        (JwtSettings::default(), "auth.jwt needs a key: set secret, public_key_file or jwks_file"),
+        (no_key(), "auth.jwt needs a key: set secret, public_key_file or jwks_file"),
         (
-            JwtSettings { secret: Some("".into()), ..JwtSettings::default() },
-            "auth.jwt.secret is empty",
+            JwtSettings { secret: Some("".into()), ..no_key() },
+            "auth.jwt.secret is shorter than 32 bytes",
         ),
     ] {
         let error = JwtVerifier::new(settings).unwrap_err().to_string();

@@ -66,9 +66,11 @@ pub(super) async fn run(arguments: ConnectionsArguments) -> Result<(), Box<dyn E
         }
         None => {
             store = arguments.store.choose()?;
-            let max_connections =
-                format!("gateway.max_connections={}", arguments.n + SPARE_CONNECTIONS);
-            let server = SpawnedServer::start(&store, &["limits.enabled=false", &max_connections])?;
+            let count = arguments.n + SPARE_CONNECTIONS;
+            let [total, per_address] = ["max_connections", "max_connections_per_address"]
+                .map(|name| format!("gateway.{name}={count}"));
+            let settings = ["limits.enabled=false", &total, &per_address];
+            let server = SpawnedServer::start(&store, &settings)?;
             let name = format!("spawned server, {}", store.name());
             let wire = Wire::new(server.gateway()?, None);
             (Some(server), wire, name)

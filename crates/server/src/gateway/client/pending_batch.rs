@@ -1,6 +1,6 @@
 //! Consecutive frames that are submitted together.
 
-use prombus_bus::PublishBatch;
+use prombus_bus::{Charges, PublishBatch};
 use prombus_proto::frame::{AckMark, ClientOp};
 use prombus_proto::{EventId, Group, Topic};
 
@@ -21,6 +21,8 @@ pub(super) enum PendingBatch {
         group: Group,
         ids: Vec<EventId>,
         mark: Option<AckMark>,
+        /// What the marks cost.
+        charges: Charges,
         frames: Vec<AckedFrame>,
     },
 }

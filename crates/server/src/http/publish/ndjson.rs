@@ -1,20 +1,45 @@
 //! Many events, one per line (NDJSON), stored all or none.
 
+use std::time::Duration;
+
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
-use prombus_bus::{Bus, Connection, Position, PublishBatch};
+use prombus_bus::{
+    Bus, Connection, Metrics, NdjsonStage, Position, Principal, PublishBatch, Refusal,
+};
 use prombus_proto::frame::parse_event_line;
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_BATCH_EVENTS};
 use prombus_proto::{ErrorCode, FrameLimits, NewEvent, Seq, Topic};
 use serde::Serialize;
 
 use super::event_headers;
+use super::shared_memory::{Room, SharedMemory};
 use crate::http::body::RequestBody;
 use crate::http::error::HttpError;
 use crate::http::query::{QueryParams, invalid};
 use crate::http::{HttpState, response};
+
+/// Memory of the NDJSON requests of all connections. A request is buffered whole until it is stored.
+pub(in crate::http) struct NdjsonMemory {
+    receiving: SharedMemory,
+    /// For requests that were received. Waiting for tokens may take minutes, and must not hold up those that
+    /// arrive.
+    waiting: SharedMemory,
+}
+
+/// A request has memory for this much more than it has received: a slow one does not hold much.
+const READ_AHEAD_BYTES: usize = 64 << 10;
+/// When to retry a request that may not wait for tokens.
+const RETRY_TIME: Duration = Duration::from_secs(5);
+
+impl NdjsonMemory {
+    pub(in crate::http) fn new(bytes: usize, metrics: &Metrics) -> Self {
+        let half = |stage| SharedMemory::new(bytes / 2, metrics.ndjson_memory(stage));
+        Self { receiving: half(NdjsonStage::Receiving), waiting: half(NdjsonStage::Waiting) }
+    }
+}
 
 #[derive(Serialize)]
 struct PublishedBatch {
@@ -27,6 +52,7 @@ struct PublishedBatch {
 pub(super) async fn publish(
     http: &HttpState,
     connection: &Connection,
+    caller: Principal,
     topic: &Topic,
     request: Request,
 ) -> Result<Response, HttpError> {
@@ -36,16 +62,29 @@ pub(super) async fn publish(
         let message = "X-Event headers apply to a single payload; set headers in each line";
         return Err(HttpError::new(ErrorCode::BadFrame, message));
     }
-    let body = RequestBody::new(&head.headers, body, MAX_BATCH_BYTES)?;
-    // Reads nothing until there is memory for all of it.
-    let _room = http.ndjson_bytes.acquire_many(body.max_bytes()).await;
+    let stall_timeout = http.gateway.settings.slow_consumer_timeout;
+    let body = RequestBody::new(&head.headers, body, MAX_BATCH_BYTES, stall_timeout)?;
     let limits = FrameLimits { max_payload_bytes: http.gateway.settings.max_frame_bytes };
-    let events = read_events(body, http.bus(), &limits).await?;
+    let mut received = http.ndjson_memory.receiving.room(caller.clone());
+    let events = read_events(body, &mut received, http.bus(), &limits).await?;
     if events.is_empty() {
         return Ok(response::json(&PublishedBatch::new(&[])));
     }
     let mut batch = PublishBatch::new();
-    batch.push_paced(http.bus(), connection, topic, events).await?;
+    // Kept until the events are stored.
+    let _room = match http.ndjson_memory.waiting.try_room(caller, received.bytes()) {
+        Some(waiting) => {
+            drop(received);
+            batch.push_paced(http.bus(), connection, topic, events).await?;
+            waiting
+        }
+        None => {
+            batch
+                .push(http.bus(), connection, topic, events.into_iter())
+                .map_err(no_room_to_wait)?;
+            received
+        }
+    };
     if batch.bytes() > MAX_BATCH_BYTES {
         let message = format!(
             "the events have {} bytes including metadata, more than the {MAX_BATCH_BYTES} allowed \
@@ -58,14 +97,21 @@ pub(super) async fn publish(
     Ok(response::json(&PublishedBatch::new(&positions)))
 }
 
+/// Reads only as fast as `room` grows.
 async fn read_events(
     mut body: RequestBody,
+    room: &mut Room<'_>,
     bus: &Bus,
     limits: &FrameLimits,
 ) -> Result<Vec<NewEvent>, HttpError> {
     let mut parser = LineParser { bus, limits, events: Vec::new(), lines: 0 };
     let mut partial = BytesMut::new();
-    while let Some(mut chunk) = body.next().await? {
+    let mut received = 0;
+    let held = |received, events: &Vec<_>| received + size_of_val(events.as_slice());
+    loop {
+        room.grow_to(held(received, &parser.events) + READ_AHEAD_BYTES).await;
+        let Some(mut chunk) = body.next_by(room.ends_at()).await? else { break };
+        received += chunk.len();
         while let Some(end) = memchr(b'\n', &chunk) {
             let rest = chunk.split_to(end);
             chunk.advance(1);
@@ -79,7 +125,17 @@ async fn read_events(
         partial.extend_from_slice(&chunk);
     }
     parser.push(&partial.freeze())?;
+    room.shrink_to(held(received, &parser.events));
     Ok(parser.events)
+}
+
+/// The request may not wait for its tokens, because too many others do.
+fn no_room_to_wait(mut refusal: Refusal) -> Refusal {
+    if refusal.code == ErrorCode::RateLimited {
+        // Also if it asks for more tokens than there ever are at once: it may wait for them then.
+        refusal.retry_after.get_or_insert(RETRY_TIME);
+    }
+    refusal
 }
 
 struct LineParser<'a> {

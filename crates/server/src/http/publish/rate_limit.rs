@@ -2,15 +2,28 @@
 //! They omit a limit that is off.
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
-use prombus_bus::{LimitStatus, RateLimit};
+use prombus_bus::{ConnectionLimit, LimitStatus, RateLimit};
 use tokio::time::Instant;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const REMAINING: HeaderName = HeaderName::from_static("ratelimit");
 
-pub(super) fn add_headers(headers: &mut HeaderMap, connection: &RateLimit, topic: &RateLimit) {
+pub(super) fn add_headers(
+    headers: &mut HeaderMap,
+    connection: &ConnectionLimit,
+    topic: Option<&RateLimit>,
+) {
     let now = Instant::now().into_std();
-    let limits = [("connection", connection.status(now)), ("topic", topic.status(now))];
+    let topic = topic.and_then(|topic| topic.status(now));
+    add_statuses(headers, connection.status(now), topic);
+}
+
+fn add_statuses(
+    headers: &mut HeaderMap,
+    connection: Option<LimitStatus>,
+    topic: Option<LimitStatus>,
+) {
+    let limits = [("connection", connection), ("topic", topic)];
     let limits: Vec<_> =
         limits.into_iter().filter_map(|(name, standing)| Some((name, standing?))).collect();
     if limits.is_empty() {
@@ -48,22 +61,19 @@ mod tests {
     #[test]
     fn reports_limits_and_remaining_tokens() {
         let limit = |capacity, refill_per_sec, taken| {
-            let now = Instant::now().into_std();
-            let limit = RateLimit::new(Some(Rate { capacity, refill_per_sec }), now);
-            limit.try_consume(taken, now).unwrap();
-            limit
+            let rate = Rate { capacity, refill_per_sec };
+            Some(LimitStatus { rate, available: capacity - taken })
         };
         let mut headers = HeaderMap::new();
-        add_headers(&mut headers, &limit(100, 1, 42), &limit(5, 1000, 0));
+        add_statuses(&mut headers, limit(100, 1, 42), limit(5, 1000, 0));
         assert_eq!(headers[POLICY], "\"connection\";q=100;w=100, \"topic\";q=5;w=1");
         assert_eq!(headers[REMAINING], "\"connection\";r=58;t=42, \"topic\";r=5;t=0");
         let mut headers = HeaderMap::new();
-        let off = RateLimit::new(None, Instant::now().into_std());
-        add_headers(&mut headers, &off, &limit(5, 1, 5));
+        add_statuses(&mut headers, None, limit(5, 1, 5));
         assert_eq!(headers[POLICY], "\"topic\";q=5;w=5");
         assert_eq!(headers[REMAINING], "\"topic\";r=0;t=5");
         let mut headers = HeaderMap::new();
-        add_headers(&mut headers, &off, &off);
+        add_statuses(&mut headers, None, None);
         assert!(headers.is_empty());
     }
 }

@@ -35,8 +35,10 @@ pub(super) async fn publish(
     let key = query.parsed("key", Key::new)?;
     let ts = query.number("ts", 0..=u64::MAX)?.map(Timestamp);
     let headers = event_headers::parse(&head.headers)?;
-    let limits = FrameLimits { max_payload_bytes: http.gateway.settings.max_frame_bytes };
-    let body = RequestBody::new(&head.headers, body, limits.max_payload_bytes)?.collect().await?;
+    let settings = &http.gateway.settings;
+    let limits = FrameLimits { max_payload_bytes: settings.max_frame_bytes };
+    let (limit, stall_timeout) = (settings.max_frame_bytes, settings.slow_consumer_timeout);
+    let body = RequestBody::new(&head.headers, body, limit, stall_timeout)?.collect().await?;
     let payload = parse_payload(&body, &limits)
         .map_err(|error| HttpError::from(error).with_context("the body"))?;
     let event = NewEvent { id, key, ts, headers, ..NewEvent::of(payload) };

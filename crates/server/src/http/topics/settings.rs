@@ -68,6 +68,12 @@ impl OwnSettings {
     }
 }
 
+impl OwnSettings {
+    pub(super) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("words and numbers are JSON")
+    }
+}
+
 impl RateLimit {
     fn parse(value: &Value) -> Result<Self, HttpError> {
         let Some(fields) = value.as_object() else {

@@ -51,7 +51,7 @@ fn a_token_comes_from_flag_or_environment_and_is_never_printed() {
     wrong.failed_with("bad_token: ");
     assert!(!wrong.err.contains("hunter"), "{wrong:?}");
     let forbidden = server.run(&["subscribe", "t", "--group", "g", "--token", "hunter2"], "");
-    forbidden.failed_with("forbidden: subscribe to t");
+    forbidden.failed_with("forbidden: consume t as g");
     server.run(&["import", "t"], "{\"payload\":1}\n").failed_with("unauthorized: ");
     let by_http = server.run(&["import", "t", "--token", "hunter2"], "{\"payload\":1}\n");
     assert_eq!(by_http.lines()[0]["last_seq"], 3);

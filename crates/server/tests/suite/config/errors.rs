@@ -138,6 +138,10 @@ fn settings_that_need_another_one() {
         &set(&["server.tls.client_auth=optional", "server.tls.client_ca_file=ca.pem"]),
         "server.tls.client_auth (--set server.tls.client_auth) also needs server.tls.cert_file",
     );
+    assert_error(
+        &set(&["gateway.max_frame_bytes=2000000", "memory.frames_bytes=4194304"]),
+        "memory.frames_bytes (--set memory.frames_bytes) must be at least four times gateway.max_frame_bytes",
+    );
     let issuer = rejected(&set(&["auth.jwt.issuer=me"])).to_string();
     assert!(issuer.contains("auth.jwt.issuer (--set auth.jwt.issuer) has no effect"), "{issuer}");
 }

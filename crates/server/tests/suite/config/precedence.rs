@@ -2,6 +2,7 @@
 
 use prombus_engine::Durability;
 use prombus_proto::Topic;
+use prombus_server::auth::TokenDigest;
 use prombus_server::config::{BucketConfig, EngineConfig, Flag, Sources};
 
 use crate::config::{environment, file, loaded, set};
@@ -78,7 +79,7 @@ fn tokens_are_toml_or_json() {
     ] {
         let auth = loaded(&sources).auth;
         assert!(auth.is_required());
-        assert_eq!(auth.tokens[0].token.reveal(), "t");
+        assert!(auth.tokens[0].digest == TokenDigest::of("t"));
         assert_eq!(auth.tokens[0].scopes, ["publish:a.*", "admin"]);
     }
 }

@@ -1,5 +1,6 @@
 //! Secrets are never printed.
 
+use prombus_server::auth::TokenDigest;
 use prombus_server::config::{Config, RawConfig};
 
 use crate::config::{environment, file, rejected, set};
@@ -12,7 +13,7 @@ fn printed_settings_redact_secrets() {
     sources.environment = vec![("PROMBUS_AUTH_JWT_SECRET".into(), SECRET.into())];
     let raw = RawConfig::load(&sources).unwrap();
     let config = Config::validate(&raw).unwrap();
-    assert_eq!(config.auth.tokens[0].token.reveal(), SECRET);
+    assert!(config.auth.tokens[0].digest == TokenDigest::of(SECRET));
     assert_eq!(config.auth.jwt.secret.as_ref().unwrap().reveal(), SECRET);
     let printed = raw.to_string();
     for text in [&printed, &format!("{raw:?}"), &format!("{config:?}")] {
@@ -58,7 +59,35 @@ fn an_invalid_token_is_reported_by_its_position() {
     };
     for (second, reason) in [
         ("{token=\"b\",scope=[]}", "unknown key scope; did you mean scopes?"),
-        ("{token=\"b\",scopes=[],colour=1}", "unknown key; the keys are token and scopes"),
+        (
+            "{token=\"b\",scopes=[],colour=1}",
+            "unknown key; the keys are token or token_sha256, name and scopes",
+        ),
+        (
+            "{scopes=[]}",
+            "it needs token, or token_sha256, as printed by: printf %s TOKEN | sha256sum",
+        ),
+        (
+            "{token_sha256=\"b\",scopes=[]}",
+            "token_sha256 must be 64 hexadecimal digits, as printed by: printf %s TOKEN | sha256sum",
+        ),
+        ("{token=\"b\",token_sha256=\"b\",scopes=[]}", "set token or token_sha256, not both"),
+        (
+            "{token=\"b\",name=\"\",scopes=[]}",
+            "name must be a string of 1 to 100 bytes without control characters",
+        ),
+        (
+            "{token=\"b\",name=\"a\\nb\",scopes=[]}",
+            "name must be a string of 1 to 100 bytes without control characters",
+        ),
+        (
+            "{token=\"b\",name=1,scopes=[]}",
+            "name must be a string of 1 to 100 bytes without control characters",
+        ),
+        (
+            "{token_sha256=\"ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb\",scopes=[]}",
+            "it repeats an earlier token",
+        ),
         ("{token=\"\",scopes=[]}", "token must be a non-empty string"),
         ("{token=\"b\"}", "scopes must be a list of strings"),
         ("{token=\"b\",scopes=[1]}", "scopes must be a list of strings"),
@@ -68,4 +97,21 @@ fn an_invalid_token_is_reported_by_its_position() {
             format!("auth.tokens (--set auth.tokens) has an invalid element 2: {reason}");
         assert_eq!(error(second), expected);
     }
+}
+
+#[test]
+fn a_token_may_be_given_by_its_digest_and_have_a_name() {
+    // printf %s hunter2 | sha256sum
+    let digest = "f52fbd32b2b3b86ff88ef6c490628285f482af15ddcb29541f94bcf526a3f6c7";
+    let sources = set(&[&format!(
+        "auth.tokens=[{{token=\"a\",scopes=[]}},{{token_sha256=\"{digest}\",name=\"billing\",scopes=[]}}]"
+    )]);
+    let raw = RawConfig::load(&sources).unwrap();
+    let tokens = Config::validate(&raw).unwrap().auth.tokens;
+    let names: Vec<_> = tokens.iter().map(|token| token.name.as_str()).collect();
+    assert_eq!(names, ["token-1", "billing"]);
+    assert!(tokens[1].digest == TokenDigest::of(SECRET));
+    let printed = format!("{raw} {raw:?} {tokens:?}");
+    assert!(printed.contains("billing"), "{printed}");
+    assert!(!printed.contains(digest), "{printed}");
 }

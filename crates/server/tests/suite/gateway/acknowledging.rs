@@ -9,7 +9,8 @@ use crate::gateway::running::{Running, started, started_with_faults};
 
 /// Returns a client that subscribes to `t`, which has `events` events with the ids `e1`, `e2`, ….
 async fn consumer(events: usize, opts: Value) -> (Running, Client) {
-    let running = started(&[]).await;
+    // Each back-off takes 400 ms.
+    let running = started(&["groups.retry.first_ms=400", "groups.retry.factor=1"]).await;
     let mut client = running.connect().await;
     client.subscribe("t", "g", opts).await;
     for n in 1..=events {
@@ -110,6 +111,37 @@ async fn nack_redelivers_after_its_delay_or_a_back_off() {
     client.ok(nack).await;
     client.gets_nothing_for(Duration::from_millis(200)).await;
     assert_eq!(client.event().await["ctx"]["attempt"], 4);
+}
+
+#[tokio::test]
+async fn many_events_are_nacked_together_or_dead_lettered_at_once() {
+    let (running, mut client) = consumer(3, json!({})).await;
+    let mut letters = running.connect().await;
+    letters.subscribe("dlq.t", "undertaker", json!({})).await;
+    for _ in 0..3 {
+        client.event().await;
+    }
+    let nack = |more: Value| {
+        let mut frame = ack(more);
+        frame["op"] = json!("NACK");
+        frame
+    };
+    let ok = r#"{"op":"OK","corr":"a"}"#;
+    let stale = r#"{"op":"OK","corr":"a","stale":true}"#;
+    assert_eq!(client.ask(nack(json!({"ids": ["e1", "e2"], "delay_ms": 0}))).await, ok);
+    for _ in 0..2 {
+        assert_eq!(client.event().await["ctx"]["attempt"], 2);
+    }
+    let dead = json!({"ids": ["e1", "e3", "nobody"], "dead": true, "reason": "no use"});
+    assert_eq!(client.ask(nack(dead)).await, stale, "the two others are dead letters");
+    for (id, attempts) in [("e1", 2), ("e3", 1)] {
+        let letter = letters.event().await;
+        let letter = payload(&letter);
+        assert_eq!(letter["original"]["id"], id);
+        assert_eq!((&letter["err"], &letter["attempts"]), (&json!("no use"), &json!(attempts)));
+    }
+    assert_eq!(client.ask(ack(json!({"ids": ["e1", "e3"]}))).await, stale);
+    assert_eq!(client.ask(ack(json!({"id": "e2"}))).await, ok);
 }
 
 #[tokio::test]

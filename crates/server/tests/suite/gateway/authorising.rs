@@ -5,8 +5,9 @@ use std::time::Duration;
 use jsonwebtoken::{EncodingKey, Header, encode};
 use prombus_proto::{ClientOp, Clock, SystemClock};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
-use crate::gateway::client::{Client, parsed, payload};
+use crate::gateway::client::{Client, Received, parsed, payload};
 use crate::gateway::running::started;
 
 const TOKENS: &str = r#"auth.tokens=[
@@ -15,7 +16,10 @@ const TOKENS: &str = r#"auth.tokens=[
     {token="all",scopes=["publish:**","subscribe:**"]},
 ]"#;
 
-async fn authenticated(running: &crate::gateway::running::Running, token: &str) -> Client {
+pub(crate) async fn authenticated(
+    running: &crate::gateway::running::Running,
+    token: &str,
+) -> Client {
     let mut client = running.connect().await;
     let answer = client.ask(json!({"op": "AUTH", "corr": "a", "token": token})).await;
     assert_eq!(answer, r#"{"op":"OK","corr":"a"}"#);
@@ -56,6 +60,24 @@ async fn every_operation_before_auth_is_unauthorized() {
 }
 
 #[tokio::test]
+async fn auth_needs_a_token_only_where_tokens_are_configured() {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    for frame in [json!({"op": "AUTH"}), json!({"op": "AUTH", "token": null})] {
+        client.ok(frame).await;
+    }
+    client.ok(json!({"op": "AUTH", "token": "any"})).await;
+    client.ok(publish("t")).await;
+    let running = started(&[TOKENS]).await;
+    let mut client = running.connect().await;
+    assert_eq!(
+        client.ask(json!({"op": "AUTH", "corr": "c"})).await,
+        r#"{"op":"ERR","corr":"c","code":"bad_frame","msg":"token is missing"}"#
+    );
+    assert_eq!(code(&mut client, publish("a.b")).await, "unauthorized");
+}
+
+#[tokio::test]
 async fn the_first_matching_scope_decides() {
     let running = started(&[TOKENS]).await;
     let subscribe = |topic| json!({"op": "SUBSCRIBE", "topic": topic, "group": "g"});
@@ -66,7 +88,7 @@ async fn the_first_matching_scope_decides() {
     }
     assert_eq!(
         writer.ask(subscribe("a.b")).await,
-        r#"{"op":"ERR","code":"forbidden","msg":"subscribe to a.b: the token does not allow this"}"#
+        r#"{"op":"ERR","code":"forbidden","msg":"consume a.b as g: the token does not allow this"}"#
     );
     let mut reader = authenticated(&running, "reader").await;
     assert_eq!(code(&mut reader, publish("a.b")).await, "forbidden");
@@ -80,6 +102,51 @@ async fn the_first_matching_scope_decides() {
         "publish": [{"topic": "a.c", "payload": 1}],
     });
     assert_eq!(code(&mut reader, ack).await, "forbidden");
+}
+
+const MEMBERS: &str = r#"auth.tokens=[
+    {token="billing",scopes=["consume:orders.*/billing-*","publish:orders.*"]},
+    {token="mail",scopes=["consume:orders.*/mail"]},
+    {token="outsider",scopes=["!subscribe:orders.**","subscribe:**"]},
+]"#;
+
+#[tokio::test]
+async fn a_token_for_some_groups_cannot_touch_those_of_others() {
+    let running = started(&[MEMBERS]).await;
+    let mut billing = authenticated(&running, "billing").await;
+    billing.subscribe("orders.new", "billing-eu", json!({})).await;
+    let event = billing.publish("orders.new", json!(1)).await;
+    let delivery = billing.event().await;
+    assert_eq!(delivery["event"]["id"], event["id"]);
+    let mut mail = authenticated(&running, "mail").await;
+    mail.subscribe("orders.new", "mail", json!({})).await;
+    let touching =
+        ["SUBSCRIBE", "ACK", "NACK", "MODACK", "SEEN", "MARK", "PAUSE", "RESUME", "UNSUBSCRIBE"];
+    for op in touching {
+        let mut frame = crate::gateway::client::frame_for(op, &delivery);
+        frame["extend_ms"] = json!(1000);
+        let refused = parsed(&mail.ask(frame).await);
+        assert_eq!(refused["code"], "forbidden", "{op}");
+        assert_eq!(
+            refused["msg"],
+            "consume orders.new as billing-eu: the token does not allow this"
+        );
+    }
+    // The lease is untouched.
+    assert_eq!(billing.ack(&delivery).await, json!({"op": "OK"}));
+}
+
+#[tokio::test]
+async fn a_denied_topic_is_not_readable_through_its_dead_letters() {
+    let running = started(&[MEMBERS]).await;
+    let mut outsider = authenticated(&running, "outsider").await;
+    for topic in ["orders.new", "dlq.orders.new", "orders.new.snapshot", "dlq.dlq.orders.new"] {
+        let subscribe = json!({"op": "SUBSCRIBE", "topic": topic, "group": "g"});
+        assert_eq!(code(&mut outsider, subscribe).await, "forbidden", "{topic}");
+    }
+    outsider.subscribe("dlq.invoices", "g", json!({})).await;
+    let mut mail = authenticated(&running, "mail").await;
+    mail.subscribe("dlq.orders.new", "mail", json!({})).await;
 }
 
 #[tokio::test]
@@ -150,4 +217,32 @@ async fn an_expired_token_suspends_the_connection_until_the_next_auth() {
     client.gets_nothing_for(Duration::from_millis(100)).await;
     client.ok(json!({"op": "RESUME", "topic": "t", "group": "paused"})).await;
     assert_eq!(client.event().await["group"], "paused");
+}
+
+#[tokio::test]
+async fn a_connection_whose_token_has_expired_is_closed_unless_it_renews_it() {
+    let settings = [&*format!("auth.jwt.secret={SECRET}"), "gateway.expired_token_grace_ms=500"];
+    let running = started(&settings).await;
+    let token = token_with_seconds_left(2);
+    let mut idle = authenticated(&running, &token).await;
+    let mut busy = authenticated(&running, &token).await;
+    let mut renewed = authenticated(&running, &token).await;
+    idle.subscribe("t", "g", json!({})).await;
+    renewed.ok(json!({"op": "AUTH", "token": token_with_seconds_left(600)})).await;
+    // Frames that are refused, or a token that is rejected, do not extend its stay.
+    let closed = loop {
+        for frame in [publish("u"), json!({"op": "AUTH", "token": "guess"})] {
+            if busy.try_send(Message::text(frame.to_string())).await.is_err() {
+                break;
+            }
+        }
+        match busy.receive().await {
+            Received::Text(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Received::Closed(code) => break code,
+            Received::Lost => panic!("the connection was lost without a close frame"),
+        }
+    };
+    assert_eq!(closed, 4401);
+    assert_eq!(idle.close_code().await, 4401);
+    renewed.assert_lives().await;
 }

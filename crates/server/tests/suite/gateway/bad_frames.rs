@@ -18,7 +18,7 @@ async fn a_bad_frame_does_not_close_the_connection() {
         ("[]", "bad_frame"),
         ("{}", "bad_frame"),
         (r#"{"op":1}"#, "bad_frame"),
-        (r#"{"op":"AUTH"}"#, "bad_frame"),
+        (r#"{"op":"AUTH","token":5}"#, "bad_frame"),
         (r#"{"op":"ACK","topic":"t","group":"g"}"#, "bad_frame"),
         (r#"{"op":"ACK","topic":"t","group":"g","id":"a","ids":["a"]}"#, "bad_frame"),
         (r#"{"op":"NACK","topic":"t","group":"g","id":"a","delay_ms":-1}"#, "bad_frame"),
@@ -40,6 +40,51 @@ async fn a_bad_frame_does_not_close_the_connection() {
     let long_topic = json!({"op": "SUBSCRIBE", "topic": "x".repeat(200), "group": "g"});
     assert_eq!(parsed(&client.ask(long_topic).await)["code"], "bad_topic");
     client.assert_lives().await;
+}
+
+#[tokio::test]
+async fn a_payload_nests_at_most_100_levels() {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    client.subscribe("t", "g", json!({})).await;
+    client.publish("t", json!(0)).await;
+    let id = client.event().await["event"]["id"].clone();
+    let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let frames = |payload: String| {
+        [
+            format!(r#"{{"op":"PUBLISH","topic":"u","payload":{payload}}}"#),
+            format!(
+                r#"{{"op":"PUBLISH","topic":"u","events":[{{"payload":1}},{{"payload":{payload}}}]}}"#
+            ),
+            format!(
+                r#"{{"op":"ACK","topic":"t","group":"g","id":{id},"publish":[{{"topic":"u","payload":{payload}}}]}}"#
+            ),
+        ]
+    };
+    for depth in [101, 127, 1000, 100_000] {
+        for frame in frames(nested(depth)) {
+            client.send_text(&frame).await;
+            let answer = client.answer().await;
+            assert_eq!(parsed(&answer)["code"], "bad_frame", "{depth}: {answer}");
+        }
+    }
+    assert_eq!(running.last_of("u").await.0, 0, "nothing was stored");
+    for frame in frames(nested(100)) {
+        client.send_text(&frame).await;
+        let answer = client.answer().await;
+        assert_eq!(parsed(&answer)["op"], "OK", "{answer}");
+    }
+    // Members that nobody reads are scanned with the same limit.
+    for member in ["more", "corr", "opts", "topic"] {
+        client.send_text(&format!(r#"{{"op":"PUBLISH","{member}":{}}}"#, nested(100_000))).await;
+        assert_eq!(parsed(&client.answer().await)["code"], "bad_frame");
+    }
+    let deep_headers = format!(
+        r#"{{"op":"PUBLISH","topic":"t","payload":1,"opts":{{"headers":{{"a":{}}}}}}}"#,
+        nested(125)
+    );
+    client.send_text(&deep_headers).await;
+    assert_eq!(parsed(&client.answer().await)["code"], "bad_frame");
 }
 
 #[tokio::test]

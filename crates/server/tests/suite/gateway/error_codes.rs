@@ -50,6 +50,14 @@ fn answers() -> Vec<(ErrorCode, Answer)> {
             ),
         ),
         (
+            ErrorCode::LimitExceeded,
+            after(
+                &["limits.enabled=true", "limits.max_topics=1"],
+                vec![publish()],
+                json!({"op": "PUBLISH", "corr": "c", "topic": "u", "payload": 1}),
+            ),
+        ),
+        (
             ErrorCode::AlreadySubscribed,
             after(&[], vec![frame_for("SUBSCRIBE")], frame_for("SUBSCRIBE")),
         ),

@@ -71,7 +71,8 @@ async fn a_slow_subscribe_does_not_close_the_connection() {
     faults.shut_gate();
     client.send(&json!({"op": "SUBSCRIBE", "topic": "t", "group": "g"})).await;
     let reading = tokio::spawn(async move {
-        assert_eq!(client.answer().await, r#"{"op":"OK"}"#);
+        let answer = client.answer().await;
+        assert!(answer.starts_with(r#"{"op":"OK","group""#), "{answer}");
         client.assert_lives().await;
     });
     sleep(Duration::from_millis(1200)).await;

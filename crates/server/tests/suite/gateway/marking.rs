@@ -104,14 +104,15 @@ async fn a_failed_ack_neither_marks_nor_ends_the_lease() {
 }
 
 #[tokio::test]
-async fn marks_take_tokens_and_acks_that_mark_do_not() {
-    let limits = ["limits.enabled=true", "limits.connection.capacity=7"];
+async fn marks_take_tokens_and_so_do_acks_that_mark() {
+    let limits = ["limits.enabled=true", "limits.connection.capacity=10"];
     let slow = "limits.connection.refill_per_sec=1";
     let running = started(&[limits[0], limits[1], slow]).await;
     // Takes three tokens for the publishes and three for the deliveries.
     let mut client = consumer(&running).await;
     let three =
         json!({"op": "ACK", "topic": "t", "group": "g", "ids": ["e1", "e2", "e3"], "mark": true});
+    // Three more for its marks, which leaves one.
     client.ok(three).await;
     let refused = parsed(&client.ask(mark(json!(["a", "b", "c", "d"]))).await);
     assert_eq!(refused["code"], "rate_limited");
@@ -121,10 +122,22 @@ async fn marks_take_tokens_and_acks_that_mark_do_not() {
 }
 
 #[tokio::test]
-async fn seen_and_mark_require_the_right_to_subscribe() {
-    let tokens = r#"auth.tokens=[{token="reader",scopes=["subscribe:t"]},{token="writer",scopes=["publish:**"]}]"#;
+async fn seen_and_mark_require_the_right_to_consume() {
+    let tokens = r#"auth.tokens=[
+        {token="subscriber",scopes=["subscribe:t"]},
+        {token="member",scopes=["consume:t/g"]},
+        {token="stranger",scopes=["consume:t/h"]},
+        {token="reader",scopes=["read:t"]},
+        {token="writer",scopes=["publish:**"]},
+    ]"#;
     let running = started(&[tokens]).await;
-    for (token, code) in [("reader", Value::Null), ("writer", json!("forbidden"))] {
+    for (token, code) in [
+        ("subscriber", Value::Null),
+        ("member", Value::Null),
+        ("stranger", json!("forbidden")),
+        ("reader", json!("forbidden")),
+        ("writer", json!("forbidden")),
+    ] {
         let mut client = running.connect().await;
         client.ok(json!({"op": "AUTH", "token": token})).await;
         for frame in [seen(json!(["a"])), mark(json!(["a"]))] {

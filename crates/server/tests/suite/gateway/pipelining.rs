@@ -78,7 +78,9 @@ async fn no_event_precedes_the_ok_of_its_subscribe() {
                 json!({"op": "SUBSCRIBE", "corr": "s", "topic": "t", "group": group, "opts": opts}),
             ])
             .await;
-        for expected in [r#"{"op":"OK","id""#, r#"{"op":"OK","corr":"s"}"#, r#"{"op":"EVENT""#] {
+        for expected in
+            [r#"{"op":"OK","id""#, r#"{"op":"OK","corr":"s","group""#, r#"{"op":"EVENT""#]
+        {
             let received = client.receive().await;
             let crate::gateway::client::Received::Text(text) = received else {
                 panic!("{received:?}")

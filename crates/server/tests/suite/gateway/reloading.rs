@@ -102,7 +102,7 @@ async fn a_new_client_ca_replaces_the_old_one() {
 
 #[tokio::test]
 async fn a_removed_token_loses_its_rights_and_its_connection() {
-    let set = "gateway.auth_timeout_ms=300";
+    let set = "gateway.expired_token_grace_ms=300";
     let running = started(&[&tokens(&["leaving", "staying"]), set]).await;
     let mut leaving = with_token(&running, "leaving").await;
     let mut staying = with_token(&running, "staying").await;

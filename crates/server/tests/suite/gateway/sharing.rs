@@ -103,11 +103,11 @@ async fn every_group_gets_every_event() {
     }
 }
 
-/// A restarted server continues with the attempts and cursors of the previous one.
+/// A restarted server continues with the attempts and cursors of the previous one. A stop counts as no failure.
 #[tokio::test]
 async fn attempts_and_cursors_survive_restarts() {
     let store = Store::new();
-    for attempt in 1..=3 {
+    for attempt in 1..=6 {
         let running = started_over(store.open().await, &[]).await;
         let mut client = member(&running, json!({"from": "earliest", "maxAttempts": 3})).await;
         if attempt == 1 {
@@ -127,8 +127,12 @@ async fn attempts_and_cursors_survive_restarts() {
     let running = started_over(store.open().await, &[]).await;
     let mut letters = running.connect().await;
     letters.subscribe("dlq.t", "undertaker", json!({"from": "earliest"})).await;
+    letters.gets_nothing_for(Duration::from_millis(100)).await;
+    let mut client = member(&running, json!({})).await;
+    let mut nack = frame_for("NACK", &client.event().await);
+    nack["dead"] = json!(true);
+    client.ok(nack).await;
     let letter = letters.event().await;
     assert_eq!(payload(&letter)["original"]["seq"], 1);
-    assert_eq!(payload(&letter)["attempts"], 3);
-    letters.gets_nothing_for(Duration::from_millis(100)).await;
+    assert_eq!(payload(&letter)["attempts"], 7);
 }

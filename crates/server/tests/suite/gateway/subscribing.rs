@@ -159,3 +159,24 @@ async fn max_subscriptions_limits_a_connection() {
     groups.sort();
     assert_eq!(groups, [r#""b""#, r#""c""#]);
 }
+
+#[tokio::test]
+async fn every_subscribe_is_answered_with_the_properties_of_the_group() {
+    let running = started(&["subscribe.max_attempts=4"]).await;
+    let subscribe =
+        |opts: Value| json!({"op": "SUBSCRIBE", "topic": "t", "group": "g", "opts": opts});
+    let answer = |max_attempts: u32, created: bool| {
+        format!(
+            r#"{{"op":"OK","group":{{"ordering":"none","partitions":1,"max_attempts":{max_attempts},"created":{created}}}}}"#
+        )
+    };
+    for (opts, expected) in [
+        (json!({}), answer(4, true)),
+        (json!({"maxAttempts": 9}), answer(9, false)),
+        (json!({}), answer(9, false)),
+        (json!({"maxAttempts": 2}), answer(2, false)),
+    ] {
+        let mut client = running.connect().await;
+        assert_eq!(client.ask(subscribe(opts)).await, expected);
+    }
+}

@@ -31,7 +31,8 @@ async fn rejects_unknown_paths_and_methods() {
 async fn rejects_invalid_publishes() {
     let running = started(&["gateway.max_frame_bytes=1024"]).await;
     let mut client = HttpClient::connect(&running).await;
-    let deep = format!("{}{}", "[".repeat(128), "]".repeat(128));
+    let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let (deep, deeper) = (nested(101), nested(200));
     for (path, body, status, code, reason) in [
         (
             "/publish/Orders",
@@ -55,15 +56,21 @@ async fn rejects_invalid_publishes() {
         ("/publish/t", "{\"a\":1", 400, "bad_json", "the body: not JSON: "),
         ("/publish/t", "1 2", 400, "bad_json", "unexpected text after the value"),
         ("/publish/t", "order=1", 400, "bad_json", "the body: not JSON: "),
-        ("/publish/t", &deep, 400, "bad_json", "nested deeper than 128"),
+        ("/publish/t", &deep, 400, "bad_frame", "payload nests 101 levels; the limit is 100"),
+        ("/publish/t", &deeper, 400, "bad_frame", "nested deeper than 128 levels at byte 128"),
         ("/healthz?verbose", "", 405, "unknown_op", "does not support POST"),
     ] {
         let message = client.post(path, body.to_owned()).await.refused(status, code);
         assert!(message.contains(reason), "{path} {body}: {message}");
     }
+    for payload in [&deep, &deeper] {
+        let lines = format!("{{\"payload\":1}}\n{{\"payload\":{payload}}}\n");
+        let message = client.ndjson("/publish/t", lines).await.refused(400, "bad_frame");
+        assert!(message.starts_with("line 2: "), "{message}");
+    }
     let message = client.get("/healthz?verbose").await.refused(400, "bad_frame");
     assert!(message.contains("\"verbose\"; this path takes none"), "{message}");
-    assert_eq!(client.post("/publish/t", "1").await.ok()["seq"], 1, "nothing was stored");
+    assert_eq!(client.post("/publish/t", nested(100)).await.ok()["seq"], 1, "nothing was stored");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The client of these tests: one connection, one request at a time.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::gateway::client::Stream;
@@ -46,6 +46,12 @@ impl HttpClient {
     pub(crate) async fn connect_to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         Self { address: Some(address), ..Self::over(stream, &address.to_string()).await }
+    }
+
+    /// Connects from another loopback address, such as 127.0.0.2.
+    pub(crate) async fn connect_from(running: &Running, from: Ipv4Addr) -> Self {
+        let address = running.server.http();
+        Self::over(connect_from(address, from).await, &address.to_string()).await
     }
 
     pub(crate) async fn over(stream: impl Stream + 'static, host: &str) -> Self {
@@ -151,6 +157,12 @@ impl Reply {
     }
 }
 
+pub(crate) async fn connect_from(to: SocketAddr, from: Ipv4Addr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((from, 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
 /// A request written byte by byte, for malformed and unfinished requests.
 pub(crate) struct Raw(pub(crate) TcpStream);
 
@@ -160,6 +172,15 @@ impl Raw {
         let mut raw = Self(TcpStream::connect(running.server.http()).await.unwrap());
         let host = running.server.http();
         raw.send(&format!("POST {path} HTTP/1.1\r\nhost: {host}\r\n{headers}\r\n{body}")).await;
+        raw
+    }
+
+    /// Sends these bytes, with a small receive buffer: the server soon notices that nobody reads.
+    pub(crate) async fn narrow(to: SocketAddr, request: &str) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(16 << 10).unwrap();
+        let mut raw = Self(socket.connect(to).await.unwrap());
+        raw.send(request).await;
         raw
     }
 

@@ -32,6 +32,14 @@ fn requests() -> Vec<(ErrorCode, Response)> {
         (ErrorCode::Forbidden, last_of(&[TOKENS], Some("one"), &[("POST", "/publish/t", "1")])),
         (ErrorCode::RateLimited, last_of(few, None, &[("POST", "/publish/t", "1"); 2])),
         (
+            ErrorCode::LimitExceeded,
+            last_of(
+                &["limits.enabled=true", "limits.max_topics=1"],
+                None,
+                &[("POST", "/publish/t", "1"), ("PUT", "/topics/u", "{}")],
+            ),
+        ),
+        (
             ErrorCode::UnknownId,
             last_of(&[], None, &[("POST", "/publish/t", "1"), ("GET", "/lag?topic=t&group=g", "")]),
         ),

@@ -8,8 +8,10 @@ use http_body_util::BodyExt;
 use prombus_proto::{Clock, SystemClock};
 use serde_json::{Value, json};
 
+use crate::gateway::authorising::{SECRET, token_with_seconds_left};
 use crate::gateway::running::{Running, started, started_with_faults};
 use crate::http::client::HttpClient;
+use crate::http::stream::Listener;
 
 async fn publish_lines(client: &mut HttpClient, lines: impl Iterator<Item = Value>) {
     let lines: Vec<_> = lines.map(|line| line.to_string()).collect();
@@ -190,4 +192,29 @@ async fn head_returns_the_headers_of_get() {
     assert_eq!((reply.status.as_u16(), reply.body.len()), (200, 0));
     assert_eq!(reply.header("content-type"), Some("application/x-ndjson"));
     assert_eq!(client.ask("HEAD", "/export?topic=x", &[], "").await.status, 404);
+}
+
+#[tokio::test]
+async fn breaks_off_when_the_token_expires() {
+    let running = started(&[&format!("auth.jwt.secret={SECRET}")]).await;
+    let header = |seconds| format!("Bearer {}", token_with_seconds_left(seconds));
+    let (lasting, short) = (header(600), header(2));
+    let mut client = HttpClient::connect(&running).await;
+    // More than fits into the buffers of both sides.
+    let payload = format!("\"{}\"", "x".repeat(1_000_000));
+    for _ in 0..40 {
+        let headers = [("authorization", lasting.as_str())];
+        client.ask("POST", "/publish/t", &headers, payload.clone()).await.ok();
+    }
+    let headers = [("authorization", short.as_str())];
+    let mut watcher = Listener::open(&running, "/stream?topic=t", &headers).await;
+    let mut body = client.open("GET", "/export?topic=t", &headers, "").await.into_body();
+    body.frame().await.unwrap().unwrap();
+    // The stream ends when the token expires.
+    assert_eq!(watcher.block().await, None);
+    let mut ended = Ok(());
+    while let Some(frame) = body.frame().await {
+        ended = frame.map(drop);
+    }
+    ended.expect_err("an export that is not complete does not end like a complete one");
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::gateway::running::started;
 use crate::http::client::HttpClient;
 
-async fn scrape(client: &mut HttpClient) -> HashMap<String, f64> {
+pub(crate) async fn scrape(client: &mut HttpClient) -> HashMap<String, f64> {
     let reply = client.get("/metrics").await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let text = "text/plain; version=0.0.4; charset=utf-8";

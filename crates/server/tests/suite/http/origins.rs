@@ -109,10 +109,10 @@ async fn without_tokens_the_host_must_be_an_address() {
 async fn rejects_connections_over_the_limit() {
     let running = started(&["gateway.max_connections=1"]).await;
     let mut first = HttpClient::connect(&running).await;
-    first.get("/healthz").await.ok();
+    first.get("/topics").await.ok();
     let mut second = HttpClient::connect(&running).await;
-    let reply = second.get("/healthz").await;
+    let reply = second.get("/topics").await;
     assert_eq!(reply.refused(503, "rate_limited"), "too many connections");
     assert_eq!(reply.header("connection"), Some("close"));
-    first.get("/healthz").await.ok();
+    first.get("/topics").await.ok();
 }

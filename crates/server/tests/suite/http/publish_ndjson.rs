@@ -1,9 +1,6 @@
 //! Many events per request as NDJSON, stored all or none.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use crate::gateway::running::{Running, started, started_with_faults};
 use crate::http::client::{HttpClient, Raw};
@@ -139,24 +136,6 @@ async fn an_aborted_request_stores_nothing_and_frees_its_memory() {
     let reply = client.ndjson("/publish/t", "{\"payload\":3}").await;
     assert_eq!(reply.ok()["first_seq"], 1);
     assert_eq!(events(&running, "t").await, 1);
-}
-
-#[tokio::test]
-async fn a_request_waits_unread_until_there_is_memory() {
-    let running = started(&[]).await;
-    let line = "{\"payload\":1}\n";
-    let mut pending = Vec::new();
-    for _ in 0..4 {
-        let head = format!("{NDJSON}content-length: {}\r\n", 32 << 20);
-        pending.push(Raw::post_started(&running, "/publish/t", &head, line).await);
-    }
-    let mut client = HttpClient::connect(&running).await;
-    let mut fifth = std::pin::pin!(client.ndjson("/publish/t", line));
-    assert!(timeout(Duration::from_millis(300), &mut fifth).await.is_err(), "it should wait");
-    let mut single = HttpClient::connect(&running).await;
-    assert_eq!(single.post("/publish/t", "0").await.ok()["seq"], 1, "single events do not wait");
-    drop(pending.pop());
-    assert_eq!(fifth.await.ok()["last_seq"], 2);
 }
 
 #[tokio::test]

@@ -108,9 +108,39 @@ async fn resumes_after_the_last_event_id() {
         let mut listener = Listener::open(&running, path, &headers).await;
         assert_eq!(listener.seq().await, first, "{last:?}");
     }
-    let headers = [("last-event-id", "x")];
-    let reply = client.ask("GET", "/stream?topic=t", &headers, "").await;
-    assert_eq!(reply.refused(404, "unknown_id"), "t holds no event x");
+}
+
+#[tokio::test]
+async fn continues_with_the_first_kept_event_if_the_last_one_is_gone() {
+    let running = started(&[]).await;
+    let mut client = HttpClient::connect(&running).await;
+    for id in ["a", "b"] {
+        client.post(&format!("/publish/t?id={id}"), "1").await.ok();
+    }
+    let mut slow = Listener::open(&running, "/stream?topic=t&afterId=b", &[]).await;
+    client.put("/topics/t", "{\"retention_bytes\":1}").await.ok();
+    assert_eq!(client.get("/topics/t").await.ok()["events"], 0);
+    client.put("/topics/t", "{}").await.ok();
+    let gap = "event: gap\ndata: {\"next_seq\":3}";
+    let mut waiting = Vec::new();
+    for (query, headers) in [
+        ("", &[("last-event-id", "a")][..]),
+        ("&from=latest", &[("last-event-id", "never existed")]),
+        ("&afterId=a", &[]),
+    ] {
+        let path = format!("/stream?topic=t{query}");
+        let mut listener = Listener::open(&running, &path, headers).await;
+        assert_eq!(listener.block().await.unwrap(), gap, "{query}");
+        waiting.push(listener);
+    }
+    publish(&mut client, 1).await;
+    for mut listener in waiting {
+        assert_eq!(listener.seq().await, 3);
+    }
+    assert_eq!(slow.seq().await, 3, "it missed nothing");
+    for path in ["/replay?topic=t&afterId=a", "/export?topic=t&afterId=a"] {
+        client.get(path).await.refused(404, "unknown_id");
+    }
 }
 
 #[tokio::test]
@@ -122,7 +152,7 @@ async fn rejects_invalid_requests() {
         ("", 400, "bad_frame"),
         ("topic=x", 404, "unknown_topic"),
         ("topic=t&from=nowhere", 400, "bad_frame"),
-        ("topic=t&afterId=x", 404, "unknown_id"),
+        ("topic=t&afterId=", 400, "bad_frame"),
         ("topic=t&limit=1", 400, "bad_frame"),
     ] {
         client.get(&format!("/stream?{query}")).await.refused(status, code);

@@ -27,6 +27,7 @@ impl Process {
             .args(["--set", "limits.enabled=false", "--set", "log.level=error"])
             // On a shared store, a killed server is replaced soon.
             .args(["--set", "groups.lease_ms=2000"])
+            .args(["--set", "groups.retry.first_ms=10", "--set", "groups.retry.max_ms=200"])
             .args(store.arguments())
             .stdout(Stdio::piped())
             .spawn()

@@ -64,6 +64,7 @@ async fn bad_documents_are_marked_and_block_no_other_key() {
     no_payload.remove("payload");
     let mut number = pending("", 1, None);
     number.insert("_id", 7);
+    let deep = (0..101).fold(Bson::Null, |inner, _| Bson::Array(vec![inner]));
     let mut bad = vec![
         (no_payload, "bad_frame", "payload: is missing"),
         (number, "bad_frame", "_id: must be a string, an ObjectId or a UUID, not Int32"),
@@ -79,6 +80,7 @@ async fn bad_documents_are_marked_and_block_no_other_key() {
         (with("headers", "headers", doc! { "n": 1 }), "bad_frame", "headers.n: must be a string"),
         (with("large", "payload", "x".repeat(2 << 20)), "payload_too_large", "a frame of"),
         // Only the server can tell.
+        (with("deep", "payload", deep), "bad_frame", "payload nests 101 levels"),
         (with("forbidden", "topic", "secret"), "forbidden", "secret"),
     ];
     bad[7].0.insert("attempts", "no number");
@@ -86,12 +88,12 @@ async fn bad_documents_are_marked_and_block_no_other_key() {
     database.insert(good).await;
     database.insert(bad.iter().map(|(document, ..)| document.clone())).await;
     let ran = once(&database, &server, &["--token", "shop"]);
-    ran.failed_with("10 documents were rejected; each is marked with the reason");
+    ran.failed_with("11 documents were rejected; each is marked with the reason");
     ran.failed_with(
         "document nan was rejected: bad_json: payload.a[0]: NaN has no JSON representation",
     );
     assert_eq!(ran.code, Some(1));
-    let summary = json!({ "sent": 50, "duplicates": 0, "errors": 10, "taken_over": 0 });
+    let summary = json!({ "sent": 50, "duplicates": 0, "errors": 11, "taken_over": 0 });
     assert_eq!(ran.json(), [summary]);
     for (document, code, message) in bad {
         let id = document.get("_id").unwrap();

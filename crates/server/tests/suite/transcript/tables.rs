@@ -42,12 +42,14 @@ fn size_limits() {
     let config = defaults();
     let expected = [
         config.gateway.max_frame_bytes,
+        limits::MAX_FRAME_BYTES_BEFORE_AUTH,
         limits::MAX_NAME_BYTES,
         limits::MAX_ID_BYTES,
         limits::MAX_KEY_BYTES,
         limits::MAX_HEADERS,
         limits::MAX_CORR_BYTES,
         limits::MAX_FRAME_NESTING as usize,
+        limits::MAX_PAYLOAD_NESTING as usize,
         limits::MAX_FRAME_EVENTS,
         limits::MAX_IN_FLIGHT as usize,
         limits::MAX_IN_FLIGHT as usize,
@@ -58,6 +60,9 @@ fn size_limits() {
         usize::try_from(limits::MAX_MARK_TTL_MS).unwrap(),
         config.gateway.max_subscriptions,
         config.gateway.max_connections,
+        config.gateway.max_connections_per_address,
+        config.limits.max_topics,
+        config.limits.max_groups_per_topic,
     ];
     let rows = table("## Limits");
     let documented: Vec<usize> =
@@ -69,11 +74,11 @@ fn size_limits() {
 fn rate_limits() {
     let limits = defaults().limits;
     let rows = table("## Rate limits");
-    for (row, bucket) in rows.iter().zip([limits.connection, limits.topic]) {
+    for (row, bucket) in rows.iter().zip([limits.connection, limits.principal, limits.topic]) {
         let expected = [bucket.capacity, bucket.refill_per_sec].map(|number| number.to_string());
         assert_eq!(row[1..3], expected);
     }
-    assert_eq!(rows.len(), 2);
+    assert_eq!(rows.len(), 3);
 }
 
 #[test]

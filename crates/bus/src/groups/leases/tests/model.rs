@@ -5,26 +5,27 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::super::*;
-use super::id_of;
+use super::{BACK_OFF, RULES, id_of};
 
 /// An event of the model.
 #[derive(Clone, Copy, Debug)]
 struct Fact {
-    attempts: u32,
-    /// Attempts that a stored cursor counts.
+    attempts: Attempts,
+    /// Deliveries that a stored cursor counts.
     recorded: u32,
     state: SlotState,
 }
 
 impl Fact {
     fn is_redeliverable(self) -> bool {
-        self.state == SlotState::Redeliverable && self.recorded >= self.attempts
+        self.state == SlotState::Redeliverable && self.recorded >= self.attempts.deliveries
     }
 }
 
 /// Every event from the oldest unfinished one to the newest delivered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Model {
+    max_attempts: u32,
     events: BTreeMap<u64, Fact>,
     /// Every event up to and including this one is done.
     floor: u64,
@@ -40,9 +41,10 @@ enum Step {
     Ack { pick: usize },
     Store,
     StoringFails,
-    Nack { pick: usize, max_attempts: u32, delay_ms: Option<u64> },
-    Tick { ms: u64, max_attempts: u32 },
-    Leave { member: u64 },
+    Nack { pick: usize, end: LeaseEnd },
+    Tick { ms: u64 },
+    Leave { member: u64, end: LeaseEnd },
+    SetMaxAttempts { max_attempts: u32 },
     RevokeUnsent { pick: usize },
     Extend { pick: usize, ms: u64 },
     DeadLetter,
@@ -51,10 +53,20 @@ enum Step {
     Restart,
 }
 
+fn end() -> impl Strategy<Value = LeaseEnd> {
+    let delay = proptest::option::of((0..50_u64).prop_map(Duration::from_millis));
+    prop_oneof![
+        4 => delay.prop_map(|delay| LeaseEnd::Failed { delay }),
+        3 => Just(LeaseEnd::Disconnected),
+        1 => Just(LeaseEnd::DisconnectedAlone),
+        1 => Just(LeaseEnd::Released),
+        1 => Just(LeaseEnd::GivenUp),
+    ]
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let pick = 0..8_usize;
     let member = 1..4_u64;
-    let max_attempts = 1..4_u32;
     let step = prop_oneof![
         8 => (member.clone(), 1..100_u64)
             .prop_map(|(member, timeout_ms)| Step::Lease { member, timeout_ms }),
@@ -63,11 +75,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => Just(Step::BeginGeneration),
         3 => Just(Step::GenerationStored),
         1 => Just(Step::StoringFails),
-        2 => (pick.clone(), max_attempts.clone(), proptest::option::of(0..50_u64)).prop_map(
-            |(pick, max_attempts, delay_ms)| Step::Nack { pick, max_attempts, delay_ms }
-        ),
-        3 => (0..60_u64, max_attempts).prop_map(|(ms, max_attempts)| Step::Tick { ms, max_attempts }),
-        1 => member.prop_map(|member| Step::Leave { member }),
+        2 => (pick.clone(), end()).prop_map(|(pick, end)| Step::Nack { pick, end }),
+        3 => (0..60_u64).prop_map(|ms| Step::Tick { ms }),
+        1 => (member, end()).prop_map(|(member, end)| Step::Leave { member, end }),
+        1 => (1..4_u32).prop_map(|max_attempts| Step::SetMaxAttempts { max_attempts }),
         1 => pick.clone().prop_map(|pick| Step::RevokeUnsent { pick }),
         1 => (pick, 0..100_u64).prop_map(|(pick, ms)| Step::Extend { pick, ms }),
         1 => Just(Step::DeadLetter),
@@ -105,14 +116,42 @@ impl Model {
         }
     }
 
-    fn fail(&mut self, seq: u64, max_attempts: u32, rest: Option<Instant>) {
-        let attempts = self.events[&seq].attempts;
-        let state = match rest {
-            _ if attempts >= max_attempts => SlotState::DeadLetterPending,
-            Some(until) => SlotState::BackingOff(until),
-            None => SlotState::Redeliverable,
+    fn end(&mut self, seq: u64, end: LeaseEnd, now: Instant) {
+        let delays = RULES.delays;
+        let max_attempts = self.max_attempts;
+        let attempts = &mut self.events.get_mut(&seq).unwrap().attempts;
+        let (is_failure, wait) = match end {
+            LeaseEnd::Failed { delay } => {
+                attempts.failures += 1;
+                (true, delay.unwrap_or(delays.after(attempts.failures)))
+            }
+            LeaseEnd::GivenUp => {
+                attempts.failures += 1;
+                return self.set(seq, SlotState::DeadLetterPending);
+            }
+            LeaseEnd::Disconnected => {
+                attempts.disconnects += 1;
+                (false, delays.after(attempts.disconnects - 1))
+            }
+            LeaseEnd::DisconnectedAlone => {
+                attempts.failures += 1;
+                attempts.disconnects += 1;
+                (true, delays.after(attempts.disconnects - 1))
+            }
+            LeaseEnd::Released => (false, Duration::ZERO),
+        };
+        let state = if is_failure && u32::from(attempts.failures) >= max_attempts {
+            SlotState::DeadLetterPending
+        } else if wait.is_zero() {
+            SlotState::Redeliverable
+        } else {
+            SlotState::BackingOff(now + wait)
         };
         self.set(seq, state);
+    }
+
+    fn is_suspect(&self, fact: &Fact) -> bool {
+        u32::from(fact.attempts.disconnects) >= self.max_attempts
     }
 }
 
@@ -133,8 +172,11 @@ impl Pair {
         match *step {
             Step::BeginGeneration => {
                 *generation = Some(leases.begin_generation());
-                model.being_stored =
-                    model.events.iter().map(|(seq, fact)| (*seq, fact.attempts)).collect();
+                model.being_stored = model
+                    .events
+                    .iter()
+                    .map(|(seq, fact)| (*seq, fact.attempts.deliveries))
+                    .collect();
             }
             Step::GenerationStored => {
                 if let Some(generation) = generation.take() {
@@ -147,7 +189,8 @@ impl Pair {
                 }
             }
             Step::Lease { member, timeout_ms } => {
-                let seq = leases.first_redelivery().unwrap_or_else(|| leases.next_new());
+                let redelivery = leases.first_redelivery().or(leases.first_suspect());
+                let seq = redelivery.unwrap_or_else(|| leases.next_new());
                 let lease = Lease {
                     member: MemberId(member),
                     leased_at: *now,
@@ -155,14 +198,14 @@ impl Pair {
                 };
                 let attempt = leases.lease(seq, &id_of(seq), Timestamp(seq.0), lease);
                 let fact = model.events.entry(seq.0).or_insert(Fact {
-                    attempts: 0,
+                    attempts: Attempts::default(),
                     recorded: 0,
                     state: SlotState::Redeliverable,
                 });
                 assert!(fact.is_redeliverable());
-                fact.attempts += 1;
+                fact.attempts.deliveries += 1;
                 fact.state = SlotState::Leased(lease);
-                assert_eq!(attempt, fact.attempts);
+                assert_eq!(attempt, fact.attempts.deliveries);
             }
             Step::Ack { pick } => {
                 if let Some((seq, lease)) = model.picked(pick) {
@@ -193,14 +236,17 @@ impl Pair {
                     model.set(seq, SlotState::Leased(lease));
                 }
             }
-            Step::Nack { pick, max_attempts, delay_ms } => {
+            Step::Nack { pick, end } => {
                 if let Some((seq, _)) = model.picked(pick) {
-                    let rest = delay_ms.map(after);
-                    leases.fail(Seq(seq), max_attempts, rest).unwrap();
-                    model.fail(seq, max_attempts, rest);
+                    leases.end(Seq(seq), end, *now).unwrap();
+                    model.end(seq, end, *now);
                 }
             }
-            Step::Tick { ms, max_attempts } => {
+            Step::SetMaxAttempts { max_attempts } => {
+                leases.set_max_attempts(max_attempts);
+                model.max_attempts = max_attempts;
+            }
+            Step::Tick { ms } => {
                 *now += Duration::from_millis(ms);
                 let mut expired = Vec::new();
                 for (seq, fact) in &mut model.events {
@@ -216,28 +262,30 @@ impl Pair {
                 }
                 assert_eq!(leases.expire_due_leases(*now), expired);
                 for (seq, _) in expired {
-                    leases.fail(seq, max_attempts, None).unwrap();
-                    model.fail(seq.0, max_attempts, None);
+                    leases.end(seq, BACK_OFF, *now).unwrap();
+                    model.end(seq.0, BACK_OFF, *now);
                 }
             }
-            Step::Leave { member } => {
+            Step::Leave { member, end } => {
                 let held = leases.leases_of(MemberId(member));
                 let is_its = |state| matches!(state, SlotState::Leased(l) if l.member.0 == member);
                 assert_eq!(held, model.seqs(is_its).into_iter().map(Seq).collect::<Vec<_>>());
                 for seq in held {
-                    leases.fail(seq, u32::MAX, None).unwrap();
-                    model.fail(seq.0, u32::MAX, None);
+                    leases.end(seq, end, *now).unwrap();
+                    model.end(seq.0, end, *now);
                 }
             }
             Step::RevokeUnsent { pick } => {
                 if let Some((seq, lease)) = model.picked(pick) {
                     let fact = model.events.get_mut(&seq).unwrap();
-                    let (other, attempts) = (MemberId(lease.member.0 + 1), fact.attempts);
+                    let other = MemberId(lease.member.0 + 1);
+                    let attempts = fact.attempts.deliveries;
                     assert!(!leases.revoke_unsent(Seq(seq), other, attempts));
                     assert!(!leases.revoke_unsent(Seq(seq), lease.member, attempts + 1));
                     assert!(leases.revoke_unsent(Seq(seq), lease.member, attempts));
-                    let attempts = attempts - 1;
-                    *fact = Fact { attempts, recorded: attempts, state: SlotState::Redeliverable };
+                    fact.attempts.deliveries -= 1;
+                    fact.recorded = fact.attempts.deliveries;
+                    fact.state = SlotState::Redeliverable;
                     // Its entry for this event was revoked.
                     model.being_stored.remove(&seq);
                 }
@@ -250,7 +298,7 @@ impl Pair {
                 }
             }
             Step::DeadLetter => {
-                if let Some(seq) = leases.first_redelivery() {
+                if let Some(seq) = leases.first_redelivery().or(leases.first_suspect()) {
                     leases.dead_letter(seq);
                     model.set(seq.0, SlotState::DeadLetterPending);
                 }
@@ -278,7 +326,8 @@ impl Pair {
                 let last = model.next_new() + count - 1;
                 leases.skip_unreadable(Seq(last));
                 for seq in model.next_new()..=last {
-                    let done = Fact { attempts: 0, recorded: 0, state: SlotState::Done };
+                    let done =
+                        Fact { attempts: Attempts::default(), recorded: 0, state: SlotState::Done };
                     model.events.insert(seq, done);
                     model.set(seq, SlotState::Done);
                 }
@@ -288,7 +337,7 @@ impl Pair {
                 *generation = None;
                 model.being_stored.clear();
                 for fact in model.events.values_mut() {
-                    fact.recorded = fact.attempts;
+                    fact.recorded = fact.attempts.deliveries;
                     let is_done = fact.state.counts_as_done();
                     fact.state = if is_done { SlotState::Done } else { SlotState::Redeliverable };
                 }
@@ -297,7 +346,7 @@ impl Pair {
                 }
                 // Undelivered events at the end are new again.
                 while model.events.last_key_value().is_some_and(|(_, fact)| {
-                    fact.attempts == 0 && fact.state == SlotState::Redeliverable
+                    fact.attempts == Attempts::default() && fact.state == SlotState::Redeliverable
                 }) {
                     model.events.pop_last();
                 }
@@ -310,13 +359,18 @@ impl Pair {
         assert_eq!(leases.floor(), Seq(model.floor));
         assert_eq!(leases.next_new(), Seq(model.next_new()));
         assert_eq!(leases.in_flight(), model.leased().len());
-        let mut again = model.events.iter().filter(|(_, fact)| fact.is_redeliverable());
-        assert_eq!(leases.first_redelivery(), again.next().map(|(seq, _)| Seq(*seq)));
+        let again = || model.events.iter().filter(|(_, fact)| fact.is_redeliverable());
+        let first = |are_suspects| {
+            let mut wanted = again().filter(|(_, fact)| model.is_suspect(fact) == are_suspects);
+            wanted.next().map(|(seq, _)| Seq(*seq))
+        };
+        assert_eq!(leases.first_redelivery(), first(false));
+        assert_eq!(leases.first_suspect(), first(true));
         let mut earliest = None::<Instant>;
         for (&seq, fact) in &model.events {
             let (seq, id) = (Seq(seq), id_of(Seq(seq)));
             if fact.state != SlotState::Done {
-                assert_eq!(leases.attempts(seq), fact.attempts, "attempts of {seq}");
+                assert_eq!(leases.deliveries(seq), fact.attempts.deliveries, "attempts of {seq}");
             }
             assert_eq!(leases.is_redeliverable(seq), fact.is_redeliverable(), "{seq}");
             for member in (1..4).map(MemberId) {
@@ -349,7 +403,7 @@ impl Pair {
                 false => Progress::Tried(fact.attempts),
             })
             .collect();
-        while expected.last() == Some(&Progress::Tried(0)) {
+        while expected.last() == Some(&Progress::Tried(Attempts::default())) {
             expected.pop();
         }
         assert_eq!(cursor.above().collect::<Vec<_>>(), expected);
@@ -362,7 +416,13 @@ proptest! {
     #[test]
     fn agrees_with_the_model(steps in steps()) {
         let now = Instant::now();
-        let mut pair = Pair { leases: super::fresh(), model: Model::default(), now, generation: None };
+        let model = Model {
+            max_attempts: RULES.max_attempts,
+            events: BTreeMap::new(),
+            floor: 0,
+            being_stored: BTreeMap::new(),
+        };
+        let mut pair = Pair { leases: super::fresh(), model, now, generation: None };
         for step in &steps {
             pair.take(step);
             pair.compare();

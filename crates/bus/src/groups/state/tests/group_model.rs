@@ -2,13 +2,15 @@
 //! acknowledged or a dead letter in the end, and only once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
 use super::simulation::{AckAnswer, Consumer, Faults, Gateway, MAX_ATTEMPTS, SentAck, Store};
 use super::{Dice, for_each_seed};
-use crate::groups::command::Command;
+use crate::groups::command::{AfterNack, Command, Departure};
+use crate::stored::cursor::Attempts;
 
 const HISTORIES: u64 = 2_000;
 const STEPS: usize = 150;
@@ -29,7 +31,17 @@ struct World<'a> {
     /// The newest attempt that a consumer saw, and the process that delivered it.
     attempts: BTreeMap<u64, (u32, u64)>,
     crashes: u64,
+    /// The attempts of each event, by process and number, that may count against it.
+    blamed: BTreeMap<u64, BTreeSet<(u64, u32)>>,
+    /// How many connections were lost with the event in flight.
+    disconnects: BTreeMap<u64, u32>,
+    /// Whether a lease may have been restored next to another one, because its ACK could not be stored.
+    has_failed: bool,
 }
+
+/// Events that were delivered alone in all histories, and dead letters of those whose connection was lost then.
+static ALONE: AtomicU64 = AtomicU64::new(0);
+static LOST_ALONE: AtomicU64 = AtomicU64::new(0);
 
 impl<'a> World<'a> {
     fn new(dice: &'a Dice) -> Self {
@@ -46,24 +58,28 @@ impl<'a> World<'a> {
             done: BTreeMap::new(),
             attempts: BTreeMap::new(),
             crashes: 0,
+            blamed: BTreeMap::new(),
+            disconnects: BTreeMap::new(),
+            has_failed: false,
         }
     }
 
     fn step(&mut self) {
         let index = self.dice.index(3);
-        match self.dice.below(22) {
+        match self.dice.below(26) {
             0..=3 => {
                 self.store.last += 1 + self.dice.below(5);
                 self.gateway.take_turn(&mut self.store, self.now);
             }
             4..=6 => self.join(index),
-            7 => self.leave(index),
+            7 | 22..=25 => self.leave(index),
             8 => self.set_paused(index),
             9..=12 => self.ack(index),
             13 => self.nack(index),
             14..=17 => self.gateway.complete_commit(&mut self.store, self.now),
             18 | 19 => self.wait(Duration::from_millis(self.dice.below(20_000))),
             20 => {
+                self.has_failed = true;
                 let draw = |end| u32::try_from(self.dice.below(end)).unwrap();
                 self.gateway.faults = Faults {
                     commits_lost: draw(3),
@@ -86,16 +102,42 @@ impl<'a> World<'a> {
             let max_in_flight = 1 + u32::try_from(self.dice.below(6)).unwrap();
             let (store, now) = (&mut self.store, self.now);
             self.consumers[index] =
-                Consumer::join(self.joined, max_in_flight, &mut self.gateway, store, now);
+                Consumer::join(self.joined, max_in_flight, None, &mut self.gateway, store, now);
         }
     }
 
     fn leave(&mut self, index: usize) {
         if let Some(consumer) = self.consumers[index].take() {
-            let leave = Command::Leave { member: consumer.id, why: "it left", reply: None };
+            let departure = match self.dice.below(6) {
+                0 => Departure::Unsubscribed,
+                1 => Departure::ServerStopped,
+                _ => Departure::Disconnected,
+            };
+            if departure == Departure::Disconnected {
+                self.blame_for_disconnect(&consumer);
+            }
+            let leave = Command::Leave { member: consumer.id, departure, reply: None };
             self.gateway.send(leave, &mut self.store, self.now);
             assert!(consumer.take().is_empty(), "a delivery stays behind");
         }
+    }
+
+    /// Only an event that was in flight on enough lost connections, and now alone, is to blame for one more.
+    fn blame_for_disconnect(&mut self, consumer: &Consumer) {
+        let leased = self.gateway.leased_to(consumer.id);
+        if let [(seq, attempts)] = leased[..]
+            && self.disconnects.get(&seq).is_some_and(|lost| *lost >= MAX_ATTEMPTS)
+        {
+            self.blame(seq, attempts.deliveries);
+            LOST_ALONE.fetch_add(1, Ordering::Relaxed);
+        }
+        for (seq, _) in leased {
+            *self.disconnects.entry(seq).or_default() += 1;
+        }
+    }
+
+    fn blame(&mut self, seq: u64, attempt: u32) {
+        self.blamed.entry(seq).or_default().insert((self.crashes, attempt));
     }
 
     fn set_paused(&mut self, index: usize) {
@@ -121,8 +163,10 @@ impl<'a> World<'a> {
         let Some(consumer) = &mut self.consumers[index] else { return };
         if let Some(delivery) = consumer.held.pop() {
             let (reply, _) = oneshot::channel();
-            let (member, id) = (consumer.id, delivery.event.id);
-            let nack = Command::Nack { member, id, reason: None, delay: None, reply };
+            let (member, ids) = (consumer.id, vec![delivery.event.id]);
+            let next = AfterNack::BackOff;
+            let nack = Command::Nack { member, ids, reason: None, next, reply };
+            self.blame(delivery.event.seq.0, delivery.attempt);
             self.gateway.send(nack, &mut self.store, self.now);
         }
     }
@@ -153,6 +197,12 @@ impl<'a> World<'a> {
 
     /// Takes what was delivered, and the answers that have come.
     fn look(&mut self) {
+        for consumer in self.consumers.iter().flatten() {
+            for late in consumer.held.iter().filter(|delivery| delivery.deadline <= self.now) {
+                let attempts = self.blamed.entry(late.event.seq.0).or_default();
+                attempts.insert((self.crashes, late.attempt));
+            }
+        }
         let Self { acked, consumers, .. } = self;
         self.sent.retain_mut(|sent| {
             match sent.answer() {
@@ -178,7 +228,6 @@ impl<'a> World<'a> {
                 assert!(!self.acked.contains(&seq), "{seq} came after its acknowledgement");
                 assert!(!self.done.contains_key(&seq), "{seq} came after it was done");
                 assert!(!dead.contains(&seq), "{seq} came after it was dead-lettered");
-                assert!((1..=MAX_ATTEMPTS).contains(&attempt));
                 let seen = self.attempts.insert(seq, (attempt, self.crashes));
                 let (before, process) = seen.unwrap_or_default();
                 let has_crashed = process != self.crashes;
@@ -188,6 +237,12 @@ impl<'a> World<'a> {
                 );
                 consumer.held.retain(|older| older.event.seq != delivery.event.seq);
                 consumer.held.push(delivery);
+            }
+            let leased = self.gateway.leased_to(consumer.id);
+            let is_suspect = |attempts: &Attempts| u32::from(attempts.disconnects) >= MAX_ATTEMPTS;
+            if leased.iter().any(|(_, attempts)| is_suspect(attempts)) && !self.has_failed {
+                assert_eq!(leased.len(), 1, "delivered in company: {leased:?}");
+                ALONE.fetch_add(1, Ordering::Relaxed);
             }
             let answered = |seq: &u64| self.tried.contains(seq);
             let running = consumer.held.iter().filter(|delivery| {
@@ -213,6 +268,13 @@ impl<'a> World<'a> {
             assert_eq!(*is_dead, unique.contains(seq), "{seq} was dead-lettered after it was done");
         }
         self.done.extend(done.into_iter().map(|seq| (seq, unique.contains(&seq))));
+        for seq in &unique {
+            let blamed = self.blamed.get(seq).map_or(0, BTreeSet::len);
+            assert!(
+                blamed >= MAX_ATTEMPTS as usize,
+                "{seq} was dead-lettered after {blamed} failures"
+            );
+        }
         let mut published = self.store.published_for();
         published.sort_unstable();
         assert!(published.is_sorted_by(|a, b| a < b), "published twice: {published:?}");
@@ -247,4 +309,6 @@ fn every_event_is_done_once_whatever_fails() {
         }
         world.finish();
     });
+    assert!(ALONE.load(Ordering::Relaxed) > 0, "no event was delivered alone");
+    assert!(LOST_ALONE.load(Ordering::Relaxed) > 0, "no connection was lost with an event alone");
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::super::DeliveryGate;
-use super::simulation::{AckAnswer, Consumer, Faults, Gateway, SentAck, Store};
+use super::simulation::{AckAnswer, Consumer, Faults, Gateway, MAX_ATTEMPTS, SentAck, Store};
 use super::{Dice, for_each_seed};
-use crate::groups::command::Command;
+use crate::groups::command::{Command, Departure};
 
 const HISTORIES: u64 = 2_000;
 const STEPS: usize = 200;
@@ -78,13 +78,20 @@ impl<'a> World<'a> {
         if self.consumers[index].is_none() {
             self.started += 1;
             let (gateway, store) = (&mut self.gateways[index], &mut self.store);
-            self.consumers[index] = Consumer::join(self.started, 5, gateway, store, self.now);
+            let named = u32::try_from(self.dice.below(6)).unwrap();
+            let named = (named > 0).then_some(named);
+            self.consumers[index] =
+                Consumer::join(self.started, 5, named, gateway, store, self.now);
         }
     }
 
     fn leave(&mut self, index: usize) {
         if let Some(consumer) = self.consumers[index].take() {
-            let leave = Command::Leave { member: consumer.id, why: "it left", reply: None };
+            let leave = Command::Leave {
+                member: consumer.id,
+                departure: Departure::Disconnected,
+                reply: None,
+            };
             self.gateways[index].send(leave, &mut self.store, self.now);
         }
     }
@@ -141,6 +148,10 @@ impl<'a> World<'a> {
                 let take_over = Command::TakeOver { expired: Some(version) };
                 gateway.send(take_over, &mut self.store, self.now);
             }
+            if gateway.watches_properties {
+                let stored = Command::PropertiesStored(self.store.properties);
+                gateway.send(stored, &mut self.store, self.now);
+            }
         }
     }
 
@@ -195,10 +206,10 @@ impl<'a> World<'a> {
             self.reconnect(index);
         }
         for _ in 0..10_000 {
-            if self.store.done().len() as u64 == self.store.last {
-                return;
-            }
             self.watch();
+            if self.store.done().len() as u64 == self.store.last {
+                return self.check_properties();
+            }
             for index in 0..GATEWAYS {
                 self.join(index);
                 self.ack(index);
@@ -209,6 +220,17 @@ impl<'a> World<'a> {
             self.check();
         }
         panic!("{} of {} events are done", self.store.done().len(), self.store.last);
+    }
+}
+
+impl World<'_> {
+    /// The owner of the group goes by what was named last, at whichever gateway.
+    fn check_properties(&self) {
+        let named = self.store.properties.max_attempts;
+        for gateway in self.gateways.iter().filter(|gateway| gateway.state.owned().is_some()) {
+            let applies = gateway.state.rules().max_attempts;
+            assert_eq!(applies, named.unwrap_or(MAX_ATTEMPTS));
+        }
     }
 }
 

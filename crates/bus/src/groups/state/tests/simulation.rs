@@ -16,15 +16,27 @@ use tokio::sync::{Notify, oneshot};
 use super::super::*;
 use crate::error::Refusal;
 use crate::groups::command::{Acked, Command};
-use crate::groups::{Delivery, DeliveryQueue, Member, MemberId};
-use crate::limits::RateLimit;
+use crate::groups::{
+    Delivery, DeliveryQueue, GroupInfo, Member, MemberId, RetryDelays, RetryRules,
+};
+use crate::limits::{Charges, ConnectionLimit};
+use crate::memory::Budget;
 use crate::metrics::Metrics;
 use crate::publish::{CommitReceipt, CommitResult, PublishBatch, Submission};
-use crate::stored::cursor::{Cursor, Progress};
+use crate::stored::cursor::{Attempts, Cursor, Progress};
+use crate::stored::group_properties::GroupProperties;
 use crate::topics::StartAt;
 
 pub(super) const ACK_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const MAX_ATTEMPTS: u32 = 3;
+const RULES: RetryRules = RetryRules {
+    delays: RetryDelays {
+        first: Duration::from_millis(100),
+        factor: 2,
+        max: Duration::from_secs(30),
+    },
+    max_attempts: MAX_ATTEMPTS,
+};
 
 fn topic() -> Topic {
     Topic::new("orders").unwrap()
@@ -44,6 +56,7 @@ pub(super) struct Store {
     /// The last event of the topic.
     pub(super) last: u64,
     pub(super) cursor: Option<(Cursor, Version)>,
+    pub(super) properties: GroupProperties,
     /// The gateway that holds the group's lease, and the lease's epoch and version.
     pub(super) lease: Option<(Option<usize>, u64, Version)>,
     pub(super) dead: Letters,
@@ -129,7 +142,9 @@ pub(super) struct Gateway {
     commit: Option<Submission>,
     pub(super) gate: DeliveryGate,
     pub(super) faults: Faults,
+    /// Whether it watches the lease of the group's owner.
     pub(super) is_watching: bool,
+    pub(super) watches_properties: bool,
     /// Commits that were reported as failed and are still under way.
     late: Vec<Submission>,
     /// Every dead letter encoded so far, and the event it is for.
@@ -143,17 +158,33 @@ impl Gateway {
         self.number
     }
 
+    /// The events that are leased to a member, and how often each was tried.
+    pub(super) fn leased_to(&self, member: MemberId) -> Vec<(u64, Attempts)> {
+        let Some(owned) = self.state.owned() else { return vec![] };
+        let cursor = owned.leases.cursor();
+        let tried: HashMap<u64, Attempts> = (cursor.floor.0 + 1..)
+            .zip(cursor.above())
+            .filter_map(|(seq, progress)| match progress {
+                Progress::Tried(attempts) => Some((seq, attempts)),
+                Progress::Done => None,
+            })
+            .collect();
+        let leased = owned.leases.leases_of(member);
+        leased.into_iter().map(|seq| (seq.0, tried[&seq.0])).collect()
+    }
+
     pub(super) fn new(number: usize, is_shared: bool) -> Self {
         let cursor_key = Cursor::key(&topic(), &group()).unwrap();
         let name = GroupName { topic: topic(), group: group(), cursor_key };
         let series = Arc::new(Metrics::new().group(&topic(), &group()));
         Self {
             number,
-            state: GroupState::new(name, is_shared, series, Arc::new(Notify::new())),
+            state: GroupState::new(name, RULES, is_shared, series, Arc::new(Notify::new())),
             commit: None,
             gate: DeliveryGate::Open,
             faults: Faults::default(),
             is_watching: false,
+            watches_properties: false,
             late: vec![],
             letters: Letters::new(),
             acks_published: 0,
@@ -237,9 +268,11 @@ impl Gateway {
         match effect {
             Effect::Load(joining) => {
                 let loaded = self.read().map(|()| {
+                    let created = store.cursor.is_none();
                     let first = Cursor::starting_behind(Seq::ZERO, Timestamp(1));
                     let cursor = store.cursor.get_or_insert((first, Version(0))).0.clone();
-                    Loaded { cursor, topic_end: Seq(store.last) }
+                    let (topic_end, properties) = (Seq(store.last), store.properties);
+                    Loaded { cursor, topic_end, properties, created }
                 });
                 self.state.loaded(joining, loaded);
             }
@@ -247,8 +280,13 @@ impl Gateway {
                 let outcome = self.claim(&claim, store);
                 self.state.claimed(claim, outcome);
             }
-            Effect::Watch => self.is_watching = true,
-            Effect::Unwatch => self.is_watching = false,
+            Effect::StoreProperties(properties, joining) => {
+                let stored = self.read().map(|()| store.properties = properties);
+                self.state.properties_stored(properties, joining, stored);
+            }
+            Effect::WatchLease => (self.is_watching, self.watches_properties) = (true, false),
+            Effect::WatchProperties => (self.is_watching, self.watches_properties) = (false, true),
+            Effect::Unwatch => (self.is_watching, self.watches_properties) = (false, false),
             Effect::LookUpMarks(_) | Effect::MarkWithoutLease(_) => panic!("nothing is marked"),
             Effect::Read { from } => {
                 let outcome = match self.read() {
@@ -320,7 +358,7 @@ impl Gateway {
             && holder != self.number
             && Some(version) != expired
         {
-            return ClaimOutcome::OwnedElsewhere;
+            return ClaimOutcome::OwnedElsewhere(store.properties);
         }
         let number = self.number;
         let mut claimed = None;
@@ -340,7 +378,8 @@ impl Gateway {
         );
         match (answer, claimed) {
             (Ok(CommitReceipt { version, .. }), Some((cursor, epoch))) => {
-                let group = Loaded { cursor, topic_end: Seq(store.last) };
+                let (topic_end, properties) = (Seq(store.last), store.properties);
+                let group = Loaded { cursor, topic_end, properties, created: epoch == 1 };
                 ClaimOutcome::Claimed { group, epoch, version }
             }
             _ => ClaimOutcome::Unclear(CommitError::from(unavailable()).into()),
@@ -372,22 +411,25 @@ pub(super) struct Consumer {
     pub(super) queue: Arc<DeliveryQueue>,
     pub(super) max_in_flight: u32,
     pub(super) held: Vec<Delivery>,
-    joined: oneshot::Receiver<Result<(), Refusal>>,
+    joined: oneshot::Receiver<Result<GroupInfo, Refusal>>,
 }
 
 impl Consumer {
     pub(super) fn join(
         id: u64,
         max_in_flight: u32,
+        max_attempts: Option<u32>,
         gateway: &mut Gateway,
         store: &mut Store,
         now: Instant,
     ) -> Option<Self> {
-        let (id, queue) = (MemberId(id), Arc::new(DeliveryQueue::new(1 << 20)));
+        let share = Budget::new(4 << 20, 0).share();
+        let (id, queue) = (MemberId(id), Arc::new(DeliveryQueue::new(1 << 20, share)));
         let (reply, joined) = oneshot::channel();
-        let handles = (Arc::clone(&queue), RateLimit::new(None, now));
-        let member = Member::new(id, handles, max_in_flight, ACK_TIMEOUT, MAX_ATTEMPTS);
-        let join = Command::Join { member, start: StartAt::Earliest, reply };
+        let handles = (Arc::clone(&queue), ConnectionLimit::new(None, None, now));
+        let member = Member::new(id, handles, max_in_flight, ACK_TIMEOUT);
+        let start = StartAt::Earliest;
+        let join = Command::Join { member, start, max_attempts, reply };
         gateway.send(join, store, now);
         let mut consumer = Self { id, queue, max_in_flight, held: vec![], joined };
         consumer.joined.try_recv().expect("a join is answered at once").ok()?;
@@ -436,7 +478,8 @@ impl SentAck {
             };
             PublishBatch::of_events(deliveries.iter().map(publish).collect())
         });
-        let ack = Command::Ack { member, ids, mark_until: None, publish, reply };
+        let charges = Charges::default();
+        let ack = Command::Ack { member, ids, mark_until: None, publish, charges, reply };
         gateway.send(ack, store, now);
         Self { member, deliveries, answer }
     }

@@ -1,6 +1,6 @@
 //! ACK: completes events, and optionally publishes others in the same commit.
 
-use prombus_bus::{PublishBatch, Refusal};
+use prombus_bus::{Charges, PublishBatch, Refusal};
 use prombus_proto::frame::{Ack, AckMark, Corr, Ids};
 use prombus_proto::{EventId, Group, NewEvent, Topic};
 
@@ -20,10 +20,12 @@ impl Client {
         }
         if let PendingBatch::None = self.batch {
             self.active_subscription(&topic, &group)?;
-            let (ids, frames) = (vec![], vec![]);
-            self.batch = PendingBatch::Ack { topic, group, ids, mark, frames };
+            let (ids, charges, frames) = (vec![], Charges::default(), vec![]);
+            self.batch = PendingBatch::Ack { topic, group, ids, mark, charges, frames };
         }
-        if let PendingBatch::Ack { ids: batch_ids, frames, .. } = &mut self.batch {
+        let charged = self.charge_marks(mark, ids.as_slice().len())?;
+        if let PendingBatch::Ack { ids: batch_ids, charges, frames, .. } = &mut self.batch {
+            charges.append(charged);
             frames.push(AckedFrame { corr: corr.take(), ids: ids.as_slice().len() });
             match ids {
                 Ids::One(id) => batch_ids.push(id),
@@ -49,11 +51,20 @@ impl Client {
         let mut batch = PublishBatch::new();
         batch.push_mixed(&self.gateway.bus, &self.connection, events)?;
         let published = batch.ids().cloned().collect();
+        let charges = self.charge_marks(mark, ids.len())?;
         let mark_until = mark.map(|mark| self.marked_until(mark));
         let subscription = &self.active_subscription(topic, group)?.subscription;
-        let reply = subscription.ack(ids, mark_until, Some(batch));
+        let reply = subscription.ack_charged(ids, mark_until, Some(batch), charges);
         let corr = corr.take();
         self.answers.push(PendingAnswer::AckedAndPublished { reply, corr, ids: published });
         Ok(())
+    }
+
+    /// Takes what a MARK of as many events takes.
+    fn charge_marks(&self, mark: Option<AckMark>, ids: usize) -> Result<Charges, Refusal> {
+        match mark {
+            Some(_) => self.gateway.bus.charge_marks(&self.connection, ids as u64),
+            None => Ok(Charges::default()),
+        }
     }
 }

@@ -4,7 +4,7 @@ use prombus_bus::Refusal;
 use prombus_proto::ErrorCode;
 use prombus_proto::frame::{Auth, Corr};
 
-use crate::auth::{Action, Credential, Grant, Secret};
+use crate::auth::{Action, Credential, Grant, Login, Secret, Standing};
 use crate::gateway::client::Client;
 
 impl Client {
@@ -13,13 +13,20 @@ impl Client {
         auth: &Auth,
         corr: Option<&Corr>,
     ) -> Result<(), Refusal> {
-        let grant = self
-            .gateway
-            .access()
-            .authenticator
-            .check(auth.token.secret(), self.now())
-            .map_err(|bad| Refusal::new(ErrorCode::BadToken, bad.to_string()))?;
-        self.credential = Some(Credential::Token(Secret::from(auth.token.secret())));
+        let standing = match &self.grant {
+            Some(grant) => Standing::LoggedIn(&grant.identity),
+            None => Standing::Stranger,
+        };
+        let grant = match &auth.token {
+            Some(token) => {
+                let login = Login { token: token.secret(), caller: self.caller, standing };
+                let grant = self.gateway.log_in(login)?;
+                self.credential = Some(Credential::Token(Secret::from(token.secret())));
+                grant
+            }
+            None if self.gateway.access().authenticator.is_open() => Grant::unrestricted(),
+            None => return Err(Refusal::new(ErrorCode::BadFrame, "token is missing".to_owned())),
+        };
         self.adopt(grant);
         self.answers.ok(corr);
         Ok(())
@@ -40,13 +47,15 @@ impl Client {
     /// Ends the subscriptions that the grant does not allow.
     fn adopt(&mut self, grant: Grant) {
         let now = self.now();
-        self.subscriptions
-            .retain(|(topic, _), _| grant.authorize(Action::Subscribe(topic), || now).is_ok());
+        self.subscriptions.retain(|(topic, group), _| {
+            grant.authorize(Action::Consume { topic, group }, || now).is_ok()
+        });
         // The previous token may have expired, which stopped deliveries.
         for active in self.subscriptions.values().filter(|active| !active.is_paused) {
             // No one waits for the reply.
             drop(active.subscription.resume());
         }
+        self.gateway.bus.identify(&self.connection, &grant.principal_at(self.caller.address));
         self.grant = Some(grant);
     }
 }

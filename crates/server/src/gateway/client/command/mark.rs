@@ -17,7 +17,7 @@ impl Client {
         corr: &mut Option<Corr>,
     ) -> Result<(), Refusal> {
         let Mark { topic, group, ids, ttl_ms } = mark;
-        self.check(Action::Subscribe(topic))?;
+        self.check(Action::Consume { topic, group })?;
         let bus = &self.gateway.bus;
         let ids = ids.as_slice();
         let commit = bus.mark(&self.connection, topic, group, ids, ttl(*ttl_ms)).await?;

@@ -1,9 +1,9 @@
-//! NACK: reports that an event failed, and asks for its redelivery.
+//! NACK: reports that events failed, to be redelivered or dead-lettered.
 
 use std::time::Duration;
 
-use prombus_bus::Refusal;
-use prombus_proto::frame::{Corr, Nack};
+use prombus_bus::{AfterNack, Refusal};
+use prombus_proto::frame::{self, Corr, Nack};
 
 use crate::gateway::answers::PendingAnswer;
 use crate::gateway::client::Client;
@@ -14,9 +14,14 @@ impl Client {
         nack: Nack,
         corr: &mut Option<Corr>,
     ) -> Result<(), Refusal> {
-        let Nack { topic, group, id, reason, delay_ms } = nack;
+        let Nack { topic, group, ids, reason, next } = nack;
         let active = self.active_subscription(&topic, &group)?;
-        let reply = active.subscription.nack(id, reason, delay_ms.map(Duration::from_millis));
+        let next = match next {
+            frame::AfterNack::BackOff => AfterNack::BackOff,
+            frame::AfterNack::DelayMs(ms) => AfterNack::Delay(Duration::from_millis(ms)),
+            frame::AfterNack::Dead => AfterNack::DeadLetter,
+        };
+        let reply = active.subscription.nack(ids.into_vec(), reason, next);
         self.answers.push(PendingAnswer::Nacked { reply, corr: corr.take() });
         Ok(())
     }

@@ -16,7 +16,7 @@ impl Client {
         corr: &mut Option<Corr>,
     ) -> Result<(), Refusal> {
         let Seen { topic, group, ids } = seen;
-        self.check(Action::Subscribe(&topic))?;
+        self.check(Action::Consume { topic: &topic, group: &group })?;
         let gateway = Arc::clone(&self.gateway);
         let lookup =
             MarkLookup::new(async move { gateway.bus.seen(&topic, &group, ids.into_vec()).await });

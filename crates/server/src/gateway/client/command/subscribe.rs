@@ -16,7 +16,7 @@ impl Client {
         corr: Option<&Corr>,
     ) -> Result<(), Refusal> {
         let Subscribe { topic, group, opts } = subscribe;
-        self.check(Action::Subscribe(&topic))?;
+        self.check(Action::Consume { topic: &topic, group: &group })?;
         let key = (topic, group);
         if self.subscriptions.contains_key(&key) {
             let (topic, group) = &key;
@@ -41,8 +41,9 @@ impl Client {
         };
         let bus = &self.gateway.bus;
         let subscription = bus.subscribe(&self.connection, &key.0, &key.1, options).await?;
+        let group = subscription.group_info();
         self.subscriptions.insert(key, ActiveSubscription { subscription, is_paused: false });
-        self.answers.ok(corr);
+        self.answers.subscribed(corr, group);
         self.deliver_after = self.answers.answered_with_pending();
         Ok(())
     }

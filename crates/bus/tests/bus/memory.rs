@@ -1,0 +1,150 @@
+//! Buffers of one kind share a budget, however many topics and connections there are.
+
+use std::time::Duration;
+
+use prombus_bus::{Memory, MemoryLimits, Settings, StartAt};
+use prombus_proto::{Group, Topic};
+
+use crate::exposition::Exposition;
+use crate::harness::{
+    Consumer, Harness, at_most, event, from, large_event, named, orders, seqs, settle, unlimited,
+};
+
+const MIB: usize = 1 << 20;
+
+fn harness(limits: MemoryLimits) -> Harness {
+    Harness::with(Settings { memory: limits, ..unlimited() })
+}
+
+/// Returns a metric of the buffers of `kind`.
+async fn buffers(harness: &Harness, metric: &str, kind: &str) -> usize {
+    let metrics = Exposition::parse(&harness.bus.metrics_text().await.unwrap());
+    let value = metrics.value(&format!("prombus_buffer_{metric}"), &[("kind", kind)]);
+    format!("{value}").parse().unwrap()
+}
+
+async fn publish_to(harness: &Harness, topics: &[Topic], bytes: usize) {
+    let connection = harness.bus.connect();
+    for topic in topics {
+        harness.try_publish(&connection, topic, vec![large_event(bytes)]).await.unwrap();
+    }
+}
+
+/// Acknowledges `count` events one by one, and returns their `seq`s.
+async fn consume(consumer: &Consumer, count: usize) -> Vec<u64> {
+    let mut seen = Vec::new();
+    while seen.len() < count {
+        let delivery = consumer.next().await;
+        assert_eq!(delivery.attempt, 1);
+        seen.push(delivery.event.seq.0);
+        drop(consumer.subscription.ack(vec![delivery.event.id], None, None));
+    }
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_followed_topics_stay_within_the_budget_and_deliver_everything_in_order() {
+    const EVENTS: usize = 40;
+    let harness = harness(MemoryLimits { feeds: MIB, ..MemoryLimits::of_each(64 * MIB) });
+    let topics: Vec<_> = (0..100).map(|number| named(&format!("topic-{number}"))).collect();
+    let mut consumers = Vec::new();
+    for topic in &topics {
+        consumers.push(harness.try_subscribe(topic, at_most(2)).await.unwrap());
+    }
+    let mut seen = vec![Vec::new(); topics.len()];
+    for round in 0..EVENTS {
+        publish_to(&harness, &topics, 2000).await;
+        assert!(buffers(&harness, "bytes", "feeds").await <= MIB);
+        if round % 4 == 0 {
+            // One in ten keeps up. The others read what has left memory.
+            for index in (0..topics.len()).step_by(10) {
+                let missing = round + 1 - seen[index].len();
+                seen[index].extend(consume(&consumers[index], missing).await);
+            }
+        }
+    }
+    assert!(buffers(&harness, "bytes", "feeds").await > MIB / 2, "the budget is used");
+    assert!(buffers(&harness, "refusals_total", "feeds").await > 0);
+    for (consumer, mut seen) in consumers.iter().zip(seen) {
+        seen.extend(consume(consumer, EVENTS - seen.len()).await);
+        assert_eq!(seen, (1..=EVENTS as u64).collect::<Vec<_>>());
+        assert!(consumer.arrived().await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_keeps_events_only_while_it_has_followers() {
+    let harness = harness(MemoryLimits::of_each(64 * MIB));
+    harness.publish(&orders(), 10).await;
+    assert_eq!(buffers(&harness, "bytes", "feeds").await, 0, "nobody follows");
+    let consumer = harness.consumer(from(StartAt::Latest)).await;
+    harness.publish(&orders(), 10).await;
+    assert!(buffers(&harness, "bytes", "feeds").await > 0);
+    assert_eq!(buffers(&harness, "limit_bytes", "feeds").await, 64 * MIB);
+    let delivered = consumer.arrived().await;
+    consumer.ack(crate::harness::ids(&delivered)).await;
+    drop(consumer);
+    // Until the group has ended.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    harness.publish(&orders(), 10).await;
+    assert_eq!(buffers(&harness, "bytes", "feeds").await, 0, "nobody follows any more");
+}
+
+/// Small events cost more than their JSON.
+#[tokio::test(start_paused = true)]
+async fn the_overhead_of_each_event_counts() {
+    let harness = harness(MemoryLimits::of_each(64 * MIB));
+    let _consumer = harness.consumer(at_most(1)).await;
+    for _ in 0..10 {
+        let events = (0..1000).map(|_| event("1")).collect();
+        harness.try_publish(&harness.bus.connect(), &orders(), events).await.unwrap();
+    }
+    let (per_event, json) = (buffers(&harness, "bytes", "feeds").await / 10_000, 90);
+    assert!(per_event > json + 100 && per_event < json + 500, "{per_event} bytes per event");
+}
+
+/// None of 200 connections reads.
+#[tokio::test(start_paused = true)]
+async fn delivery_queues_of_many_connections_share_a_budget() {
+    const CONNECTIONS: usize = 200;
+    const EVENT: usize = 2000;
+    let harness = harness(MemoryLimits { deliveries: MIB, ..MemoryLimits::of_each(64 * MIB) });
+    let events = (0..100).map(|_| large_event(EVENT)).collect();
+    harness.try_publish(&harness.bus.connect(), &orders(), events).await.unwrap();
+    let mut consumers = Vec::new();
+    for number in 0..CONNECTIONS {
+        let connection = harness.bus.connect();
+        let group = Group::new(&format!("group-{number}")).unwrap();
+        let joined = harness.bus.subscribe(&connection, &orders(), &group, at_most(1000)).await;
+        consumers.push(Consumer { connection, subscription: joined.unwrap() });
+    }
+    settle().await;
+    let in_use = buffers(&harness, "bytes", "deliveries").await;
+    // The last event of each may exceed its share.
+    let guaranteed = CONNECTIONS * (Memory::MINIMUM + 2 * EVENT);
+    assert!(in_use > MIB && in_use <= MIB + guaranteed, "{in_use}");
+    assert!(buffers(&harness, "refusals_total", "deliveries").await > 0);
+    // Nobody stalls, and nothing is lost.
+    for consumer in &consumers {
+        let mut seen = Vec::new();
+        while seen.len() < 100 {
+            let arrived = consumer.arrived().await;
+            assert!(!arrived.is_empty(), "stalled after {seen:?}");
+            seen.extend(seqs(&arrived));
+        }
+        assert_eq!(seen, (1..=100).collect::<Vec<_>>());
+    }
+    assert_eq!(buffers(&harness, "bytes", "deliveries").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_ends_gives_its_memory_back() {
+    let harness = harness(MemoryLimits::of_each(64 * MIB));
+    harness.publish(&orders(), 100).await;
+    let consumer = harness.consumer(at_most(1000)).await;
+    settle().await;
+    assert!(buffers(&harness, "bytes", "deliveries").await > 0);
+    drop(consumer);
+    settle().await;
+    assert_eq!(buffers(&harness, "bytes", "deliveries").await, 0);
+}

@@ -1,0 +1,158 @@
+//! Limits that belong to a client rather than to a connection, and limits of what may be created.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::gateway::client::{Client, parsed};
+use crate::gateway::running::{Running, started, started_over};
+use crate::http::client::HttpClient;
+use crate::store;
+
+/// Nothing is refilled before the test is over.
+const LIMITS: [&str; 6] = [
+    "limits.enabled=true",
+    "limits.connection.capacity=1000",
+    "limits.connection.refill_per_sec=1",
+    "limits.principal.capacity=1000",
+    "limits.principal.refill_per_sec=1",
+    "limits.topic.capacity=1000000",
+];
+
+fn batch(topic: &str, count: usize) -> Value {
+    let events: Vec<_> = (0..count).map(|number| json!({"payload": number})).collect();
+    json!({"op": "PUBLISH", "topic": topic, "events": events})
+}
+
+async fn code_of(client: &mut Client, frame: Value) -> (String, String) {
+    let answer = parsed(&client.ask(frame).await);
+    let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
+    (text("code"), text("msg"))
+}
+
+fn exceeded() -> (String, String) {
+    ("rate_limited".to_owned(), "principal publish rate exceeded".to_owned())
+}
+
+#[tokio::test]
+async fn reconnecting_refills_nothing() {
+    let running = started(&LIMITS).await;
+    running.connect().await.ok(batch("t", 900)).await;
+    let mut again = running.connect().await;
+    assert_eq!(code_of(&mut again, batch("t", 500)).await, exceeded());
+    let mut http = HttpClient::connect(&running).await;
+    let lines = |count: usize| "{\"payload\":1}\n".repeat(count);
+    http.ndjson("/publish/t", lines(50)).await.ok();
+    again.ok(batch("t", 40)).await;
+    assert_eq!(code_of(&mut again, batch("t", 500)).await, exceeded());
+}
+
+#[tokio::test]
+async fn connections_of_one_token_share_its_limits_and_those_of_another_do_not() {
+    let tokens = r#"auth.tokens=[
+        {token="one",scopes=["publish:**"]},{token="two",scopes=["publish:**"]}
+    ]"#;
+    let set: Vec<&str> = LIMITS.into_iter().chain([tokens]).collect();
+    let running = started(&set).await;
+    let auth = |token: &str| json!({"op": "AUTH", "token": token});
+    let connect = async |token: &str| {
+        let mut client = running.connect().await;
+        client.ok(auth(token)).await;
+        client
+    };
+    connect("one").await.ok(batch("t", 900)).await;
+    let mut other = connect("two").await;
+    other.ok(batch("t", 600)).await;
+    let mut same = connect("one").await;
+    assert_eq!(code_of(&mut same, batch("t", 500)).await, exceeded());
+    // The newest AUTH counts.
+    same.ok(auth("two")).await;
+    same.ok(batch("t", 300)).await;
+    assert_eq!(code_of(&mut same, batch("t", 500)).await, exceeded());
+    let mut http = HttpClient::connect(&running).await.with_token("two");
+    http.ndjson("/publish/t", "{\"payload\":1}\n".repeat(50)).await.ok();
+    other.ok(batch("t", 40)).await;
+    assert_eq!(code_of(&mut other, batch("t", 100)).await, exceeded());
+}
+
+#[tokio::test]
+async fn an_ack_that_marks_takes_what_a_mark_takes() {
+    let set = [
+        "limits.enabled=true",
+        "limits.connection.capacity=1000",
+        "limits.connection.refill_per_sec=1",
+    ];
+    let running = started(&set).await;
+    let mut client = running.connect().await;
+    client.subscribe("t", "g", json!({})).await;
+    let ids = |count: usize| (0..count).map(|number| format!("id-{number}")).collect::<Vec<_>>();
+    let ack =
+        |count| json!({"op": "ACK", "topic": "t", "group": "g", "ids": ids(count), "mark": true});
+    client.ok(ack(400)).await;
+    let refused = ("rate_limited".to_owned(), "conn publish rate exceeded".to_owned());
+    assert_eq!(code_of(&mut client, ack(700)).await, refused);
+    let (code, message) = code_of(&mut client, ack(1001)).await;
+    assert_eq!(code, "bad_frame", "{message}");
+}
+
+/// A batch that needs the whole bucket, next to deliveries that take every token there is.
+#[tokio::test]
+async fn batches_are_stored_although_deliveries_take_every_token() {
+    let set = [
+        "limits.enabled=true",
+        "limits.connection.capacity=400",
+        "limits.connection.refill_per_sec=2000",
+        "limits.topic.capacity=100000",
+    ];
+    let running = started(&set).await;
+    for _ in 0..15 {
+        running.connect().await.ok(batch("t", 400)).await;
+    }
+    let mut client = running.connect().await;
+    client.subscribe("t", "g", json!({"from": "earliest", "maxInFlight": 10_000})).await;
+    let (mut stored, mut refused) = (0, 0);
+    while stored < 3 {
+        let answer = parsed(&client.ask(batch("u", 400)).await);
+        if answer["op"] == "OK" {
+            stored += 1;
+            continue;
+        }
+        refused += 1;
+        assert!(refused < 30, "deliveries starve the batches: {stored} are stored");
+        let wait = answer["retry_after_ms"].as_u64().unwrap_or_else(|| panic!("{answer}"));
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+    }
+    for _ in 0..400 {
+        client.event().await;
+    }
+}
+
+async fn limited_counts(running: &Running) {
+    let exceeded = |topic: &str| json!({"op": "PUBLISH", "topic": topic, "payload": 1});
+    let mut client = running.connect().await;
+    assert_eq!(code_of(&mut client, exceeded("c")).await.0, "limit_exceeded");
+    client.ok(exceeded("a")).await;
+    let mut http = HttpClient::connect(running).await;
+    http.post("/publish/c", "1").await.refused(429, "limit_exceeded");
+    http.put("/topics/c", "{}").await.refused(429, "limit_exceeded");
+    http.ndjson("/publish/c", "{\"payload\":1}\n".to_owned()).await.refused(429, "limit_exceeded");
+    http.get("/topics/c").await.refused(404, "unknown_topic");
+    http.post("/publish/b", "1").await.ok();
+    let subscribe = |group| json!({"op": "SUBSCRIBE", "topic": "a", "group": group});
+    assert_eq!(code_of(&mut client, subscribe("h")).await.0, "limit_exceeded");
+    client.ok(subscribe("g")).await;
+}
+
+#[tokio::test]
+async fn topics_and_groups_are_limited_also_by_a_server_that_starts_later() {
+    let set = ["limits.enabled=true", "limits.max_topics=2", "limits.max_groups_per_topic=1"];
+    let engine = store::engine().await;
+    let running = started_over(engine.clone(), &set).await;
+    let mut client = running.connect().await;
+    client.publish("a", json!(1)).await;
+    client.publish("b", json!(1)).await;
+    client.subscribe("a", "g", json!({})).await;
+    drop(client);
+    limited_counts(&running).await;
+    limited_counts(&started_over(engine, &set).await).await;
+}
