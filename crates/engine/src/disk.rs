@@ -51,6 +51,7 @@ use self::recovery::Recovered;
 use self::shared::Shared;
 use self::storage::layout::Layout;
 use self::storage::lock::StoreLock;
+use self::storage::private::close_to_others;
 use crate::{
     Batch, Bounds, Capabilities, CommitError, Committed, Condition, Durability, Engine, Health,
     OpenError, Page, ReadBudget, ReadError, Retention, StateEntry, StateKey, Unavailable,
@@ -85,6 +86,7 @@ impl DiskEngine {
         let layout = Layout::new(options.folder.clone());
         let io = |source| OpenError::Io { path: options.folder.clone(), source };
         let lock = StoreLock::acquire(&layout)?;
+        close_to_others(&layout);
         let Recovered { shared, catalog, sealed, start } = recovery::recover(options, layout)?;
         let shared = Arc::new(shared);
         let (tasks, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog);

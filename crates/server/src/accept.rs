@@ -18,10 +18,11 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -31,8 +32,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection};
 
+use crate::auth::ClientCertificate;
 use crate::gateway::{self, Gateway};
+use crate::phase::Phase;
+use crate::swap::Swap;
 use crate::threads::{ThreadSlot, Threads};
 
 use lingering_stream::{Flushed, LingeringStream};
@@ -59,11 +64,12 @@ const UNSENT_BYTES: u32 = 128 << 10;
 /// State shared by both ports.
 #[derive(Clone)]
 pub(crate) struct Acceptor {
-    pub(crate) tls: Option<TlsAcceptor>,
+    /// Replaced by a reload, for the next handshakes.
+    pub(crate) tls: Option<Arc<Swap<ServerConfig>>>,
     pub(crate) places: Arc<Places>,
     /// Serves connections that are upgraded to WebSockets.
     pub(crate) gateway: Arc<Gateway>,
-    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) phases: watch::Receiver<Phase>,
 }
 
 /// The requests of one port.
@@ -84,6 +90,8 @@ pub(crate) type RequestHandler =
 pub(crate) struct NewConnection {
     /// The address of the client, or of the last proxy before it.
     pub(crate) address: IpAddr,
+    /// The verified certificate of the client, if it showed one.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
     pub(crate) admission: Admission,
     /// Receives the upgrade of a request to a WebSocket.
     pub(crate) upgrades: Sender<OnUpgrade>,
@@ -92,13 +100,14 @@ pub(crate) struct NewConnection {
     pub(crate) identified: Arc<Identified>,
 }
 
-/// Whether a request of a connection had a valid token.
+/// Whether a request of a connection had a valid token or certificate.
 #[derive(Debug, Default)]
 pub(crate) struct Identified(AtomicBool);
 
 impl Identified {
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// Returns `true` the first time.
+    pub(crate) fn set(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
     }
 
     fn get(&self) -> bool {
@@ -106,11 +115,13 @@ impl Identified {
     }
 }
 
-/// Where a connection comes from, and since when it exists.
-#[derive(Clone, Copy, Debug)]
+/// Where a connection comes from, who opened it, and since when it exists.
+#[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     /// The address of the client, or of the last proxy before it.
     pub(crate) address: IpAddr,
+    /// The verified certificate of the client, if it showed one.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
     pub(crate) at: Instant,
 }
 
@@ -136,7 +147,7 @@ impl Acceptor {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 Some(_) = connections.join_next() => continue,
-                () = stopped(&mut self.stopping) => break,
+                () = stopped(&mut self.phases) => break,
             };
             match accepted {
                 Ok((stream, peer)) => {
@@ -170,7 +181,7 @@ impl Acceptor {
         port: Arc<P>,
     ) {
         let requests = Requests {
-            arrival: Arrival { address, at: Instant::now() },
+            arrival: Arrival { address, certificate: None, at: Instant::now() },
             admission: place.admission(),
             stall_timeout: self.gateway.settings.slow_consumer_timeout,
         };
@@ -187,15 +198,19 @@ impl Acceptor {
     async fn handshake<P: Port>(
         self,
         stream: TcpStream,
-        requests: Requests,
+        mut requests: Requests,
         port: Arc<P>,
     ) -> io::Result<()> {
         let stream = register(stream)?;
         // Boxed, so that the task is not as large as the largest of these futures.
-        match self.tls.clone() {
+        match self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.load())) {
             None => Box::pin(self.stream(stream, requests, port)).await,
             Some(tls) => match Box::pin(timeout(HANDSHAKE_TIME, tls.accept(stream))).await {
-                Ok(stream) => Box::pin(self.stream(stream?, requests, port)).await,
+                Ok(stream) => {
+                    let stream = stream?;
+                    requests.arrival.certificate = client_certificate(stream.get_ref().1);
+                    Box::pin(self.stream(stream, requests, port)).await
+                }
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
             },
         }
@@ -208,10 +223,10 @@ impl Acceptor {
         requests: Requests,
         port: Arc<P>,
     ) -> io::Result<()> {
-        let arrival = requests.arrival;
-        let requests = Box::pin(requests.serve(stream, &mut self.stopping, port));
+        let arrival = requests.arrival.clone();
+        let requests = Box::pin(requests.serve(stream, &mut self.phases, port));
         let Some((stream, read_ahead)) = requests.await? else { return Ok(()) };
-        gateway::serve(stream, arrival, read_ahead, self.gateway, self.stopping).await;
+        gateway::serve(stream, arrival, read_ahead, self.gateway, self.phases).await;
         Ok(())
     }
 }
@@ -222,7 +237,7 @@ impl Requests {
     async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
         self,
         stream: S,
-        stopping: &mut watch::Receiver<bool>,
+        phases: &mut watch::Receiver<Phase>,
         port: Arc<P>,
     ) -> io::Result<Option<(S, Bytes)>> {
         let Self { arrival, admission, stall_timeout } = self;
@@ -234,6 +249,7 @@ impl Requests {
         let anonymous_until = port.anonymous_time().map(|time| arrival.at + time);
         let handler = port.handler(NewConnection {
             address: arrival.address,
+            certificate: arrival.certificate,
             admission,
             upgrades,
             flushed,
@@ -241,7 +257,14 @@ impl Requests {
         });
         let service = service_fn(move |request| {
             let response = handler(request);
-            async move { Ok::<_, Infallible>(response.await) }
+            async move {
+                let mut response = response.await;
+                // What a client published must not become a script because a browser guesses its type.
+                response
+                    .headers_mut()
+                    .insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+                Ok::<_, Infallible>(response)
+            }
         });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -256,7 +279,7 @@ impl Requests {
                 result.map_err(io::Error::other)?;
                 return taken_over(&mut upgraded).await;
             }
-            () = stopped(stopping) => FINISHING_TIME,
+            () = stopped(phases) => FINISHING_TIME,
             () = stays_anonymous(&identified, anonymous_until) => LAST_RESPONSE_TIME,
         };
         // Ends idle connections immediately.
@@ -282,7 +305,7 @@ async fn taken_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     Ok(Some((parts.io.into_inner().into_inner().into_inner(), parts.read_buf)))
 }
 
-/// Waits until it is too late to present a token, and none was presented.
+/// Waits until it is too late to present a token or certificate, and none was presented.
 async fn stays_anonymous(identified: &Identified, until: Option<Instant>) {
     if let Some(until) = until {
         sleep_until(until).await;
@@ -304,7 +327,27 @@ fn register(stream: TcpStream) -> io::Result<TcpStream> {
 }
 
 /// Waits until the server shuts down.
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
+async fn stopped(phases: &mut watch::Receiver<Phase>) {
     // An error means that the server is gone, which is the same.
-    let _ = stopping.wait_for(|stop| *stop).await;
+    let _ = phases.wait_for(|phase| phase.is_stopping()).await;
+}
+
+fn client_certificate(connection: &ServerConnection) -> Option<Arc<ClientCertificate>> {
+    let certificate = connection.peer_certificates()?.first()?;
+    let parsed = ClientCertificate::from_der(certificate);
+    if parsed.is_none() {
+        tracing::debug!("cannot parse a client certificate; its holder has no rights by it");
+    }
+    parsed.map(Arc::new)
+}
+
+/// Returns why the `Host` of a request is unacceptable, if it is. Proxies disagree on which of two
+/// counts, so that one of them may be checked and the other served.
+pub(crate) fn refuse_host<B>(request: &Request<B>) -> Option<&'static str> {
+    match request.headers().get_all(HOST).iter().count() {
+        1 => None,
+        0 if request.version() < Version::HTTP_11 => None,
+        0 => Some("the request has no Host header"),
+        _ => Some("the request has more than one Host header"),
+    }
 }

@@ -3,6 +3,8 @@
 //! - [`settings`]: the `auth` section of the configuration
 //! - [`static_tokens`]: tokens listed in the configuration
 //! - [`jwt`]: signed tokens
+//! - [`certificate`]: client certificates
+//! - [`credential`]: what a client presented
 //! - [`bad_token`]: why a token is rejected
 //! - [`token_digest`]: what the server keeps of a configured token
 //! - [`grant`], [`identity`]: what a valid token allows, until when, and to whom
@@ -20,6 +22,8 @@
 pub mod action;
 pub mod audit;
 pub mod bad_token;
+pub mod certificate;
+pub mod credential;
 mod derived;
 pub mod exposure;
 pub mod grant;
@@ -42,6 +46,8 @@ use prombus_proto::Timestamp;
 pub use self::action::{Action, ActionKind};
 pub use self::audit::{Audit, Caller};
 pub use self::bad_token::BadToken;
+pub use self::certificate::{CertificateName, ClientCertificate};
+pub use self::credential::Credential;
 pub use self::exposure::{ExposedWithoutTokens, check_exposure};
 pub use self::grant::{Denied, Grant};
 pub use self::identity::Identity;
@@ -51,16 +57,20 @@ pub use self::pattern::{InvalidPattern, NamePattern};
 pub use self::rule::InvalidRule;
 pub use self::scope::{ScopeList, Scopes};
 pub use self::secret::Secret;
-pub use self::settings::{AuthSettings, AuthSetupError, JwtSettings, TokenSettings};
+pub use self::settings::{
+    AuthSettings, AuthSetupError, CertificateSettings, JwtSettings, TokenSettings,
+};
 pub use self::token_digest::TokenDigest;
 
+use self::certificate::CertificateScopes;
 use self::jwt::JwtVerifier;
 use self::static_tokens::StaticTokens;
 
-/// Checks tokens and returns what they allow.
+/// Checks tokens and certificates, and returns what they allow.
 #[derive(Debug)]
 pub struct Authenticator {
     tokens: StaticTokens,
+    certificates: CertificateScopes,
     jwt: Option<JwtVerifier>,
 }
 
@@ -75,13 +85,24 @@ impl Authenticator {
                 return Err(AuthSetupError::RepeatedToken(index));
             }
         }
-        Ok(Self { tokens, jwt: settings.jwt.map(JwtVerifier::new).transpose()? })
+        let mut certificates = CertificateScopes::default();
+        for (index, CertificateSettings { subject, scopes }) in
+            settings.certificates.iter().enumerate()
+        {
+            let name = CertificateName::parse(subject).ok_or(AuthSetupError::BadSubject(index))?;
+            let scopes = Scopes::new(scopes)
+                .map_err(|reason| AuthSetupError::BadCertificateScope { index, reason })?;
+            if !certificates.add(name, scopes) {
+                return Err(AuthSetupError::RepeatedSubject(index));
+            }
+        }
+        Ok(Self { tokens, certificates, jwt: settings.jwt.map(JwtVerifier::new).transpose()? })
     }
 
-    /// Returns `true` if neither tokens nor keys are configured, so every client may do everything.
+    /// Returns `true` if neither tokens nor keys nor certificates are configured, so every client may do everything.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.tokens.is_empty() && self.jwt.is_none()
+        self.tokens.is_empty() && self.certificates.is_empty() && self.jwt.is_none()
     }
 
     /// Returns what the token allows. An open server accepts any token.
@@ -95,6 +116,29 @@ impl Authenticator {
         match &self.jwt {
             Some(jwt) => jwt.check(token, now),
             None => Err(BadToken::Unknown),
+        }
+    }
+}
+
+impl Authenticator {
+    /// Returns what a client may do before it presents a token: everything on an open server, otherwise
+    /// what its certificate allows.
+    #[must_use]
+    pub fn without_token(&self, certificate: Option<&ClientCertificate>) -> Option<Grant> {
+        if self.is_open() {
+            return Some(Grant::unrestricted());
+        }
+        self.certificates.find(certificate?)
+    }
+
+    /// Checks again what a client presented, after a reload. Returns `None` if it no longer allows
+    /// anything.
+    #[must_use]
+    pub fn check_again(&self, credential: Option<&Credential>, now: Timestamp) -> Option<Grant> {
+        match credential {
+            Some(Credential::Token(token)) => self.check(token.reveal(), now).ok(),
+            Some(Credential::Certificate(certificate)) => self.without_token(Some(certificate)),
+            None => self.without_token(None),
         }
     }
 }

@@ -18,6 +18,7 @@ mod migrate;
 mod outbox;
 mod publish;
 mod publish_progress;
+mod reloading;
 mod replay;
 mod retries;
 mod serve;

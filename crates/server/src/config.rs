@@ -30,7 +30,7 @@ use std::time::Duration;
 use prombus_engine::Durability;
 use prombus_proto::Topic;
 
-pub use auth::{AuthConfig, JwtConfig, TokenConfig};
+pub use auth::{AuthConfig, CertificateConfig, JwtConfig, TokenConfig};
 pub use error::ConfigError;
 pub use key_path::KeyPath;
 pub use origin::Origin;
@@ -93,12 +93,34 @@ pub enum EngineConfig {
 }
 
 /// PEM files for TLS.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
     /// The certificate chain.
     pub cert_file: PathBuf,
     /// The private key of the certificate.
     pub key_file: PathBuf,
+    pub client_auth: ClientAuth,
+}
+
+/// Whether clients have to show a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// They are not asked for one.
+    Off,
+    /// One that they show must be issued by a CA of this file.
+    Optional { ca_file: PathBuf },
+    /// A connection without one is refused.
+    Required { ca_file: PathBuf },
+}
+
+impl ClientAuth {
+    #[must_use]
+    pub const fn ca_file(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Off => None,
+            Self::Optional { ca_file } | Self::Required { ca_file } => Some(ca_file),
+        }
+    }
 }
 
 /// What clients may do and create.

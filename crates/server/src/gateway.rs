@@ -33,27 +33,36 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use crate::accept::Arrival;
-use crate::auth::{AllowedOrigins, Authenticator, Grant, Login, Logins};
+use crate::access::Access;
+use crate::auth::{Grant, Login, Logins};
 use crate::config;
+use crate::phase::Phase;
+use crate::swap::Swap;
 
 use session::Session;
 
 /// State shared by all connections.
 pub struct Gateway {
     pub bus: Arc<Bus>,
-    pub authenticator: Authenticator,
+    /// Replaced by a reload.
+    pub(crate) access: Swap<Access>,
     pub logins: Logins,
-    /// The origins whose web pages may connect.
-    pub origins: AllowedOrigins,
     /// Decides when tokens expire.
     pub clock: Arc<dyn Clock>,
     pub settings: config::GatewayConfig,
 }
 
 impl Gateway {
+    /// Returns who may do what, as configured now.
+    #[must_use]
+    pub fn access(&self) -> Arc<Access> {
+        self.access.load()
+    }
+
     /// Returns what a token allows.
     pub(crate) fn log_in(&self, login: Login<'_>) -> Result<Grant, Refusal> {
-        self.logins.log_in(&self.authenticator, login, self.bus.metrics(), self.clock.now())
+        let (access, now) = (self.access(), self.clock.now());
+        self.logins.log_in(&access.authenticator, login, self.bus.metrics(), now)
     }
 }
 
@@ -64,9 +73,9 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     arrival: Arrival,
     read_ahead: Bytes,
     gateway: Arc<Gateway>,
-    stopping: watch::Receiver<bool>,
+    phases: watch::Receiver<Phase>,
 ) {
-    let session = Session::new(stream, arrival, &read_ahead, gateway, stopping);
+    let session = Session::new(stream, arrival, &read_ahead, gateway, phases);
     // Even an empty slice keeps the whole buffer of the request alive.
     drop(read_ahead);
     let end = Box::pin(session.run()).await;

@@ -45,6 +45,7 @@ use tokio::sync::watch;
 use crate::accept::NewConnection;
 use crate::auth::TokenDigest;
 use crate::gateway::Gateway;
+use crate::phase::Phase;
 use publish::NdjsonMemory;
 
 pub(crate) use port::HttpPort;
@@ -55,8 +56,8 @@ pub(crate) struct HttpState {
     gateway: Arc<Gateway>,
     /// The port is bound to loopback only, so a `Host` that names another machine is suspicious.
     is_local: bool,
-    /// Turns `true` on shutdown. Responses without an end must watch it.
-    stopping: watch::Receiver<bool>,
+    /// Responses without an end must watch it, for the shutdown and for reloads.
+    phases: watch::Receiver<Phase>,
     ndjson_memory: NdjsonMemory,
 }
 
@@ -75,11 +76,11 @@ impl HttpState {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         is_local: bool,
-        stopping: watch::Receiver<bool>,
+        phases: watch::Receiver<Phase>,
     ) -> Self {
         let bytes = gateway.settings.ndjson_memory_bytes;
         let ndjson_memory = NdjsonMemory::new(bytes, gateway.bus.metrics());
-        Self { gateway, is_local, stopping, ndjson_memory }
+        Self { gateway, is_local, phases, ndjson_memory }
     }
 
     fn bus(&self) -> &Bus {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use prombus_bus::{
@@ -13,25 +13,22 @@ use prombus_bus::{
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
 use prombus_proto::{ErrorCode, IdSource, SystemClock};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 
 use crate::accept::{Acceptor, PlaceLimits, Places};
-use crate::auth::{
-    AllowedOrigins, AuthSettings, AuthSetupError, Authenticator, InvalidOrigin, JwtSettings,
-    Logins, ScopeList, TokenSettings,
-};
-use crate::config::{BucketConfig, Config, EngineConfig, TlsConfig};
+use crate::access::Access;
+use crate::auth::{AuthSetupError, InvalidOrigin, Logins};
+use crate::config::{AuthConfig, BucketConfig, Config, EngineConfig};
 use crate::descriptors::{DescriptorBudget, TooFewDescriptors};
 use crate::gateway::Gateway;
 use crate::http::{HttpPort, HttpState};
 use crate::mongo_address::MongoAddress;
+use crate::phase::Phase;
+use crate::reload::{Reloadable, ReloadableTls, Reloaded};
+use crate::swap::Swap;
 use crate::threads::Threads;
 
 /// Why the server cannot start.
@@ -63,10 +60,9 @@ pub enum StartError {
 pub struct Server {
     ws: SocketAddr,
     http: SocketAddr,
-    is_encrypted: bool,
     engine: Arc<dyn Engine>,
     bus: Arc<Bus>,
-    stopping: watch::Sender<bool>,
+    reloadable: Arc<Reloadable>,
     ports: [JoinHandle<()>; 2],
     /// Stopped after the bus is closed: groups may run on them until then.
     threads: Arc<Threads>,
@@ -120,13 +116,8 @@ impl Server {
             total: config.gateway.max_connections,
             per_address: config.gateway.max_connections_per_address,
         });
-        let tls = config.server.tls.as_ref().map(tls_acceptor).transpose()?;
-        let is_encrypted = tls.is_some();
-        let authenticator = Authenticator::new(auth_settings(config))?;
-        let mut origins = AllowedOrigins::new(&config.auth.allowed_origins)?;
-        if authenticator.is_open() {
-            origins = origins.with_rebinding_protection();
-        }
+        let tls = config.server.tls.as_ref().map(ReloadableTls::read).transpose()?;
+        let access = Access::new(&config.auth)?;
         let (ws_listener, ws) = listen(config.server.ws).await?;
         let (http_listener, http) = listen(config.server.http).await?;
         let clock = Arc::new(SystemClock);
@@ -141,27 +132,27 @@ impl Server {
         bus.count_topics_and_groups().await.map_err(failed)?;
         let gateway = Arc::new(Gateway {
             bus: Arc::clone(&bus),
-            authenticator,
+            access: Swap::new(access),
             logins: Logins::new(config.limits.enabled.then(|| rate(config.limits.logins))),
-            origins,
             clock,
             settings: config.gateway.clone(),
         });
-        let (stopping, stop) = watch::channel(false);
+        let (phase, phases) = watch::channel(Phase::START);
         let acceptor = Acceptor {
-            tls,
+            tls: tls.as_ref().map(|tls| Arc::clone(&tls.in_use)),
             places: Arc::new(Places::new(place_limits, Arc::clone(&bus))),
             gateway: Arc::clone(&gateway),
-            stopping: stop.clone(),
+            phases: phases.clone(),
         };
         let is_local = http.ip().to_canonical().is_loopback();
-        let http_port = HttpPort::new(HttpState::new(Arc::clone(&gateway), is_local, stop));
+        let http_port = HttpPort::new(HttpState::new(Arc::clone(&gateway), is_local, phases));
+        let reloadable = Arc::new(Reloadable { gateway: Arc::clone(&gateway), tls, phase });
         let threads = Arc::new(threads);
         let ports = [
             tokio::spawn(acceptor.clone().serve(ws_listener, gateway, Arc::clone(&threads))),
             tokio::spawn(acceptor.serve(http_listener, Arc::new(http_port), Arc::clone(&threads))),
         ];
-        Ok(Self { ws, http, is_encrypted, engine, bus, stopping, ports, threads })
+        Ok(Self { ws, http, engine, bus, reloadable, ports, threads })
     }
 
     /// Returns the address of the WebSocket port.
@@ -173,7 +164,7 @@ impl Server {
     /// Returns the URL of the WebSocket port.
     #[must_use]
     pub fn ws_url(&self) -> String {
-        format!("{}://{}/", if self.is_encrypted { "wss" } else { "ws" }, self.ws)
+        format!("{}://{}/", if self.is_encrypted() { "wss" } else { "ws" }, self.ws)
     }
 
     /// Returns the address of the HTTP port.
@@ -185,7 +176,24 @@ impl Server {
     /// Returns the URL of the HTTP port, without a path.
     #[must_use]
     pub fn http_url(&self) -> String {
-        format!("{}://{}", if self.is_encrypted { "https" } else { "http" }, self.http)
+        format!("{}://{}", if self.is_encrypted() { "https" } else { "http" }, self.http)
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.reloadable.tls.is_some()
+    }
+
+    /// Reads certificates and key files again, and replaces tokens, keys and origins by those of `auth`.
+    /// Connections stay; those whose token, key or certificate is gone lose their rights. What cannot
+    /// be read stays as it is.
+    pub fn reload(&self, auth: &AuthConfig) -> Reloaded {
+        self.reloadable.reload(auth)
+    }
+
+    /// Returns what a reload replaces, which can be sent to another thread.
+    #[must_use]
+    pub const fn reloadable(&self) -> &Arc<Reloadable> {
+        &self.reloadable
     }
 
     #[must_use]
@@ -205,7 +213,7 @@ impl Server {
     /// If the engine cannot be closed properly.
     pub async fn stop(self) -> Result<(), Refusal> {
         self.bus.refuse_new_work();
-        self.stopping.send_replace(true);
+        self.reloadable.phase.send_replace(Phase::Stopping);
         for port in self.ports {
             // A port that panicked has no connections left.
             let _ = port.await;
@@ -268,36 +276,4 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
         },
         group_lease: config.groups.lease,
     }
-}
-
-fn auth_settings(config: &Config) -> AuthSettings {
-    let auth = &config.auth;
-    let tokens = auth.tokens.iter().map(|token| TokenSettings {
-        name: token.name.clone(),
-        digest: token.digest,
-        scopes: ScopeList::from(token.scopes.clone()),
-    });
-    let jwt = auth.jwt.has_key().then(|| JwtSettings {
-        secret: auth.jwt.secret.clone(),
-        public_key_file: auth.jwt.public_key_file.clone(),
-        jwks_file: auth.jwt.jwks_file.clone(),
-        issuer: auth.jwt.issuer.clone(),
-        audience: auth.jwt.audience.clone(),
-        require_exp: auth.jwt.require_exp,
-    });
-    AuthSettings { tokens: tokens.collect(), jwt }
-}
-
-fn tls_acceptor(tls: &TlsConfig) -> Result<TlsAcceptor, StartError> {
-    let unusable = |path: &Path, reason: String| StartError::Tls { path: path.to_owned(), reason };
-    let certificates = CertificateDer::pem_file_iter(&tls.cert_file)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| unusable(&tls.cert_file, error.to_string()))?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key_file)
-        .map_err(|error| unusable(&tls.key_file, error.to_string()))?;
-    let config = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)
-        .map_err(|error| unusable(&tls.cert_file, error.to_string()))?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
 }

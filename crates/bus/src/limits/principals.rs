@@ -15,6 +15,8 @@ use super::{ConnectionLimit, Deficit, Rate, TokenBucket};
 pub enum Principal {
     /// A token of the configuration, by an identity that does not reveal it.
     Token(Arc<str>),
+    /// The holder of a client certificate, by the name that the configuration lists.
+    Certificate(Arc<str>),
     /// The subject of signed tokens.
     Subject { issuer: Option<Arc<str>>, subject: Arc<str> },
     /// A client without a name: its IPv4 address, or the first address of its IPv6 network.

@@ -7,5 +7,6 @@ pub(crate) mod file_header;
 pub(crate) mod file_system;
 pub(crate) mod layout;
 pub(crate) mod lock;
+pub(crate) mod private;
 pub(crate) mod quarantine;
 pub(crate) mod reserve;

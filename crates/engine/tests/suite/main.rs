@@ -20,6 +20,7 @@ mod fixtures;
 mod future_ids;
 mod memory;
 mod packs;
+mod private_files;
 mod shared_memory;
 
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         adopted_wal::trials(),
         arrival::trials(),
         packs::trials(),
+        private_files::trials(),
         fixtures::trials(),
         future_ids::trials(),
         damage_torn::trials(),

@@ -54,7 +54,17 @@ impl Grant {
         Self { scopes, expires_at: None, identity: Identity::Token(name), principal }
     }
 
-    /// Returns the name of the client: that of a configured token, or the subject of a signed one.
+    /// The grant of a client certificate with this name, which ends with the certificate.
+    #[must_use]
+    pub fn of_certificate(name: &str, scopes: Scopes, expires_at: Timestamp) -> Self {
+        let name: Arc<str> = name.into();
+        let principal = Some(Principal::Certificate(Arc::clone(&name)));
+        let identity = Identity::Certificate(name);
+        Self { scopes, expires_at: Some(expires_at), identity, principal }
+    }
+
+    /// Returns the name of the client: that of a configured token or certificate, or the subject of a signed
+    /// token.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.identity.name()

@@ -9,6 +9,8 @@ pub enum Identity {
     Anyone,
     /// The holder of a configured token, by the name of the token.
     Token(Arc<str>),
+    /// The holder of a client certificate, by the name that the configuration lists.
+    Certificate(Arc<str>),
     /// The `sub` claim of a signed token; `None` if it has none.
     Subject(Option<Arc<str>>),
 }
@@ -18,7 +20,7 @@ impl Identity {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {
-            Self::Token(name) | Self::Subject(Some(name)) => Some(name),
+            Self::Token(name) | Self::Certificate(name) | Self::Subject(Some(name)) => Some(name),
             Self::Anyone | Self::Subject(None) => None,
         }
     }
@@ -29,6 +31,7 @@ impl Identity {
         match self {
             Self::Anyone => "anyone",
             Self::Token(_) => "token",
+            Self::Certificate(_) => "certificate",
             Self::Subject(_) => "jwt",
         }
     }

@@ -106,6 +106,13 @@ impl Logins {
         }
     }
 
+    /// Records that a client was let in without a token, unless the server is open.
+    pub fn recognized(&self, grant: &Grant, caller: Caller) {
+        if matches!(grant.identity, Identity::Certificate(_)) {
+            self.audit.login(&grant.identity, caller, instant());
+        }
+    }
+
     /// Checks that the grant allows `action` now, and records it if it does not.
     ///
     /// # Errors

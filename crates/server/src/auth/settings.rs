@@ -12,6 +12,7 @@ use super::token_digest::TokenDigest;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthSettings {
     pub tokens: Vec<TokenSettings>,
+    pub certificates: Vec<CertificateSettings>,
     pub jwt: Option<JwtSettings>,
 }
 
@@ -20,6 +21,14 @@ pub struct AuthSettings {
 pub struct TokenSettings {
     pub name: String,
     pub digest: TokenDigest,
+    pub scopes: ScopeList,
+}
+
+/// An entry of `auth.certificates`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateSettings {
+    /// A name in the certificate: `CN=…`, `DNS=…` or `URI=…`.
+    pub subject: String,
     pub scopes: ScopeList,
 }
 
@@ -49,6 +58,12 @@ pub enum AuthSetupError {
     RepeatedToken(usize),
     #[error("auth.tokens[{index}].scopes: {reason}")]
     BadScope { index: usize, reason: InvalidRule },
+    #[error("auth.certificates[{0}].subject must be CN=…, DNS=… or URI=…")]
+    BadSubject(usize),
+    #[error("auth.certificates[{0}].subject is listed twice; list it once, with all its scopes")]
+    RepeatedSubject(usize),
+    #[error("auth.certificates[{index}].scopes: {reason}")]
+    BadCertificateScope { index: usize, reason: InvalidRule },
     #[error("auth.jwt needs a key: set secret, public_key_file or jwks_file")]
     NoKey,
     #[error(

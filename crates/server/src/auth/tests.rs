@@ -9,7 +9,7 @@ fn token(name: &str, token: &str, scopes: &str) -> TokenSettings {
 }
 
 fn of_tokens(tokens: Vec<TokenSettings>) -> AuthSettings {
-    AuthSettings { tokens, jwt: None }
+    AuthSettings { tokens, ..AuthSettings::default() }
 }
 
 fn signed(secret: &str) -> JwtSettings {
@@ -70,13 +70,13 @@ fn configured_tokens_grant_their_scopes_without_expiry() {
 fn accepts_configured_and_signed_tokens_together() {
     let secret = "x".repeat(32);
     let tokens = vec![token("t", "x.y.z", "admin")];
-    let both = AuthSettings { tokens, jwt: Some(signed(&secret)) };
+    let both = AuthSettings { tokens, jwt: Some(signed(&secret)), ..AuthSettings::default() };
     let authenticator = Authenticator::new(both).unwrap();
     // A configured token may look like a signed one.
     assert!(authenticator.check("x.y.z", NOW).unwrap().authorize(Action::Admin, || NOW).is_ok());
     assert_eq!(authenticator.check("x.y.w", NOW), Err(BadToken::Malformed));
     assert_eq!(authenticator.check("other", NOW), Err(BadToken::Unknown));
-    let signed_only = AuthSettings { tokens: vec![], jwt: Some(signed(&secret)) };
+    let signed_only = AuthSettings { jwt: Some(signed(&secret)), ..AuthSettings::default() };
     let signed_only = Authenticator::new(signed_only).unwrap();
     assert!(!signed_only.is_open());
     assert_eq!(signed_only.check("", NOW), Err(BadToken::Unknown));
@@ -94,7 +94,7 @@ fn names_unusable_settings() {
         assert!(!error.contains("hidden"), "{error}");
     }
     let no_key = JwtSettings { secret: None, issuer: Some("i".to_owned()), ..signed("") };
-    let error = setup_error(AuthSettings { tokens: vec![], jwt: Some(no_key) });
+    let error = setup_error(AuthSettings { jwt: Some(no_key), ..AuthSettings::default() });
     assert!(error.starts_with("auth.jwt needs a key"), "{error}");
 }
 
@@ -102,7 +102,10 @@ fn names_unusable_settings() {
 fn a_secret_has_at_least_32_bytes() {
     for (bytes, accepted) in [(0, false), (1, false), (31, false), (32, true), (100, true)] {
         let secret = "x".repeat(bytes);
-        let built = Authenticator::new(AuthSettings { tokens: vec![], jwt: Some(signed(&secret)) });
+        let built = Authenticator::new(AuthSettings {
+            jwt: Some(signed(&secret)),
+            ..AuthSettings::default()
+        });
         match built {
             Ok(_) => assert!(accepted, "{bytes}"),
             Err(error) => {
@@ -116,6 +119,7 @@ fn a_secret_has_at_least_32_bytes() {
 #[test]
 fn debug_output_hides_tokens() {
     let settings = AuthSettings {
+        certificates: vec![],
         tokens: vec![token("name", "hidden-token", "admin")],
         jwt: Some(signed("hidden-secret-of-32-bytes-or-more")),
     };

@@ -4,18 +4,22 @@ use std::env;
 use std::error::Error;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 
 use prombus_server::config::{
     BucketConfig, Config, EngineConfig, Flag, LimitsConfig, RawConfig, Sources,
 };
 use prombus_server::logging;
+use prombus_server::readable_secrets;
+use prombus_server::reload::Reloader;
 use prombus_server::server::Server;
 use prombus_server::threads::Threads;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::human_bytes::human_bytes;
+use super::reloading::{HangupSignal, keep_reloading};
 use super::stop_signal::StopSignal;
 
 /// Flags have no defaults here: the default configuration file defines them.
@@ -82,17 +86,20 @@ impl ServeArguments {
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<(), Box<dyn Error>> {
     let print_config = arguments.print_config;
-    let raw = RawConfig::load(&arguments.sources())?;
+    let sources = arguments.sources();
+    let raw = RawConfig::load(&sources)?;
     let config = Config::validate(&raw)?;
     if print_config {
         return Ok(write!(io::stdout(), "{raw}")?);
     }
     logging::start(&config.log.level, config.log.format)?;
-    serve(&config)
+    readable_secrets::warn(&raw, config.server.tls.as_ref());
+    let reloader = Reloader::new(sources, raw, &config);
+    serve(&config, reloader)
 }
 
 /// Serves until a stop signal arrives.
-fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
+fn serve(config: &Config, reloader: Reloader) -> Result<(), Box<dyn Error>> {
     let count = match config.server.threads {
         0 => thread::available_parallelism().map_or(1, usize::from),
         count => count,
@@ -100,12 +107,20 @@ fn serve(config: &Config) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut stop_signal = StopSignal::new()?;
+        let hangup = HangupSignal::new()?;
         survive_file_size_limit()?;
         let threads = Threads::start(count)?;
         tracing::debug!("serving connections on {} threads", threads.count());
         let server = Server::start_on(threads, config).await?;
         announce(&server, config).await?;
-        stop_signal.recv().await;
+        let mut reloading =
+            tokio::spawn(keep_reloading(reloader, Arc::clone(server.reloadable()), hangup));
+        tokio::select! {
+            () = stop_signal.recv() => {}
+            // The terminal is gone. If it panicked instead, the server goes on as it is.
+            Ok(()) = &mut reloading => {}
+        }
+        reloading.abort();
         tracing::info!("shutting down: waiting for clients to finish");
         let stopped = tokio::time::timeout(config.server.shutdown_grace, server.stop()).await;
         stopped.map_err(|_| "shutdown timed out before everything was stored")??;

@@ -6,10 +6,12 @@ use toml::{Table, Value};
 
 use super::known_keys::closest_match;
 use super::{ConfigError, KeyPath, RawConfig};
-use crate::auth::{AllowedOrigins, Secret, TokenDigest};
+use crate::auth::{AllowedOrigins, CertificateName, Secret, TokenDigest};
 
 /// The keys of an element of `auth.tokens`.
 const TOKEN_KEYS: [&str; 4] = ["token", "token_sha256", "name", "scopes"];
+/// The keys of an element of `auth.certificates`.
+const CERTIFICATE_KEYS: [&str; 2] = ["subject", "scopes"];
 /// The most bytes of a token's name, which appears in log lines.
 const MAX_TOKEN_NAME_BYTES: usize = 100;
 
@@ -17,6 +19,8 @@ const MAX_TOKEN_NAME_BYTES: usize = 100;
 pub struct AuthConfig {
     /// Static tokens.
     pub tokens: Vec<TokenConfig>,
+    /// Client certificates.
+    pub certificates: Vec<CertificateConfig>,
     pub jwt: JwtConfig,
     /// Origins of web pages on other hosts that may connect, such as `https://app.example.com`.
     pub allowed_origins: Vec<String>,
@@ -29,6 +33,15 @@ pub struct TokenConfig {
     pub name: String,
     /// Unique among the configured tokens.
     pub digest: TokenDigest,
+    /// Such as `publish:heartbeat.*`.
+    pub scopes: Vec<String>,
+}
+
+/// A name in client certificates, and the scopes of those who hold one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateConfig {
+    /// `CN=…`, `DNS=…` or `URI=…`; unique among the configured certificates.
+    pub subject: String,
     /// Such as `publish:heartbeat.*`.
     pub scopes: Vec<String>,
 }
@@ -54,12 +67,13 @@ impl AuthConfig {
     /// Returns `true` if clients must authenticate.
     #[must_use]
     pub const fn is_required(&self) -> bool {
-        !self.tokens.is_empty() || self.jwt.has_key()
+        !self.tokens.is_empty() || !self.certificates.is_empty() || self.jwt.has_key()
     }
 
     pub(super) fn read(raw: &RawConfig) -> Result<Self, ConfigError> {
         Ok(Self {
             tokens: read_tokens(raw)?,
+            certificates: read_certificates(raw)?,
             jwt: JwtConfig::read(raw)?,
             allowed_origins: raw.list(
                 &KeyPath::of("auth.allowed_origins"),
@@ -78,6 +92,14 @@ impl JwtConfig {
     #[must_use]
     pub const fn has_key(&self) -> bool {
         self.secret.is_some() || self.public_key_file.is_some() || self.jwks_file.is_some()
+    }
+
+    /// Returns how many sources of keys are configured.
+    #[must_use]
+    pub fn key_sources(&self) -> usize {
+        let sources =
+            [self.secret.is_some(), self.public_key_file.is_some(), self.jwks_file.is_some()];
+        sources.into_iter().filter(|is_set| *is_set).count()
     }
 
     fn read(raw: &RawConfig) -> Result<Self, ConfigError> {
@@ -130,13 +152,47 @@ fn read_token(element: &Table, number: usize) -> Result<TokenConfig, String> {
             |meant| format!("unknown key {name}; did you mean {meant}?"),
         ));
     }
-    let scopes = element.get("scopes").and_then(Value::as_array);
-    let scopes = scopes.and_then(|s| s.iter().map(|s| s.as_str().map(str::to_owned)).collect());
     Ok(TokenConfig {
         name: read_token_name(element.get("name"), number)?,
         digest: read_digest(element.get("token"), element.get("token_sha256"))?,
-        scopes: scopes.ok_or("scopes must be a list of strings")?,
+        scopes: read_scopes(element)?,
     })
+}
+
+fn read_certificates(raw: &RawConfig) -> Result<Vec<CertificateConfig>, ConfigError> {
+    let key = KeyPath::of("auth.certificates");
+    let allowed = r#"a list of {subject = "CN=…", scopes = ["…"]}"#;
+    let elements = raw.list(&key, allowed, |element| element.as_table().cloned())?;
+    let mut certificates: Vec<CertificateConfig> = Vec::new();
+    for (element, number) in elements.iter().zip(1..) {
+        let invalid =
+            |reason: &str| raw.conflict(&key, format!("has an invalid element {number}: {reason}"));
+        let certificate = read_certificate(element).map_err(|reason| invalid(&reason))?;
+        let name = CertificateName::parse(&certificate.subject);
+        if certificates.iter().any(|earlier| CertificateName::parse(&earlier.subject) == name) {
+            return Err(invalid("it repeats an earlier subject"));
+        }
+        certificates.push(certificate);
+    }
+    Ok(certificates)
+}
+
+fn read_certificate(element: &Table) -> Result<CertificateConfig, String> {
+    if let Some(name) = element.keys().find(|name| !CERTIFICATE_KEYS.contains(&name.as_str())) {
+        return Err(format!("unknown key {name}; the keys are subject and scopes"));
+    }
+    let subject = element.get("subject").and_then(Value::as_str);
+    let subject = subject.filter(|text| CertificateName::parse(text).is_some());
+    Ok(CertificateConfig {
+        subject: subject.ok_or("subject must be CN=NAME, DNS=NAME or URI=NAME")?.to_owned(),
+        scopes: read_scopes(element)?,
+    })
+}
+
+fn read_scopes(element: &Table) -> Result<Vec<String>, &'static str> {
+    let scopes = element.get("scopes").and_then(Value::as_array);
+    let scopes = scopes.and_then(|s| s.iter().map(|s| s.as_str().map(str::to_owned)).collect());
+    scopes.ok_or("scopes must be a list of strings")
 }
 
 fn read_token_name(name: Option<&Value>, number: usize) -> Result<String, String> {

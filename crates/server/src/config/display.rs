@@ -42,7 +42,7 @@ impl fmt::Debug for RawConfig {
 }
 
 /// Redacts the credentials of a MongoDB address; returns any other text unchanged.
-fn without_password(text: &str) -> String {
+pub(super) fn without_password(text: &str) -> String {
     text.parse::<MongoAddress>().map_or_else(|_| text.to_owned(), |address| address.to_string())
 }
 

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-use super::known_keys::{KnownKeys, closest_match};
+use super::display::without_password;
+use super::known_keys::{KnownKeys, closest_match, is_secret};
 use super::{ConfigError, KeyPath, Origin};
 
 /// The default file: every setting with its default value.
@@ -68,6 +69,29 @@ impl RawConfig {
             settings.add(KeyPath::of(flag.key), flag.value.clone(), &|_| origin.clone())?;
         }
         Ok(settings)
+    }
+
+    /// Returns the names of settings outside of a section that differ from those of `earlier`.
+    #[must_use]
+    pub fn changed_outside_of(&self, section: &str, earlier: &Self) -> Vec<String> {
+        let value = |of: &Self, key: &KeyPath| of.values.get(key).map(|it| it.value.clone());
+        let mut keys: Vec<_> = self.values.keys().chain(earlier.values.keys()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|key| key.segments()[0] != section && value(self, key) != value(earlier, key));
+        keys.iter().map(ToString::to_string).collect()
+    }
+
+    /// Returns the files that contain secrets.
+    #[must_use]
+    pub fn files_with_secrets(&self) -> Vec<&Path> {
+        let files = self.values.iter().filter_map(|(key, setting)| match &setting.origin {
+            Origin::File { path, .. } if holds_secret(key, &setting.value) => Some(path.as_path()),
+            _ => None,
+        });
+        let mut files: Vec<_> = files.collect();
+        files.dedup();
+        files
     }
 
     fn defaults() -> Result<Self, ConfigError> {
@@ -178,6 +202,21 @@ impl RawConfig {
             }),
         }
     }
+}
+
+fn holds_secret(key: &KeyPath, value: &Value) -> bool {
+    match value {
+        Value::String(text) if is_secret(key) => !text.is_empty(),
+        Value::Array(list) if is_secret(key) => !list.iter().all(holds_digest_only),
+        Value::String(text) => without_password(text) != *text,
+        _ => false,
+    }
+}
+
+/// A digest of a random token reveals nothing of it.
+fn holds_digest_only(token: &Value) -> bool {
+    let is_harmless = |name: &String| matches!(&**name, "token_sha256" | "name" | "scopes");
+    token.as_table().is_some_and(|token| token.keys().all(is_harmless))
 }
 
 fn flatten(key: KeyPath, value: Value, found: &mut impl FnMut(KeyPath, Value)) {

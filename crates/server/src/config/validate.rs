@@ -10,9 +10,9 @@ use prombus_proto::limits::{MAX_EVENT_BYTES, MAX_NACK_DELAY_MS};
 use super::known_keys::TOPICS;
 use super::values::UNBOUNDED;
 use super::{
-    AuthConfig, BucketConfig, Config, ConfigError, EngineConfig, GatewayConfig, GroupsConfig,
-    KeyPath, LimitsConfig, LogConfig, MemoryConfig, RawConfig, RetryConfig, ServerConfig,
-    SubscribeConfig, TlsConfig, TopicConfig,
+    AuthConfig, BucketConfig, ClientAuth, Config, ConfigError, EngineConfig, GatewayConfig,
+    GroupsConfig, KeyPath, LimitsConfig, LogConfig, MemoryConfig, RawConfig, RetryConfig,
+    ServerConfig, SubscribeConfig, TlsConfig, TopicConfig,
 };
 use crate::logging::{LogFilter, LogFormat};
 use crate::mongo_address::MongoAddress;
@@ -54,6 +54,7 @@ impl Config {
             log: log(raw)?,
         };
         reject_unauthenticated_public_address(raw, &config)?;
+        reject_certificates_without_client_auth(raw, &config)?;
         reject_too_little_memory_for_frames(raw, &config)?;
         Ok(config)
     }
@@ -96,11 +97,44 @@ fn engine(raw: &RawConfig, key: &KeyPath) -> Result<EngineConfig> {
 
 fn tls(raw: &RawConfig) -> Result<Option<TlsConfig>> {
     let (cert, key) = (KeyPath::of("server.tls.cert_file"), KeyPath::of("server.tls.key_file"));
+    let client_auth = client_auth(raw)?;
     match (raw.optional_path(&cert)?, raw.optional_path(&key)?) {
-        (Some(cert_file), Some(key_file)) => Ok(Some(TlsConfig { cert_file, key_file })),
+        (Some(cert_file), Some(key_file)) => {
+            Ok(Some(TlsConfig { cert_file, key_file, client_auth }))
+        }
+        (None, None) if client_auth != ClientAuth::Off => {
+            Err(raw.conflict(&KeyPath::of("server.tls.client_auth"), format!("also needs {cert}")))
+        }
         (None, None) => Ok(None),
         (Some(_), None) => Err(raw.conflict(&cert, format!("also needs {key}"))),
         (None, Some(_)) => Err(raw.conflict(&key, format!("also needs {cert}"))),
+    }
+}
+
+fn client_auth(raw: &RawConfig) -> Result<ClientAuth> {
+    enum Mode {
+        Off,
+        Optional,
+        Required,
+    }
+    let auth = KeyPath::of("server.tls.client_auth");
+    let ca = KeyPath::of("server.tls.client_ca_file");
+    let mode = raw.parsed(&auth, "off, optional or required", |text| match text {
+        "off" => Some(Mode::Off),
+        "optional" => Some(Mode::Optional),
+        "required" => Some(Mode::Required),
+        _ => None,
+    })?;
+    match (mode, raw.optional_path(&ca)?) {
+        (Mode::Off, None) => Ok(ClientAuth::Off),
+        (Mode::Optional, Some(ca_file)) => Ok(ClientAuth::Optional { ca_file }),
+        (Mode::Required, Some(ca_file)) => Ok(ClientAuth::Required { ca_file }),
+        (Mode::Off, Some(_)) => {
+            Err(raw.conflict(&ca, format!("has no effect: set {auth} to optional or required")))
+        }
+        (Mode::Optional | Mode::Required, None) => {
+            Err(raw.conflict(&auth, format!("also needs {ca}")))
+        }
     }
 }
 
@@ -295,4 +329,14 @@ fn reject_unauthenticated_public_address(raw: &RawConfig, config: &Config) -> Re
         }
     }
     Ok(())
+}
+
+/// An operator who lists certificates expects clients to show them.
+fn reject_certificates_without_client_auth(raw: &RawConfig, config: &Config) -> Result<()> {
+    let is_off = config.server.tls.as_ref().is_none_or(|tls| tls.client_auth == ClientAuth::Off);
+    if config.auth.certificates.is_empty() || !is_off {
+        return Ok(());
+    }
+    let reason = "has no effect: set server.tls.client_auth to optional or required";
+    Err(raw.conflict(&KeyPath::of("auth.certificates"), reason))
 }

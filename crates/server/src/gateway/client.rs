@@ -4,7 +4,6 @@ mod command;
 mod pending_batch;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,7 +17,8 @@ use self::pending_batch::PendingBatch;
 use super::Gateway;
 use super::answers::{Answers, PendingAnswer};
 use super::outgoing::Outgoing;
-use crate::auth::{Action, Caller, Grant};
+use crate::accept::Arrival;
+use crate::auth::{Action, Caller, Credential, Grant};
 use crate::config;
 
 /// One client: its rights, its subscriptions, its pending answers.
@@ -29,7 +29,10 @@ pub(super) struct Client {
     connection: Connection,
     answers: Answers,
     subscriptions: HashMap<(Topic, Group), ActiveSubscription>,
-    /// `None` until the first AUTH, if the server requires tokens.
+    /// The newest token, or before the first AUTH the certificate of the connection.
+    credential: Option<Credential>,
+    /// What the credential allows. On a server that requires tokens, `None` if it allows nothing, such as
+    /// before the first AUTH.
     grant: Option<Grant>,
     /// Deliveries wait until this many frames are answered, so that no event precedes the OK of its
     /// SUBSCRIBE.
@@ -63,18 +66,22 @@ const MAX_UNANSWERED_LARGE_FRAMES: usize = 4;
 const MIN_UNANSWERED_BYTES: usize = 1 << 20;
 
 impl Client {
-    pub(super) fn new(gateway: Arc<Gateway>, address: IpAddr) -> Self {
-        let grant = gateway.authenticator.is_open().then(Grant::unrestricted);
+    pub(super) fn new(gateway: Arc<Gateway>, arrival: &Arrival) -> Self {
+        let caller = Caller { address: arrival.address, transport: Transport::Ws };
+        let certificate = arrival.certificate.clone();
+        let grant = gateway.access().authenticator.without_token(certificate.as_deref());
         let connection = gateway.bus.connect();
         if let Some(grant) = &grant {
-            gateway.bus.identify(&connection, &grant.principal_at(address));
+            gateway.logins.recognized(grant, caller);
+            gateway.bus.identify(&connection, &grant.principal_at(caller.address));
         }
         Self {
             connection,
             gateway,
-            caller: Caller { address, transport: Transport::Ws },
+            caller,
             answers: Answers::default(),
             subscriptions: HashMap::new(),
+            credential: certificate.map(Credential::Certificate),
             grant,
             deliver_after: 0,
             batch: PendingBatch::None,
@@ -275,9 +282,10 @@ impl Client {
         &self.connection.delivery_queue
     }
 
-    /// Takes about `bytes` of deliveries, unless the OK of a SUBSCRIBE has to be sent first.
+    /// Takes about `bytes` of deliveries, unless the OK of a SUBSCRIBE has to be sent first. A client
+    /// that lost its rights gets none of those that were queued before.
     pub(super) fn take_deliveries(&self, bytes: usize, out: &mut Vec<Delivery>) {
-        if self.answers.answered() >= self.deliver_after {
+        if self.grant.is_some() && self.answers.answered() >= self.deliver_after {
             self.connection.delivery_queue.take(bytes, out);
         }
     }

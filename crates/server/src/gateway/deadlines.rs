@@ -130,6 +130,16 @@ impl Deadlines {
         self.auth_by = None;
     }
 
+    /// A reload has ended the client's rights. It may stay as long as after their expiry, unless that has
+    /// come already. A client that never had any has no more time than before.
+    pub(super) fn lost_rights(&mut self, grace: Duration) {
+        self.rights_end = None;
+        if self.auth_by.is_none() {
+            let by = Instant::now() + grace;
+            self.renew_by = Some(self.renew_by.map_or(by, |earlier| earlier.min(by)));
+        }
+    }
+
     /// Takes how long the client's rights last and how long it may stay, `None` if they do not expire.
     pub(super) fn set_rights_end(&mut self, rights_last: Option<(Duration, Duration)>) {
         let now = Instant::now();

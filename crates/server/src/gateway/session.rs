@@ -29,20 +29,28 @@ use super::frame_room::FrameRoom;
 use super::socket::Socket;
 use super::wire::Wire;
 use crate::accept::Arrival;
+use crate::phase::{self, Phase};
 
 pub(super) struct Session<S> {
     socket: Socket<S>,
     client: Client,
     deadlines: Deadlines,
     timer: Pin<Box<Sleep>>,
-    /// Completes when the server shuts down.
-    stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Completes when the server shuts down or reloads tokens and keys.
+    next_phase: NextPhase,
     /// Reused between writes.
     deliveries: Vec<Delivery>,
     /// The memory of the write buffer.
     outbox: Share,
     /// Counts the connection as open until it is dropped.
     _open: OpenConnection,
+}
+
+type NextPhase = Pin<Box<dyn Future<Output = (Phase, watch::Receiver<Phase>)> + Send>>;
+
+/// Waits for a phase other than `seen`. Returns the receiver as well, for the phase after that.
+fn next_phase(mut phases: watch::Receiver<Phase>, seen: Phase) -> NextPhase {
+    Box::pin(async move { (phase::next_phase(&mut phases, seen).await, phases) })
 }
 
 /// Why a session ended.
@@ -61,6 +69,8 @@ enum Wakeup {
     /// A deadline passed, or deliveries arrived.
     Look,
     Stopping,
+    /// Tokens and keys may have changed.
+    Reloaded,
     NoPong,
     /// A large frame did not arrive in time.
     FrameTooSlow,
@@ -83,13 +93,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         arrival: Arrival,
         read_ahead: &[u8],
         gateway: Arc<Gateway>,
-        mut stopping: watch::Receiver<bool>,
+        phases: watch::Receiver<Phase>,
     ) -> Self {
         let metrics = gateway.bus.metrics();
         let traffic = metrics.traffic(Transport::Ws);
         traffic.received(read_ahead.len());
         let open = metrics.connection(Transport::Ws);
-        let client = Client::new(gateway, arrival.address);
+        // Before the client gets its rights: a reload in between is noticed.
+        let seen = *phases.borrow();
+        let client = Client::new(gateway, &arrival);
         let room = FrameRoom::new(client.memory().frames.share());
         let wire = Wire::new(stream, traffic);
         let max_frame_bytes = client.settings().max_frame_bytes;
@@ -100,10 +112,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             deadlines: Deadlines::new(client.settings(), arrival.at, client.is_authenticated()),
             client,
             timer: Box::pin(sleep_until(Instant::now())),
-            stopping: Box::pin(async move {
-                // An error means that the server is gone, which is the same.
-                let _ = stopping.wait_for(|stop| *stop).await;
-            }),
+            // A connection may arrive when the server is already stopping.
+            next_phase: next_phase(phases, if seen.is_stopping() { Phase::START } else { seen }),
             deliveries: Vec::new(),
             _open: open,
         }
@@ -151,6 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                     return End::Gone;
                 }
                 Wakeup::Stopping => self.prepare_to_close(now),
+                Wakeup::Reloaded => self.check_rights_again(),
                 Wakeup::NoPong => return End::Closed(CloseCode::NoPong),
                 Wakeup::FrameTooSlow => {
                     let message = "the frame did not arrive completely in time";
@@ -183,8 +194,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             }
             self.settle_outbox();
             // Before reading: a busy peer always has something to read.
-            if !self.deadlines.is_closing() && self.stopping.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Wakeup::Stopping);
+            if !self.deadlines.is_closing()
+                && let Poll::Ready((phase, phases)) = self.next_phase.as_mut().poll(context)
+            {
+                self.next_phase = next_phase(phases, phase);
+                return Poll::Ready(match phase {
+                    Phase::Stopping => Wakeup::Stopping,
+                    Phase::Serving { .. } => Wakeup::Reloaded,
+                });
             }
             if self.may_read() {
                 let unanswered = self.client.unanswered_bytes();
@@ -315,8 +332,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         }
         if self.client.is_authenticated() {
             self.deadlines.authenticated();
+            self.deadlines.set_rights_end(self.client.rights_last());
         }
-        self.deadlines.set_rights_end(self.client.rights_last());
         Ok(())
     }
 
@@ -344,6 +361,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             Error::Protocol(_) => End::Closed(CloseCode::ProtocolError),
             Error::Utf8(_) => End::Closed(CloseCode::NotUtf8),
             _ => End::Gone,
+        }
+    }
+
+    /// The token of the client may have been removed by a reload, or another one may have been added.
+    fn check_rights_again(&mut self) {
+        self.client.check_rights_again();
+        if self.client.is_authenticated() {
+            self.deadlines.authenticated();
+            self.deadlines.set_rights_end(self.client.rights_last());
+            self.socket.authenticated(self.client.settings().max_frame_bytes);
+        } else {
+            self.deadlines.lost_rights(self.client.settings().expired_token_grace);
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::Sender;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::Gateway;
-use crate::accept::{Admission, HANDSHAKE_TIME, NewConnection, Port, RequestHandler};
+use crate::accept::{Admission, HANDSHAKE_TIME, NewConnection, Port, RequestHandler, refuse_host};
 
 /// Why a request is not upgraded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Port for Gateway {
     }
 
     fn anonymous_time(&self) -> Option<Duration> {
-        Some(match self.authenticator.is_open() {
+        Some(match self.access().authenticator.is_open() {
             true => HANDSHAKE_TIME,
             false => HANDSHAKE_TIME.min(self.settings.auth_timeout),
         })
@@ -51,6 +51,9 @@ impl Gateway {
         request: &Request<B>,
         admission: Admission,
     ) -> Result<(), (StatusCode, &'static str)> {
+        if let Some(reason) = refuse_host(request) {
+            return Err((StatusCode::BAD_REQUEST, reason));
+        }
         if !matches!(request.uri().path(), "/" | "/ws") {
             return Err((StatusCode::NOT_FOUND, "the gateway is at / and /ws"));
         }
@@ -59,7 +62,7 @@ impl Gateway {
         }
         let headers = request.headers();
         let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
-        if self.origins.check(text(&header::ORIGIN), text(&header::HOST)).is_err() {
+        if self.access().origins.check(text(&header::ORIGIN), text(&header::HOST)).is_err() {
             return Err((StatusCode::FORBIDDEN, "this origin is not allowed"));
         }
         match admission {

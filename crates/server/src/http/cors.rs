@@ -23,7 +23,8 @@ impl CorsOrigin {
     /// of another origin can send.
     pub(super) fn check(headers: &HeaderMap, http: &HttpState) -> Result<Option<Self>, HttpError> {
         let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
-        let origins = &http.gateway.origins;
+        let access = http.gateway.access();
+        let origins = &access.origins;
         origins
             .check(text(&header::ORIGIN), text(&header::HOST))
             .map_err(|refused| HttpError::new(ErrorCode::Forbidden, refused.to_string()))?;

@@ -23,13 +23,12 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use prombus_bus::{ReadPage, Refusal, Share};
 use prombus_proto::ErrorCode;
-use tokio::time::Instant;
 
 use self::compression::{Compressor, ContentCoding};
 use self::read_ahead::ReadAhead;
 use self::request::{AtDamage, ExportFormat, ExportRange, ExportRequest};
 use super::error::HttpError;
-use super::request_grant::RequestGrant;
+use super::request_grant::{RequestGrant, WatchedGrant};
 use super::{HttpState, Peer, response};
 use crate::auth::Action;
 
@@ -49,8 +48,7 @@ pub(super) async fn get(
     let body = if method == Method::HEAD {
         Body::empty()
     } else {
-        let expires_at = grant.remaining().map(|time| Instant::now() + time);
-        let mut export = Export::new(http, peer, range, coding, expires_at);
+        let mut export = Export::new(http, peer, range, coding, grant.into_watched());
         // Reads the first chunk before answering, so that an export that cannot start is an error
         // response and not a broken stream.
         let first = export.next_chunk().await?;
@@ -83,8 +81,8 @@ struct Export {
     room: Share,
     /// Why the export ends early, once the events before it are sent.
     failure: Option<Refusal>,
-    /// When the token of the request expires.
-    expires_at: Option<Instant>,
+    /// The export ends with the rights of its request.
+    grant: WatchedGrant,
     peer: Arc<Peer>,
 }
 
@@ -103,13 +101,13 @@ impl Export {
         peer: Arc<Peer>,
         range: ExportRange,
         coding: ContentCoding,
-        expires_at: Option<Instant>,
+        grant: WatchedGrant,
     ) -> Self {
         let room = http.bus().memory().responses.share();
         let events = ReadAhead::new(http, range.topic.clone(), range.first, range.end);
         let compressor = Compressor::new(coding);
         let stage = Stage::Nothing;
-        Self { range, events, stage, compressor, room, failure: None, expires_at, peer }
+        Self { range, events, stage, compressor, room, failure: None, grant, peer }
     }
 
     /// Returns the next bytes of the response, or `None` at its end.
@@ -142,8 +140,9 @@ impl Export {
     /// Formats the next page of events. The text is empty if none of them is selected.
     async fn next_text(&mut self) -> Result<Vec<u8>, Refusal> {
         let format = self.range.format;
-        if self.expires_at.is_some_and(|at| Instant::now() >= at) {
-            let message = "the token has expired; continue with afterId and a new token";
+        if self.grant.has_ended(Action::Read(&self.range.topic)) {
+            let message =
+                "the token has expired or was removed; continue with afterId and a new token";
             return Err(Refusal::new(ErrorCode::Unauthorized, message));
         }
         let (page, room) = self.events.next().await?;

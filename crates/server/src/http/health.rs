@@ -30,7 +30,7 @@ pub(super) async fn ready(
     uri: Uri,
 ) -> Result<Response, HttpError> {
     QueryParams::parse(&uri, &[])?;
-    let is_stopping = *http.stopping.borrow();
+    let is_stopping = http.phases.borrow().is_stopping();
     let reason = match http.bus().health().condition {
         _ if is_stopping => return Err(Refusal::shutting_down().into()),
         Condition::Healthy => return Ok(response::json(&Health { status: "ok" })),

@@ -30,7 +30,7 @@ pub(super) async fn get(
     uri: Uri,
 ) -> Result<Response, HttpError> {
     QueryParams::parse(&uri, &[])?;
-    let description = description(http.gateway.authenticator.is_open());
+    let description = description(http.gateway.access().authenticator.is_open());
     Ok(response::raw_json(description.into_owned().into_bytes()))
 }
 

@@ -20,7 +20,7 @@ use super::cors::{self, CorsOrigin};
 use super::error::HttpError;
 use super::router::router;
 use super::{HttpState, Peer};
-use crate::accept::{Admission, NewConnection, Port, RequestHandler};
+use crate::accept::{Admission, NewConnection, Port, RequestHandler, refuse_host};
 
 pub(crate) struct HttpPort {
     http: Arc<HttpState>,
@@ -51,6 +51,9 @@ impl HttpPort {
     }
 
     async fn respond(self: Arc<Self>, peer: Arc<Peer>, mut request: Request<Body>) -> Response {
+        if let Some(reason) = refuse_host(&request) {
+            return HttpError::new(ErrorCode::BadFrame, reason).into_response();
+        }
         let origin = match CorsOrigin::check(request.headers(), &self.http) {
             Ok(origin) => origin,
             Err(error) => return error.into_response(),
@@ -85,7 +88,7 @@ impl Port for HttpPort {
 
     fn anonymous_time(&self) -> Option<Duration> {
         let gateway = &self.http.gateway;
-        (!gateway.authenticator.is_open()).then_some(gateway.settings.auth_timeout)
+        (!gateway.access().authenticator.is_open()).then_some(gateway.settings.auth_timeout)
     }
 }
 

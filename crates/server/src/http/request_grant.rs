@@ -1,5 +1,6 @@
 //! What the token of a request allows.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,19 +9,27 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use prombus_bus::{Principal, Transport};
 use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 use super::error::HttpError;
 use super::{HttpState, Peer};
-use crate::auth::{Action, Caller, Grant, Login, Standing, TokenDigest};
+use crate::auth::{Action, Caller, Credential, Grant, Login, Secret, Standing, TokenDigest};
+use crate::gateway::Gateway;
+use crate::phase::{Phase, next_phase};
 
 /// The grant of the bearer token. A handler that extracts it rejects requests without a valid
 /// token, unless the server is open.
 pub(super) struct RequestGrant {
     grant: Grant,
-    pub(super) caller: Principal,
-    from: Caller,
+    /// What the client presented.
+    credential: Option<Credential>,
     /// When the request arrived.
     now: Timestamp,
+    /// The phase whose rules gave the grant.
+    phase: Phase,
+    pub(super) caller: Principal,
+    from: Caller,
     http: Arc<HttpState>,
 }
 
@@ -62,10 +71,16 @@ impl RequestGrant {
             || self.grant.scopes.allow_some_group(topic)
     }
 
-    /// How long the grant remains valid; `None` if it does not expire.
-    pub(super) fn remaining(&self) -> Option<Duration> {
-        let end = self.grant.ends_at()?;
-        Some(Duration::from_millis(end.0.saturating_sub(self.now.0)))
+    /// Returns what a long response needs, to end with the rights of its request.
+    pub(super) fn into_watched(self) -> WatchedGrant {
+        let remaining = remaining(&self.grant, self.now);
+        WatchedGrant {
+            gateway: Arc::clone(&self.http.gateway),
+            phases: self.http.phases.clone(),
+            credential: self.credential,
+            ends_at: remaining.map(|time| Instant::now() + time),
+            phase: self.phase,
+        }
     }
 
     /// Records a change of a topic in the audit log.
@@ -88,28 +103,99 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
     ) -> Result<Self, HttpError> {
         let peer = parts.extensions.get::<Arc<Peer>>().expect("every request carries its peer");
         let from = Caller { address: peer.accepted.address, transport: Transport::Http };
-        let known = |grant: Grant| {
+        // Before the rules are read: a reload in between is noticed.
+        let phase = *http.phases.borrow();
+        let now = http.now();
+        let known = |grant: Grant, credential| {
             let caller = grant.principal_at(from.address);
             http.bus().identify(&peer.connection, &caller);
-            Self { grant, caller, from, now: http.now(), http: Arc::clone(http) }
+            Self { grant, credential, now, phase, caller, from, http: Arc::clone(http) }
         };
-        if http.gateway.authenticator.is_open() {
-            return Ok(known(Grant::unrestricted()));
+        if let Some(token) = bearer_token(parts) {
+            let digest = TokenDigest::of(token);
+            let standing = match *peer.logged_in.lock() {
+                Some(last) if last == digest => Standing::SameToken,
+                _ => Standing::Stranger,
+            };
+            let grant = http.gateway.log_in(Login { token, caller: from, standing })?;
+            *peer.logged_in.lock() = Some(digest);
+            peer.accepted.identified.set();
+            return Ok(known(grant, Some(Credential::Token(Secret::from(token)))));
         }
-        let Some(token) = bearer_token(parts) else {
+        // `Authorization` in another form is a mistake that the certificate must not hide.
+        let certificate = match parts.headers.contains_key(AUTHORIZATION) {
+            true => None,
+            false => peer.accepted.certificate.clone(),
+        };
+        let access = http.gateway.access();
+        let Some(grant) = access.authenticator.without_token(certificate.as_deref()) else {
             let message = "a token is required: send `Authorization: Bearer TOKEN`";
             return Err(HttpError::new(ErrorCode::Unauthorized, message));
         };
-        let digest = TokenDigest::of(token);
-        let standing = match *peer.logged_in.lock() {
-            Some(last) if last == digest => Standing::SameToken,
-            _ => Standing::Stranger,
-        };
-        let grant = http.gateway.log_in(Login { token, caller: from, standing })?;
-        *peer.logged_in.lock() = Some(digest);
-        peer.accepted.identified.set();
-        Ok(known(grant))
+        if peer.accepted.identified.set() {
+            http.gateway.logins.recognized(&grant, from);
+        }
+        Ok(known(grant, certificate.map(Credential::Certificate)))
     }
+}
+
+/// The rights of a request that is still being answered.
+pub(super) struct WatchedGrant {
+    gateway: Arc<Gateway>,
+    phases: watch::Receiver<Phase>,
+    credential: Option<Credential>,
+    ends_at: Option<Instant>,
+    phase: Phase,
+}
+
+impl WatchedGrant {
+    /// Returns when `action` is no longer allowed, or when the server shuts down. Cancel-safe.
+    pub(super) async fn ended(&mut self, action: Action<'_>) {
+        while !self.phase.is_stopping() {
+            let expired = async {
+                match self.ends_at {
+                    Some(at) => sleep_until(at).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = expired => return,
+                phase = next_phase(&mut self.phases, self.phase) => self.phase = phase,
+            }
+            if !self.is_still_allowed(action) {
+                return;
+            }
+        }
+    }
+
+    /// Returns `true` if `action` is no longer allowed. A response with an end is completed when the server
+    /// shuts down.
+    pub(super) fn has_ended(&mut self, action: Action<'_>) -> bool {
+        let phase = *self.phases.borrow();
+        if phase != self.phase && !phase.is_stopping() {
+            self.phase = phase;
+            if !self.is_still_allowed(action) {
+                return true;
+            }
+        }
+        self.ends_at.is_some_and(|at| Instant::now() >= at)
+    }
+
+    /// Checks again what the client presented, after a reload.
+    fn is_still_allowed(&mut self, action: Action<'_>) -> bool {
+        let now = self.gateway.clock.now();
+        let access = self.gateway.access();
+        let grant = access.authenticator.check_again(self.credential.as_ref(), now);
+        let Some(grant) = grant.filter(|grant| grant.authorize(action, || now).is_ok()) else {
+            return false;
+        };
+        self.ends_at = remaining(&grant, now).map(|time| Instant::now() + time);
+        true
+    }
+}
+
+fn remaining(grant: &Grant, now: Timestamp) -> Option<Duration> {
+    Some(Duration::from_millis(grant.ends_at()?.0.saturating_sub(now.0)))
 }
 
 fn bearer_token(parts: &Parts) -> Option<&str> {

@@ -14,13 +14,12 @@ use futures_util::stream;
 use prombus_bus::{
     ConnectionLimit, Deficit, Followed, Follower, ReadBudget, Refusal, Share, StartAt,
 };
-use prombus_proto::{ErrorCode, EventId};
-use tokio::sync::watch;
+use prombus_proto::{ErrorCode, EventId, Topic};
 use tokio::time::Instant;
 
 use super::error::HttpError;
 use super::query::QueryParams;
-use super::request_grant::RequestGrant;
+use super::request_grant::{RequestGrant, WatchedGrant};
 use super::{HttpState, Peer, damaged, response, start};
 use crate::auth::Action;
 
@@ -53,13 +52,15 @@ pub(super) async fn get(
         Body::empty()
     } else {
         let events = EventStream {
-            follower,
-            limit: peer.connection.limit.clone(),
-            room: http.bus().memory().responses.share(),
-            stopping: http.stopping.clone(),
-            expires_at: grant.remaining().map(|time| Instant::now() + time),
+            pages: Pages {
+                follower,
+                limit: peer.connection.limit.clone(),
+                room: http.bus().memory().responses.share(),
+                owed: 1,
+            },
+            grant: grant.into_watched(),
+            topic,
             sent_retry: false,
-            owed: 1,
         };
         Body::from_stream(stream::try_unfold(events, |mut events| async move {
             Ok::<_, Refusal>(events.next_chunk().await?.map(|bytes| (bytes, events)))
@@ -91,14 +92,19 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, HttpError> {
 
 /// A running stream.
 struct EventStream {
+    pages: Pages,
+    /// The stream ends with the rights of its request.
+    grant: WatchedGrant,
+    topic: Topic,
+    sent_retry: bool,
+}
+
+/// The events of a stream, as fast as the rate limit allows.
+struct Pages {
     follower: Follower,
     limit: ConnectionLimit,
     /// Always empty: a chunk counts in a share of its own, which lasts until it is sent.
     room: Share,
-    stopping: watch::Receiver<bool>,
-    /// When the token of the request expires.
-    expires_at: Option<Instant>,
-    sent_retry: bool,
     /// Tokens to take before the next read: one for its first event, and those that were missing for the
     /// events of the last one.
     owed: u64,
@@ -111,24 +117,20 @@ impl EventStream {
             self.sent_retry = true;
             return Ok(Some(Bytes::from_static(RETRY)));
         }
-        let (expires_at, mut stopping) = (self.expires_at, self.stopping.clone());
-        let expired = async {
-            match expires_at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
+        let Self { grant, topic, pages, .. } = self;
         tokio::select! {
-            // An error means that the server is gone, which also ends the stream.
-            _ = stopping.wait_for(|stop| *stop) => Ok(None),
-            () = expired => Ok(None),
-            page = self.next_page() => {
-                Ok(Some(response::counted(encode(&page?), self.room.budget().share())))
+            // First, so that a busy stream ends as well.
+            biased;
+            () = grant.ended(Action::Read(topic)) => Ok(None),
+            page = pages.next_page() => {
+                Ok(Some(response::counted(encode(&page?), pages.room.budget().share())))
             }
             () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => Ok(Some(Bytes::from_static(KEEP_ALIVE))),
         }
     }
+}
 
+impl Pages {
     /// Takes a token per event and waits until there is one. Cancel-safe: dropping the future loses
     /// neither an event nor a token.
     async fn next_page(&mut self) -> Result<Followed, Refusal> {

@@ -8,6 +8,7 @@ mod groups;
 mod importing;
 mod proxy;
 mod publishing;
+mod reloading;
 mod replaying;
 pub(crate) mod server;
 mod subscribing;

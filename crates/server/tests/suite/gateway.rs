@@ -8,7 +8,8 @@
 //! | every error code | `error_codes` |
 //! | malformed frames | `bad_frames` |
 //! | pings, pongs, the time to authenticate | `liveness` |
-//! | tokens and scopes | `authorising` |
+//! | tokens and scopes, client certificates and who issues them | `authorising`, `certificates`, `authority` |
+//! | tokens, keys and certificates that change | `reloading` |
 //! | guessed tokens, the audit log | `guessing`, `auditing` |
 //! | paths, origins, the connection limit; TLS | `admission`, `encryption` |
 //! | several members of a group | `sharing` |
@@ -28,8 +29,10 @@ mod acknowledging;
 mod admission;
 mod auditing;
 pub(crate) mod authorising;
+pub(crate) mod authority;
 mod bad_frames;
 mod bounds;
+mod certificates;
 pub(crate) mod client;
 mod counting;
 pub(crate) mod encryption;
@@ -43,6 +46,7 @@ mod pausing;
 mod pipelining;
 mod publishing;
 mod rates;
+mod reloading;
 pub(crate) mod running;
 mod sharing;
 mod slow_consumer;

@@ -7,7 +7,7 @@
 //! - [`read_consistency`]: every way to read returns the same events
 //! - [`damaged`]: reading around events that cannot be read back
 //! - [`topics`], [`topic_settings`], [`groups`]: listing and configuring
-//! - [`authorization`], [`origins`], [`tls`]: tokens, web pages, encryption
+//! - [`authorization`], [`origins`], [`headers`], [`tls`]: tokens, web pages, headers, encryption
 //! - [`bad_requests`], [`error_codes`]: invalid requests, and every error code
 //! - [`places`], [`unread`]: connections above the limits, and connections that only hold a place
 //! - [`ndjson_memory`]: many events per request, when memory or tokens are short
@@ -24,6 +24,7 @@ mod description;
 mod error_codes;
 mod export;
 mod groups;
+mod headers;
 mod health;
 mod latest_by_key;
 mod memory;

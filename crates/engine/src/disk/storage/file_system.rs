@@ -6,10 +6,10 @@
 #[cfg(test)]
 pub(crate) mod simulated;
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, IoSlice, Write};
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 #[cfg(test)]
 use std::path::PathBuf;
@@ -24,6 +24,7 @@ use rustix::io::Errno;
 #[cfg(test)]
 use self::simulated::{SimulatedDisk, SimulatedFile};
 use super::faults::is_damage;
+use super::private::{PRIVATE_FILE, PRIVATE_FOLDER};
 
 /// Where the files of a store are.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +64,7 @@ impl FileSystem {
                 options.read(true).write(access != Access::Read);
                 options.create(matches!(access, Access::CreateOrWrite | Access::CreateEmpty));
                 options.truncate(access == Access::CreateEmpty);
+                options.mode(PRIVATE_FILE);
                 options.open(path).map(File::Os)
             }
             #[cfg(test)]
@@ -122,7 +124,7 @@ impl FileSystem {
     /// Creates a folder and those above it, as far as they are missing.
     pub(crate) fn create_folder(&self, path: &Path) -> io::Result<()> {
         match self {
-            Self::Os => fs::create_dir_all(path),
+            Self::Os => DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(path),
             #[cfg(test)]
             Self::Simulated(disk) => disk.create_folder(path),
         }

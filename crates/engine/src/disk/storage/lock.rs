@@ -1,10 +1,12 @@
 //! The lock that keeps a second process out of a store.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::layout::Layout;
+use super::private::{PRIVATE_FILE, PRIVATE_FOLDER};
 use crate::OpenError;
 
 /// Locks the data folder itself, because a lock file can be removed, and the lock file, which is all
@@ -29,8 +31,9 @@ impl StoreLock {
         };
         let folder = File::open(root).map_err(failed)?;
         let folder = locked(&folder)?.is_none().then_some(folder);
-        let file = File::options().write(true).create(true).truncate(false).open(layout.lock());
-        let file = file.map_err(failed)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).mode(PRIVATE_FILE);
+        let file = options.open(layout.lock()).map_err(failed)?;
         match locked(&file)? {
             Some(error) => Err(failed(error)),
             None => Ok(Self { file, folder }),
@@ -50,7 +53,11 @@ impl StoreLock {
 fn create_durable_folder(folder: &Path) -> io::Result<()> {
     let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     let created: Vec<_> = folder.ancestors().take_while(is_missing).collect();
-    fs::create_dir_all(folder)?;
+    // Only the folder itself is private; those above it may have other uses.
+    if let Some(above) = folder.parent() {
+        fs::create_dir_all(above)?;
+    }
+    DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(folder)?;
     for folder in created {
         let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
         File::open(above.unwrap_or(Path::new(".")))?.sync_all()?;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -23,19 +23,30 @@ impl Server {
         for setting in settings {
             command.args(["--set", setting]);
         }
-        Self::spawn(command)
+        Self::spawn(&mut command)
+    }
+
+    /// Starts a server with this configuration file.
+    pub(crate) fn configured(file: &Path) -> Self {
+        Self::spawn(&mut Self::configured_command(file))
+    }
+
+    pub(crate) fn configured_command(file: &Path) -> Command {
+        let mut command = serve();
+        command.args(["--engine", "memory", "--config"]).arg(file);
+        command
     }
 
     /// Starts a server with the store in `folder`.
     pub(crate) fn on_disk(folder: &Path) -> Self {
         let mut command = serve();
         command.arg("--data").arg(folder);
-        Self::spawn(command)
+        Self::spawn(&mut command)
     }
 
     /// Starts a server with the store in `folder`, after a shell has run `limit`.
     pub(crate) fn limited(limit: &str, folder: &Path, settings: &[&str]) -> Self {
-        Self::spawn(limited(limit, folder, settings))
+        Self::spawn(&mut limited(limit, folder, settings))
     }
 
     /// Returns `true` while the process runs.
@@ -43,7 +54,7 @@ impl Server {
         self.child.try_wait().expect("the state of the child is known").is_none()
     }
 
-    fn spawn(mut command: Command) -> Self {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
         let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let mut banner = String::new();
@@ -76,7 +87,16 @@ impl Server {
 
     /// Sends SIGTERM.
     pub(crate) fn stop(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the server is running");
+        self.signal(Signal::TERM);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the server is running");
+    }
+
+    /// Returns stderr, which must be piped.
+    pub(crate) fn take_log(&mut self) -> ChildStderr {
+        self.child.stderr.take().expect("stderr is piped")
     }
 }
 

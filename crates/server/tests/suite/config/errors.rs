@@ -116,6 +116,28 @@ fn settings_that_need_another_one() {
         &set(&["server.tls.key_file=a.pem"]),
         "server.tls.key_file (--set server.tls.key_file) also needs server.tls.cert_file",
     );
+    let files = ["server.tls.cert_file=a.pem", "server.tls.key_file=a.pem"];
+    for (setting, reason) in [
+        ("server.tls.client_auth=required", "also needs server.tls.client_ca_file"),
+        (
+            "server.tls.client_ca_file=ca.pem",
+            "has no effect: set server.tls.client_auth to optional or required",
+        ),
+        (
+            "auth.certificates=[{subject=\"CN=a\",scopes=[]}]",
+            "has no effect: set server.tls.client_auth to optional or required",
+        ),
+    ] {
+        let key = setting.split('=').next().unwrap();
+        assert_error(
+            &set(&[files[0], files[1], setting]),
+            &format!("{key} (--set {key}) {reason}"),
+        );
+    }
+    assert_error(
+        &set(&["server.tls.client_auth=optional", "server.tls.client_ca_file=ca.pem"]),
+        "server.tls.client_auth (--set server.tls.client_auth) also needs server.tls.cert_file",
+    );
     assert_error(
         &set(&["gateway.max_frame_bytes=2000000", "memory.frames_bytes=4194304"]),
         "memory.frames_bytes (--set memory.frames_bytes) must be at least four times gateway.max_frame_bytes",
@@ -158,4 +180,23 @@ fn unreadable_sources() {
         &Sources { environment, ..Sources::default() },
         "environment variable PROMBUS_SERVER_DATA is not valid UTF-8",
     );
+}
+
+#[test]
+fn invalid_certificates() {
+    for (element, reason) in [
+        ("{subject=\"billing\",scopes=[]}", "subject must be CN=NAME, DNS=NAME or URI=NAME"),
+        ("{scopes=[]}", "subject must be CN=NAME, DNS=NAME or URI=NAME"),
+        ("{subject=\"CN=b\"}", "scopes must be a list of strings"),
+        ("{subject=\"CN=b\",scope=[]}", "unknown key scope; the keys are subject and scopes"),
+        ("{subject=\"DNS=A\",scopes=[]}", "it repeats an earlier subject"),
+    ] {
+        let list = format!("auth.certificates=[{{subject=\"DNS=a\",scopes=[]}},{element}]");
+        assert_error(
+            &set(&[&list]),
+            &format!(
+                "auth.certificates (--set auth.certificates) has an invalid element 2: {reason}"
+            ),
+        );
+    }
 }

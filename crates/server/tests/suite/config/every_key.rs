@@ -35,6 +35,8 @@ fn different_value(key: &str, value: &Value) -> String {
         ("server.engine", _) => "memory".to_owned(),
         ("log.level", _) => "warn".to_owned(),
         ("log.format", _) => "json".to_owned(),
+        ("server.tls.client_auth", _) => "required".to_owned(),
+        ("auth.certificates", _) => r#"[{subject = "CN=c", scopes = ["admin"]}]"#.to_owned(),
         ("auth.tokens", _) => r#"[{token = "t", scopes = ["admin"]}]"#.to_owned(),
         ("auth.allowed_origins", _) => r#"["https://app.example.com"]"#.to_owned(),
         (_, Value::Boolean(truth)) => (!truth).to_string(),
@@ -44,13 +46,20 @@ fn different_value(key: &str, value: &Value) -> String {
     }
 }
 
-/// Returns the key that must be set together with `key`.
-fn companion(key: &str) -> Option<&'static str> {
+/// Returns what must be set together with `key`, and a value of `key` to compare with, if its default
+/// does not go with that.
+fn companions(key: &str) -> (&'static [&'static str], Option<&'static str>) {
+    const CERTIFICATE: [&str; 2] = ["server.tls.cert_file=file", "server.tls.key_file=file"];
+    const CA: &str = "server.tls.client_ca_file=file";
+    const OPTIONAL: &str = "server.tls.client_auth=optional";
     match key {
-        "server.tls.cert_file" => Some("server.tls.key_file"),
-        "server.tls.key_file" => Some("server.tls.cert_file"),
-        "auth.jwt.issuer" | "auth.jwt.audience" => Some("auth.jwt.jwks_file"),
-        _ => None,
+        "server.tls.cert_file" => (&[CERTIFICATE[1]], Some("file")),
+        "server.tls.key_file" => (&[CERTIFICATE[0]], Some("file")),
+        "server.tls.client_auth" => (&[CERTIFICATE[0], CERTIFICATE[1], CA], Some("optional")),
+        "server.tls.client_ca_file" => (&[CERTIFICATE[0], CERTIFICATE[1], OPTIONAL], Some("file")),
+        "auth.certificates" => (&[CERTIFICATE[0], CERTIFICATE[1], CA, OPTIONAL], None),
+        "auth.jwt.issuer" | "auth.jwt.audience" => (&["auth.jwt.jwks_file=file"], Some("file")),
+        _ => (&[], None),
     }
 }
 
@@ -66,9 +75,9 @@ fn each_can_be_set_by_variable_and_by_flag() {
         assert!(variables.insert(name.clone()), "two keys map to {name}");
         let other = different_value(&key, &value);
 
-        let companion = companion(&key);
-        let beside: Vec<String> = companion.iter().map(|other| format!("{other}=file")).collect();
-        let itself = companion.map(|_| format!("{key}=file"));
+        let (beside, itself) = companions(&key);
+        let beside: Vec<String> = beside.iter().map(|&text| text.to_owned()).collect();
+        let itself = itself.map(|value| format!("{key}={value}"));
         let before = beside.iter().cloned().chain(itself).collect();
         let before = loaded_debug(&Sources { set: before, ..Sources::default() });
 

@@ -115,3 +115,20 @@ fn a_token_may_be_given_by_its_digest_and_have_a_name() {
     assert!(printed.contains("billing"), "{printed}");
     assert!(!printed.contains(digest), "{printed}");
 }
+
+#[test]
+fn a_file_with_digests_only_holds_no_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let by_digest = format!("{{token_sha256=\"{}\",name=\"a\",scopes=[]}}", "0".repeat(64));
+    let by_token = "{token=\"hunter2\",scopes=[]}";
+    for (tokens, holds_secrets) in [
+        (String::new(), false),
+        (by_digest.clone(), false),
+        (by_token.to_owned(), true),
+        (format!("{by_digest},{by_token}"), true),
+    ] {
+        let (sources, _) = file(folder.path(), &format!("auth.tokens = [{tokens}]"));
+        let raw = RawConfig::load(&sources).unwrap();
+        assert_eq!(!raw.files_with_secrets().is_empty(), holds_secrets, "{tokens}");
+    }
+}

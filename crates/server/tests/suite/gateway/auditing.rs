@@ -9,6 +9,7 @@ use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 
 use crate::gateway::authorising::{SECRET, authenticated, token_with_seconds_left};
+use crate::gateway::authority::Mutual;
 use crate::gateway::client::parsed;
 use crate::gateway::running::started;
 use crate::http::client::HttpClient;
@@ -150,4 +151,20 @@ async fn an_open_server_logs_changes_but_no_logins() {
     let lines = log.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!((&lines[0]["message"], &lines[0]["kind"]), (&json!("changed"), &json!("anyone")));
+}
+
+#[tokio::test]
+async fn the_holder_of_a_certificate_has_its_name() {
+    let log = Log::default();
+    let _guard = log.start();
+    let rules = r#"auth.certificates=[{subject="CN=billing",scopes=["publish:a"]}]"#;
+    let mutual = Mutual::start("optional", &[rules]).await;
+    let billing = mutual.authority.client("billing");
+    mutual.connect(Some(&billing)).await.assert_lives().await;
+    let logins = log.lines();
+    assert_eq!(logins.len(), 1, "{logins:?}");
+    assert_eq!(
+        (&logins[0]["message"], &logins[0]["principal"], &logins[0]["kind"]),
+        (&json!("login"), &json!("CN=billing"), &json!("certificate"))
+    );
 }
