@@ -154,7 +154,17 @@ impl Engine for MongoEngine {
 
     async fn seek_id(&self, topic: &Topic, id: &EventId) -> Result<Option<Seq>, ReadError> {
         let _call = self.store.in_flight.start().await?;
-        self.store.seek_id(topic, id).await
+        let found = self.store.seek_ids(topic, std::slice::from_ref(id)).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    async fn seek_ids(
+        &self,
+        topic: &Topic,
+        ids: &[EventId],
+    ) -> Result<Vec<Option<Seq>>, ReadError> {
+        let _call = self.store.in_flight.start().await?;
+        self.store.seek_ids(topic, ids).await
     }
 
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {

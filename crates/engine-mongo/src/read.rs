@@ -6,6 +6,8 @@
 mod bisect;
 pub(crate) mod causality;
 
+use std::collections::HashMap;
+
 use mongodb::ClientSession;
 use mongodb::bson::{RawDocumentBuf, doc};
 use mongodb::error::Error;
@@ -22,6 +24,8 @@ use crate::store::Store;
 const SMALL_EVENT_BYTES: usize = 512;
 const MIN_BATCH_SIZE: usize = 16;
 const MAX_BATCH_SIZE: usize = 10_000;
+/// Less than a megabyte with the longest ids.
+const IDS_PER_QUERY: usize = 2000;
 
 impl Store {
     pub(crate) async fn read(
@@ -184,24 +188,51 @@ impl Store {
         Ok(found.and_then(|event| number_in(&event, "seq")).unwrap_or(document.next))
     }
 
-    pub(crate) async fn seek_id(
+    pub(crate) async fn seek_ids(
         &self,
         topic: &Topic,
-        id: &EventId,
-    ) -> Result<Option<Seq>, ReadError> {
+        ids: &[EventId],
+    ) -> Result<Vec<Option<Seq>>, ReadError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut session = self.read_session().await.map_err(read_error)?;
-        let filter = doc! { "topic": topic.as_str(), "id": id.to_string() };
-        let events = self.collections.events();
-        let found = events
-            .find_one(filter)
-            .projection(doc! { "_id": 0, "seq": 1 })
-            .session(&mut session)
-            .await
-            .map_err(read_error)?;
-        let Some(seq) = found.and_then(|event| number_in(&event, "seq")) else { return Ok(None) };
+        let found = self.stored_ids(&mut session, topic, ids).await.map_err(read_error)?;
+        if found.is_empty() {
+            return Ok(vec![None; ids.len()]);
+        }
         let document = self.topic(&mut session, topic).await.map_err(read_error)?;
-        let is_retained = (document.first..document.next).contains(&seq);
-        Ok(is_retained.then_some(Seq(from_bson(seq))))
+        let retained = document.first..document.next;
+        let seek = |id: &EventId| {
+            let seq = found.get(id.to_string().as_str()).filter(|seq| retained.contains(seq))?;
+            Some(Seq(from_bson(*seq)))
+        };
+        Ok(ids.iter().map(seek).collect())
+    }
+
+    /// Returns those of `ids` that are stored, with their positions, trimmed ones included.
+    async fn stored_ids(
+        &self,
+        session: &mut ClientSession,
+        topic: &Topic,
+        ids: &[EventId],
+    ) -> Result<HashMap<String, i64>, Error> {
+        let events = self.collections.events();
+        let mut found = HashMap::new();
+        for ids in ids.chunks(IDS_PER_QUERY) {
+            let ids: Vec<_> = ids.iter().map(EventId::to_string).collect();
+            let query = events
+                .find(doc! { "topic": topic.as_str(), "id": { "$in": ids } })
+                .projection(doc! { "_id": 0, "id": 1, "seq": 1 });
+            let mut cursor = query.session(&mut *session).await?;
+            while cursor.advance(session).await? {
+                let event = cursor.current();
+                if let (Ok(id), Some(seq)) = (event.get_str("id"), number_in(event, "seq")) {
+                    found.insert(id.to_owned(), seq);
+                }
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -91,6 +91,20 @@ pub trait Engine: Send + Sync + 'static {
     /// Returns the position of the event `id`, or `None` if `topic` never had it or has dropped it.
     async fn seek_id(&self, topic: &Topic, id: &EventId) -> Result<Option<Seq>, ReadError>;
 
+    /// Returns what [`seek_id`](Engine::seek_id) returns for each of `ids`, in the same order. Engines that
+    /// can find several ids at once override this.
+    async fn seek_ids(
+        &self,
+        topic: &Topic,
+        ids: &[EventId],
+    ) -> Result<Vec<Option<Seq>>, ReadError> {
+        let mut found = Vec::with_capacity(ids.len());
+        for id in ids {
+            found.push(self.seek_id(topic, id).await?);
+        }
+        Ok(found)
+    }
+
     /// Drops the events of `topic` below `below` and returns the remaining bounds. A `below` above the
     /// last event drops all of them.
     ///

@@ -46,6 +46,20 @@ pub trait DelegatingEngine: Send + Sync + 'static {
         self.inner().read(topic, from, budget).await
     }
 
+    /// See [`Engine::seek_ids`]. Runs after [`before_read`](Self::before_read).
+    async fn seek_ids(
+        &self,
+        topic: &Topic,
+        ids: &[EventId],
+    ) -> Result<Vec<Option<Seq>>, ReadError> {
+        self.inner().seek_ids(topic, ids).await
+    }
+
+    /// See [`Engine::get_many`]. Runs after [`before_read`](Self::before_read).
+    async fn get_many(&self, keys: &[StateKey]) -> Result<Vec<Option<StateEntry>>, ReadError> {
+        self.inner().get_many(keys).await
+    }
+
     /// See [`Engine::watch`].
     fn watch(&self, topic: &Topic) -> watch::Receiver<Seq> {
         self.inner().watch(topic)
@@ -97,6 +111,15 @@ impl<T: DelegatingEngine> Engine for T {
         self.inner().seek_id(topic, id).await
     }
 
+    async fn seek_ids(
+        &self,
+        topic: &Topic,
+        ids: &[EventId],
+    ) -> Result<Vec<Option<Seq>>, ReadError> {
+        self.before_read(None)?;
+        DelegatingEngine::seek_ids(self, topic, ids).await
+    }
+
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
         self.before_trim()?;
         self.inner().trim(topic, below).await
@@ -116,7 +139,7 @@ impl<T: DelegatingEngine> Engine for T {
         for key in keys {
             self.before_read(Some(key.as_bytes()))?;
         }
-        self.inner().get_many(keys).await
+        DelegatingEngine::get_many(self, keys).await
     }
 
     async fn scan(

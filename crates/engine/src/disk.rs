@@ -216,6 +216,18 @@ impl Engine for DiskEngine {
         self.blocking(move |shared| read::seek_id::seek_id(shared, &topic, &id)).await
     }
 
+    async fn seek_ids(
+        &self,
+        topic: &Topic,
+        ids: &[EventId],
+    ) -> Result<Vec<Option<Seq>>, ReadError> {
+        let (topic, ids) = (topic.clone(), ids.to_vec());
+        let seek = move |shared: &Shared| {
+            ids.iter().map(|id| read::seek_id::seek_id(shared, &topic, id)).collect()
+        };
+        self.blocking(seek).await
+    }
+
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
         let topic = topic.clone();
         self.ask(|reply| Request::Trim { topic, below, reply }).await?

@@ -56,14 +56,14 @@ impl Feed {
         self.last.receiver_count() > 0
     }
 
-    /// Adds events that were just committed, in order, and wakes followers.
+    /// Adds events that were just committed, in order. [`Feed::wake`] tells followers of them.
     pub(crate) fn append(
         &self,
         events: impl Iterator<Item = (Seq, EncodedEvent, Option<Instant>)>,
     ) {
-        let mut last = None;
+        let mut is_empty = true;
         let new = events.map(|(seq, encoded, published_at)| {
-            last = Some(seq);
+            is_empty = false;
             FeedEvent {
                 seq,
                 id: encoded.id().clone(),
@@ -73,8 +73,9 @@ impl Feed {
         });
         let memory = &self.memory;
         let is_new = self.recent.lock().append(new, memory.max_feed_bytes(), memory.next_use());
-        let Some(last) = last else { return };
-        self.wake(last);
+        if is_empty {
+            return;
+        }
         if is_new {
             memory.add(&self.recent);
         }

@@ -2,7 +2,7 @@
 
 use super::case::{Case, cases};
 use super::idempotence::ids_of_every_kind;
-use super::test_store::TestStore;
+use super::test_store::{TestStore, topic};
 use prombus_proto::{Event, EventId};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -16,6 +16,7 @@ pub(super) fn cases() -> Vec<Case> {
         every_time_is_found_in_a_long_topic,
         an_id_seeks_to_its_event,
         an_id_of_any_kind_is_found,
+        several_ids_are_found_as_each_alone,
         an_id_is_searched_in_its_own_topic_only,
         a_trimmed_id_is_not_found,
         an_id_stored_again_is_found_at_its_new_position,
@@ -110,6 +111,33 @@ async fn an_id_of_any_kind_is_found(store: TestStore) {
         store.append(&[event]).await;
         assert_eq!(store.seek_id("a", &id).await, Some(seq));
     }
+}
+
+async fn several_ids_are_found_as_each_alone(store: TestStore) {
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.extend(store.fill("a", 100).await.into_iter().map(|event| event.id));
+    }
+    for id in ids_of_every_kind() {
+        store.append(&[Event { id: id.clone(), ..store.event("a") }]).await;
+        ids.push(id);
+    }
+    ids.extend(store.fill("b", 1).await.into_iter().map(|event| event.id));
+    ids.extend((0..100).map(|_| store.new_id()));
+    ids.reverse();
+    // One of them twice.
+    ids.push(ids[200].clone());
+    store.trim("a", 120).await;
+    let mut each = Vec::new();
+    for id in &ids {
+        each.push(store.seek_id("a", id).await);
+    }
+    assert!(each.iter().flatten().count() > 281, "all that are not trimmed");
+    let found = store.engine().seek_ids(&topic("a"), &ids).await.unwrap();
+    let found: Vec<_> = found.into_iter().map(|seq| seq.map(|seq| seq.0)).collect();
+    assert_eq!(found, each);
+    assert_eq!(store.engine().seek_ids(&topic("a"), &[]).await.unwrap(), vec![]);
+    assert_eq!(store.engine().seek_ids(&topic("c"), &ids[..2]).await.unwrap(), [None, None]);
 }
 
 async fn an_id_is_searched_in_its_own_topic_only(store: TestStore) {

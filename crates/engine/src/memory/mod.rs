@@ -98,6 +98,14 @@ impl Engine for MemoryEngine {
         self.query(|store| store.log(topic)?.seek_id(id))
     }
 
+    async fn seek_ids(
+        &self,
+        topic: &Topic,
+        ids: &[EventId],
+    ) -> Result<Vec<Option<Seq>>, ReadError> {
+        self.query(|store| ids.iter().map(|id| store.log(topic)?.seek_id(id)).collect())
+    }
+
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
         self.change(|store| Ok(store.trim(topic, below)))
     }

@@ -32,12 +32,19 @@ pub(super) async fn marks_of_existing(
     ids: &[EventId],
     leased: &[bool],
 ) -> Result<Marks, Refusal> {
-    let mut marks = Marks::of(topic, group, until);
+    let (mut marks, mut others) = (Marks::of(topic, group, until), Vec::new());
     for (index, id) in ids.iter().enumerate() {
-        let is_leased = leased.get(index).copied().unwrap_or(false);
-        if is_leased || engine.seek_id(topic, id).await?.is_some() {
+        if leased.get(index).copied().unwrap_or(false) {
             marks.add(id);
+        } else {
+            others.push(id.clone());
         }
     }
+    if others.is_empty() {
+        return Ok(marks);
+    }
+    let found = engine.seek_ids(topic, &others).await?;
+    let existing = others.iter().zip(found).filter(|(_, seq)| seq.is_some());
+    existing.for_each(|(id, _)| marks.add(id));
     Ok(marks)
 }

@@ -45,7 +45,7 @@ impl Gateway {
             retry: DELAYS,
             group_lease: LEASE,
         };
-        let feeds = FeedMemory::new(Memory::new(settings.memory).feeds.clone());
+        let feeds = FeedMemory::new(Memory::new(settings.memory).feeds);
         let topics = Arc::new(Topics::new(Arc::new(settings), 1, feeds, Arc::clone(&metrics)));
         let (committer, _) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());

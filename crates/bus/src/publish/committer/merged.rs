@@ -86,14 +86,13 @@ impl MergedSubmissions {
         }
     }
 
-    fn stored(self, committed: Committed, engine: &dyn Engine, meter: &mut CommitMeter) {
+    fn stored(mut self, committed: Committed, engine: &dyn Engine, meter: &mut CommitMeter) {
         let Committed { positions, version, durability, write } = committed;
         meter.committed(self.parts.iter().map(|part| &part.publish_times), write, now());
+        self.runs.count(&positions);
         if is_final(engine, durability) {
             let times = self.parts.iter().flat_map(|part| part.publish_times.each(part.events));
-            self.runs.notify_followers(self.events, times, &positions);
-        } else {
-            self.runs.count(&positions);
+            self.runs.feed(self.events, times, &positions);
         }
         let mut left = positions;
         for part in self.parts {
@@ -103,6 +102,8 @@ impl MergedSubmissions {
             // The receiver may have been dropped.
             let _ = part.reply.send(Ok(CommitReceipt { positions, version }));
         }
+        // After the answers: a topic may have thousands of followers.
+        self.runs.wake_followers();
     }
 
     async fn retry_each(self, engine: &dyn Engine, topics: &Topics, meter: &mut CommitMeter) {
