@@ -313,7 +313,7 @@ async fn stays_anonymous(identified: &Identified, until: Option<Instant>) {
             return;
         }
     }
-    pending().await
+    pending::<()>().await;
 }
 
 /// Registers a stream that another thread accepted with the runtime of this thread.

@@ -75,7 +75,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     gateway: Arc<Gateway>,
     phases: watch::Receiver<Phase>,
 ) {
-    let session = Session::new(stream, arrival, &read_ahead, gateway, phases);
+    let session = Session::new(stream, &arrival, &read_ahead, gateway, phases);
     // Even an empty slice keeps the whole buffer of the request alive.
     drop(read_ahead);
     let end = Box::pin(session.run()).await;

@@ -39,7 +39,7 @@ impl Derivation {
 /// the patterns names. A rule covers the topic if its pattern matches any of them.
 pub(super) fn lineage<'a, 'p>(
     topic: &'a str,
-    patterns: impl Iterator<Item = &'p NamePattern> + Clone,
+    patterns: &(impl Iterator<Item = &'p NamePattern> + Clone),
 ) -> Vec<&'a str> {
     let mut lineage = vec![topic];
     let mut next = 0;

@@ -87,7 +87,7 @@ impl Scopes {
             Reach::Topics(pattern) => Some(pattern),
             Reach::Nothing | Reach::All => None,
         });
-        Names::Several(derived::lineage(topic, patterns))
+        Names::Several(derived::lineage(topic, &patterns))
     }
 }
 

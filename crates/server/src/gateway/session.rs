@@ -90,7 +90,7 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     pub(super) fn new(
         stream: S,
-        arrival: Arrival,
+        arrival: &Arrival,
         read_ahead: &[u8],
         gateway: Arc<Gateway>,
         phases: watch::Receiver<Phase>,
@@ -101,7 +101,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let open = metrics.connection(Transport::Ws);
         // Before the client gets its rights: a reload in between is noticed.
         let seen = *phases.borrow();
-        let client = Client::new(gateway, &arrival);
+        let client = Client::new(gateway, arrival);
         let room = FrameRoom::new(client.memory().frames.share());
         let wire = Wire::new(stream, traffic);
         let max_frame_bytes = client.settings().max_frame_bytes;

@@ -143,7 +143,7 @@ impl Attacker {
             // A new connection may take turns with others.
             tokio::task::yield_now().await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     fn was_refused(&self) {

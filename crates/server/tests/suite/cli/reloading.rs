@@ -14,8 +14,8 @@ use crate::cli::server::{Server, run};
 
 fn write(file: &Path, token: &str) {
     let text = format!("auth.tokens = [{{token = \"{token}\", scopes = [\"publish:**\"]}}]\n");
-    fs::write(file, text).unwrap();
-    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(file, text).expect("the file is writable");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).expect("the file is ours");
 }
 
 fn accepts(server: &Server, token: &str) -> bool {

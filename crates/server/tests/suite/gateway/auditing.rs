@@ -157,7 +157,7 @@ async fn an_open_server_logs_changes_but_no_logins() {
 async fn the_holder_of_a_certificate_has_its_name() {
     let log = Log::default();
     let _guard = log.start();
-    let rules = r#"auth.certificates=[{subject="CN=billing",scopes=["publish:a"]}]"#;
+    let rules = r#"auth.certificates=[{subject="CN=billing",scopes=["publish:signs-of-life"]}]"#;
     let mutual = Mutual::start("optional", &[rules]).await;
     let billing = mutual.authority.client("billing");
     mutual.connect(Some(&billing)).await.assert_lives().await;

@@ -27,7 +27,7 @@ async fn never_reads(running: &Running, path: &str) -> TcpStream {
 async fn publish(client: &mut HttpClient, events: usize, bytes: usize) {
     let line = json!({"payload": "x".repeat(bytes)}).to_string();
     for _ in 0..events / 10 {
-        client.ndjson("/publish/t", vec![line.as_str(); 10].join("\n")).await.ok();
+        client.ndjson("/publish/t", [line.as_str(); 10].join("\n")).await.ok();
     }
 }
 
