@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::ConnectionLimit;
 use crate::topics::TopicInUse;
 
-/// Tokens that were taken, and return when this is dropped, unless [`Charges::keep`] says that what they
+/// Tokens that were taken, and return when this is dropped, unless `Charges::keep` says that what they
 /// were taken for has happened.
 #[derive(Debug, Default)]
 pub struct Charges(Vec<Charge>);
