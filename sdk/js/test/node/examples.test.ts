@@ -57,7 +57,7 @@ test("each order gets one invoice although the worker is killed repeatedly", asy
 });
 
 test("an order without items becomes a dead letter", async () => {
-  const { http: PROMBUS_URL } = await ownBus();
+  const { http: PROMBUS_URL } = await ownBus("groups.retry.first_ms=10");
   const bus = await client(PROMBUS_URL);
   await bus.publish("orders.created", { items: [] }, { id: "empty" });
   const worker = run(["examples/invoices.js"], { PROMBUS_URL });
