@@ -22,6 +22,7 @@ const NOW: Timestamp = Timestamp(1_000_000);
 
 static AUTHENTICATOR: LazyLock<Authenticator> = LazyLock::new(|| {
     Authenticator::new(AuthSettings {
+        certificates: Vec::new(),
         tokens: vec![TokenSettings {
             name: "nobody".to_owned(),
             digest: TokenDigest::of("a token that no fuzzer finds"),
