@@ -40,8 +40,8 @@ pub use groups::{
 };
 pub use inspect::{GroupOverview, Lag, TopicOverview};
 pub use limits::{
-    CensusLimits, Charges, ConnectionLimit, Deficit, LimitScope, LimitStatus, Principal, Rate,
-    RateLimit, TokenBucket,
+    CensusLimits, Charges, ConnectionLimit, Deficit, LimitScope, LimitStatus, Network, Principal,
+    Rate, RateLimit, TokenBucket,
 };
 pub use memory::{Budget, Memory, MemoryLimits, Share};
 pub use metrics::{

@@ -1,4 +1,4 @@
-//! Who may connect, and what they may do: everything under `auth`, replaced as a whole by a reload.
+//! The rules of access: everything under `auth`, replaced as a whole by a reload.
 
 use crate::auth::{
     AllowedOrigins, AuthSettings, Authenticator, CertificateSettings, JwtSettings, ScopeList,

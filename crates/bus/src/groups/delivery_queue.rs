@@ -95,8 +95,8 @@ impl DeliveryQueue {
         }
     }
 
-    /// Reserves free room for one group, so that no two groups fill the same room, and returns its bytes. [`DeliveryQueue::put`] ends the reservation. If there is no room, `blocked` is notified
-    /// when there is.
+    /// Reserves free room for one group, so that no two groups fill the same room, and returns its bytes.
+    /// [`DeliveryQueue::put`] ends the reservation. If there is no room, `blocked` is notified when there is.
     pub(crate) fn reserve(&self, blocked: &Arc<Notify>) -> usize {
         let mut queued = self.queued.lock();
         let taken = queued.bytes + queued.reserved;

@@ -156,7 +156,7 @@ impl Census {
         for (topic, groups) in found {
             let count = topics.entry(topic).or_default();
             count.exists = true;
-            // What was created while the store was read may be missing in what was read.
+            // Topics and groups that were created meanwhile may be missing in what was read.
             count.groups = count.groups.max(groups);
         }
         Ok(())

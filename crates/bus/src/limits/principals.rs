@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::fair_bucket::FairBucket;
 use super::{ConnectionLimit, Deficit, Rate, TokenBucket};
 
-/// Whose limits a connection shares.
+/// The owner of limits that connections share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Principal {
     /// A token of the configuration, by an identity that does not reveal it.
@@ -19,20 +19,33 @@ pub enum Principal {
     Certificate(Arc<str>),
     /// The subject of signed tokens.
     Subject { issuer: Option<Arc<str>>, subject: Arc<str> },
-    /// A client without a name: its IPv4 address, or the first address of its IPv6 network.
-    Network(IpAddr),
+    /// A client without a name.
+    Network(Network),
+}
+
+/// What one client without a name is assumed to have: an IPv4 address, or a /64 of IPv6, which a host
+/// usually has as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Network(IpAddr);
+
+impl Network {
+    #[must_use]
+    pub const fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self(IpAddr::V4(address)),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                Self(IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)))
+            }
+        }
+    }
 }
 
 impl Principal {
-    /// Returns the principal of clients without a name at `address`. A host usually has a whole /64 of IPv6
-    /// addresses, so these share their limits.
+    /// Returns the principal of clients without a name at `address`.
     #[must_use]
-    pub fn of_address(address: IpAddr) -> Self {
-        const NETWORK: u128 = u128::MAX << 64;
-        Self::Network(match address.to_canonical() {
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
-            address @ IpAddr::V4(_) => address,
-        })
+    pub const fn of_address(address: IpAddr) -> Self {
+        Self::Network(Network::of(address))
     }
 }
 

@@ -109,7 +109,7 @@ async fn an_event_that_crashes_its_consumers_is_dead_lettered_and_others_are_not
     let mut crashes_alone = 0;
     for round in 0..200 {
         if round == 7 {
-            // What was counted survives a restart.
+            // The count survives a restart.
             harness = harness.close_and_restart().await;
         }
         let consumer = harness.consumer(at_most(100)).await;

@@ -6,12 +6,11 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use prombus_bus::Transport;
+use prombus_bus::{Network, Transport};
 use prombus_proto::Topic;
 
 use super::action::{Action, ActionKind};
 use super::identity::Identity;
-use super::login_throttle::Network;
 use super::recent_map::RecentMap;
 
 /// The target of the lines, for `log.level`.

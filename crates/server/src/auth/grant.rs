@@ -21,7 +21,7 @@ pub struct Grant {
     /// The expiry stated in the token. The grant ends [`CLOCK_TOLERANCE_MS`] later.
     pub expires_at: Option<Timestamp>,
     pub identity: Identity,
-    /// Whose limits apply, or `None` for those of the client's address.
+    /// The owner of the limits that apply, or `None` for those of the client's address.
     pub principal: Option<Principal>,
 }
 

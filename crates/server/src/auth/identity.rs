@@ -1,8 +1,8 @@
-//! Who a client is.
+//! The identity of a client.
 
 use std::sync::Arc;
 
-/// Who a grant was given to. Connections of one identity are the same client.
+/// The holder of a grant. Connections of one identity are the same client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Identity {
     /// Any client of an open server.

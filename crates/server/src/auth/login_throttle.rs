@@ -1,13 +1,13 @@
 //! Bounds how often tokens can be guessed.
 //!
 //! Each network has a bucket, from which a guess takes a token. While it is empty, logins are refused
-//! unseen. Clients that have logged in have buckets of their own. What an attacker can do to others at the same address (behind one NAT or proxy) is bounded as
-//! well: tokens that were accepted from a network lately are not throttled there.
+//! unseen. Clients that have logged in have buckets of their own. An attacker can do little to others at
+//! the same address (behind one NAT or proxy): tokens that were accepted from a network lately are not
+//! throttled there.
 
-use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-use prombus_bus::{Deficit, Rate, TokenBucket};
+use prombus_bus::{Deficit, Network, Rate, TokenBucket};
 
 use super::identity::Identity;
 use super::recent_map::RecentMap;
@@ -18,24 +18,7 @@ const BUCKETS: usize = 4096;
 /// Pairs of a network and a token that are remembered, at least.
 const ACCEPTED: usize = 8192;
 
-/// What one client is assumed to have: an IPv4 address, or an IPv6 /64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Network(IpAddr);
-
-impl Network {
-    #[must_use]
-    pub const fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self(IpAddr::V4(address)),
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                Self(IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)))
-            }
-        }
-    }
-}
-
-/// Who is held responsible for a guess.
+/// The owner of the bucket that pays for a guess.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Guesser {
     Stranger(Network),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use prombus_bus::{Metrics, Rate, Refusal};
+use prombus_bus::{Metrics, Network, Rate, Refusal};
 use prombus_proto::{ErrorCode, Timestamp};
 
 use super::Authenticator;
@@ -11,7 +11,7 @@ use super::action::Action;
 use super::audit::{Audit, Caller};
 use super::grant::{Denied, Grant};
 use super::identity::Identity;
-use super::login_throttle::{Guesser, LoginThrottle, Network};
+use super::login_throttle::{Guesser, LoginThrottle};
 use super::token_digest::TokenDigest;
 
 /// Lets clients in. Knows no tokens, so it stays when they are replaced.
@@ -29,7 +29,7 @@ pub struct Login<'a> {
     pub standing: Standing<'a>,
 }
 
-/// What is known of the client.
+/// Whether the client has logged in before on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing<'a> {
     Stranger,

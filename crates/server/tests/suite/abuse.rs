@@ -26,7 +26,7 @@ use attackers::Attack;
 use report::{Measured, print};
 use server::AttackedServer;
 
-/// What is bounded by counts rather than budgets, such as connections, topics and groups, may use this much memory.
+/// The memory of things that counts limit rather than budgets: connections, topics, groups.
 const COUNTED_MEMORY: u64 = 192 << 20;
 
 /// The length of each phase.

@@ -225,9 +225,9 @@ mod tests {
         SharedMemory::new(bytes, MemoryGauge::default())
     }
 
-    const A: Principal = Principal::Network(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
-    const B: Principal = Principal::Network(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
-    const C: Principal = Principal::Network(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3)));
+    const A: Principal = Principal::of_address(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+    const B: Principal = Principal::of_address(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
+    const C: Principal = Principal::of_address(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3)));
 
     fn grown<'a>(memory: &'a SharedMemory, caller: Principal, bytes: usize) -> Room<'a> {
         let mut room = memory.room(caller);

@@ -1,4 +1,4 @@
-//! Who may have a connection: the limits, the health checks above them, and strangers without a token.
+//! Limits of connections, health checks above them, and strangers without a token.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
