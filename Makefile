@@ -11,7 +11,7 @@ MONGO_ROUNDS ?= 10
 # Builds the binary and all tests together: with -p, dependencies would be rebuilt with fewer features.
 BUILD = cargo test --locked --workspace --no-run
 
-.PHONY: help test test-long foreign http-api sdk peers-report mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-reading bench-marks bench-mongo bench-curves flamegraph bench-peers abuse crash
+.PHONY: help test test-long foreign http-api sdk peers-report mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-groups bench-reading bench-marks bench-mongo bench-curves flamegraph bench-peers abuse crash
 
 help: ## list all targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -60,7 +60,7 @@ lint: ## check formatting, clippy and rustdoc; warnings are errors
 docs-check: ## check docs/asyncapi.yaml with the AsyncAPI parser (needs node and npm)
 	scripts/check-asyncapi.sh
 
-bench: bench-engine bench-frames bench-connections bench-reading bench-marks ## run the benchmarks that need no other system
+bench: bench-engine bench-frames bench-connections bench-groups bench-reading bench-marks ## run the benchmarks that need no other system
 
 bench-engine: ## compare the disk engine with its baselines (ONLY=append, fsync, read, reopen, memory, topics, random-ids, large)
 	cargo bench --locked -p prombus-engine --bench engine -- $(ONLY)
@@ -70,6 +70,9 @@ bench-frames: ## compare parsing and writing frames with serde_json
 
 bench-connections: ## measure the memory of N idle connections, half of them with a subscription
 	cargo bench --locked -p prombus-server --bench connections -- $(N)
+
+bench-groups: ## compare publishing to a topic with 10,000 groups, of which 10 have members, and to one with 10
+	cargo bench --locked -p prombus-server --bench groups
 
 bench-reading: ## compare export and replay of 5 million events over HTTP with a plain file
 	cargo bench --locked -p prombus-server --bench reading

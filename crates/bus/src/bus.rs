@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 
 use crate::error::Refusal;
 use crate::groups::{
-    Command, DeliveryQueue, Description, GroupContext, GroupInfo, GroupTask, Groups, Member,
-    MemberId, RetryRules, SubscribeOptions, Subscription, allowed_attempts,
+    Command, DeliveryQueue, Description, GroupContext, GroupInfo, GroupReply, GroupTask, Groups,
+    Member, MemberId, RetryRules, SubscribeOptions, Subscription, allowed_attempts,
 };
 use crate::limits::{ConnectionLimit, Principal, Principals, RateLimit, keep_census_current};
 use crate::memory::Memory;
@@ -110,6 +110,7 @@ impl Bus {
                 groups,
                 metrics,
                 group_leases,
+                read_ahead: memory.read_ahead.clone(),
                 retry,
                 is_closing: Arc::new(AtomicBool::new(false)),
             },
@@ -151,57 +152,58 @@ impl Bus {
         Some(self.topics.find(topic)?.limit.clone())
     }
 
-    /// Adds `connection` to the members of `group` on `topic`. Creates the group if it does not exist.
+    /// Makes `connection` a member of `group` on `topic`, and returns once it has joined.
     ///
     /// # Errors
     ///
-    /// If the bus is shutting down, the options are invalid, there are too many groups, or the group cannot
-    /// be stored.
+    /// As for [`Bus::join`], or if the group cannot be read or stored.
     pub async fn subscribe(
         &self,
         connection: &Connection,
         topic: &Topic,
         group: &Group,
         options: SubscribeOptions,
-    ) -> Result<Subscription, Refusal> {
+    ) -> Result<(Subscription, GroupInfo), Refusal> {
+        let (subscription, joined) = self.join(connection, topic, group, options).await?;
+        let info = joined.await.unwrap_or_else(|_| Err(Refusal::shutting_down()))?;
+        // No one waits for the reply.
+        drop(subscription.resume());
+        Ok((subscription, info))
+    }
+
+    /// Makes `connection` a member of `group` on `topic`. Creates the group if it does not exist.
+    ///
+    /// Returns before the member has joined. Commands may follow at once: the group handles them after the
+    /// join. The member is paused, so that nothing is delivered before its client knows that it has joined.
+    ///
+    /// # Errors
+    ///
+    /// If the bus is shutting down, the options are invalid, or there are too many groups.
+    pub async fn join(
+        &self,
+        connection: &Connection,
+        topic: &Topic,
+        group: &Group,
+        options: SubscribeOptions,
+    ) -> Result<(Subscription, GroupReply<GroupInfo>), Refusal> {
+        self.check_open()?;
         self.check_room_for_group(topic, group).await?;
-        loop {
-            self.check_open()?;
-            let commands =
-                self.ctx.groups.get_or_start(topic, group, || self.start_group(topic, group))?;
-            let member = MemberId(self.next_member.fetch_add(1, Ordering::Relaxed));
-            let defaults = self.settings.subscription;
-            let (reply, joined) = oneshot::channel();
-            let join = Command::Join {
-                member: Member::new(
-                    member,
-                    (Arc::clone(&connection.delivery_queue), connection.limit.clone()),
-                    options.max_in_flight.unwrap_or(defaults.max_in_flight),
-                    options.ack_timeout.unwrap_or(defaults.ack_timeout),
-                ),
-                start: options.start.clone(),
-                max_attempts: options.max_attempts,
-                reply,
-            };
-            // The group has just stopped: start it again.
-            if commands.send(join).is_err() {
-                continue;
-            }
-            // Created before the wait: dropping it leaves the group, also if this future is dropped.
-            let (topic, group) = (topic.clone(), group.clone());
-            let is_closing = Arc::clone(&self.ctx.is_closing);
-            let info = GroupInfo { max_attempts: defaults.max_attempts, created: false };
-            let mut subscription =
-                Subscription { topic, group, member, commands, info, is_closing };
-            match joined.await {
-                Ok(Ok(info)) => {
-                    subscription.info = info;
-                    return Ok(subscription);
-                }
-                Ok(Err(refusal)) => return Err(refusal),
-                Err(_) => {}
-            }
-        }
+        let id = MemberId(self.next_member.fetch_add(1, Ordering::Relaxed));
+        let defaults = self.settings.subscription;
+        let member = Member::new(
+            id,
+            (Arc::clone(&connection.delivery_queue), connection.limit.clone()),
+            options.max_in_flight.unwrap_or(defaults.max_in_flight),
+            options.ack_timeout.unwrap_or(defaults.ack_timeout),
+        );
+        let (SubscribeOptions { start, max_attempts, .. }, (reply, joined)) =
+            (options, oneshot::channel());
+        let join = Command::Join { member, start, max_attempts, reply };
+        let start = || self.start_group(topic, group);
+        let commands = self.ctx.groups.send(topic, group, join, start)?;
+        let (topic, group) = (topic.clone(), group.clone());
+        let is_closing = Arc::clone(&self.ctx.is_closing);
+        Ok((Subscription { topic, group, member: id, commands, is_closing }, joined))
     }
 
     /// Refuses a group that would be one too many, before anything is started for it.

@@ -13,6 +13,8 @@ pub use budget::{Budget, Share};
 pub struct MemoryLimits {
     /// Recent events of topics with followers.
     pub feeds: usize,
+    /// Events that groups have read for their members.
+    pub read_ahead: usize,
     /// Deliveries and answers that clients have not read yet.
     pub deliveries: usize,
     /// Frames that have not arrived completely, or are not answered yet.
@@ -25,6 +27,7 @@ pub struct MemoryLimits {
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(crate) feeds: Budget,
+    pub(crate) read_ahead: Budget,
     pub deliveries: Budget,
     pub frames: Budget,
     pub responses: Budget,
@@ -34,7 +37,7 @@ impl MemoryLimits {
     /// The same limit for every kind.
     #[must_use]
     pub const fn of_each(bytes: usize) -> Self {
-        Self { feeds: bytes, deliveries: bytes, frames: bytes, responses: bytes }
+        Self { feeds: bytes, read_ahead: bytes, deliveries: bytes, frames: bytes, responses: bytes }
     }
 }
 
@@ -47,6 +50,8 @@ impl Memory {
         Self {
             // A feed without memory reads its events from the engine.
             feeds: Budget::new(limits.feeds, 0),
+            // A group without memory reads one event at a time.
+            read_ahead: Budget::new(limits.read_ahead, 0),
             deliveries: budget(limits.deliveries),
             frames: budget(limits.frames),
             responses: budget(limits.responses),
@@ -54,9 +59,15 @@ impl Memory {
     }
 
     /// The budgets by the name of their kind.
-    pub(crate) const fn kinds(&self) -> [(&'static str, &Budget); 4] {
-        let Self { feeds, deliveries, frames, responses } = self;
-        [("feeds", feeds), ("deliveries", deliveries), ("frames", frames), ("responses", responses)]
+    pub(crate) const fn kinds(&self) -> [(&'static str, &Budget); 5] {
+        let Self { feeds, read_ahead, deliveries, frames, responses } = self;
+        [
+            ("feeds", feeds),
+            ("read_ahead", read_ahead),
+            ("deliveries", deliveries),
+            ("frames", frames),
+            ("responses", responses),
+        ]
     }
 }
 

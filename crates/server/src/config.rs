@@ -190,6 +190,8 @@ pub struct GatewayConfig {
 pub struct MemoryConfig {
     /// Recent events of topics with followers.
     pub feeds: usize,
+    /// Events that groups have read for their members.
+    pub read_ahead: usize,
     /// Deliveries and answers that clients have not read yet.
     pub deliveries: usize,
     /// Frames that have not arrived completely, or are not answered yet.

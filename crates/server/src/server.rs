@@ -260,6 +260,7 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
         max_outbox_bytes: config.gateway.max_outbox_bytes,
         memory: MemoryLimits {
             feeds: config.memory.feeds,
+            read_ahead: config.memory.read_ahead,
             deliveries: config.memory.deliveries,
             frames: config.memory.frames,
             responses: config.memory.responses,

@@ -93,7 +93,7 @@ impl InProcess {
                 ack_timeout: Some(LEASE),
                 max_attempts: None,
             };
-            let subscription = self.bus.subscribe(&connection, topic, group, options).await?;
+            let (subscription, _) = self.bus.subscribe(&connection, topic, group, options).await?;
             subscriptions.insert(topic.clone(), subscription);
         }
         Ok(InProcessConsumer::new(connection.delivery_queue, subscriptions))

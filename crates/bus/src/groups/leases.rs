@@ -16,7 +16,8 @@ pub(crate) use self::ending::{AfterLease, EndedLease, LeaseEnd};
 pub(crate) use self::slot::Lease;
 use self::slot::{Identity, Slot, SlotState};
 use crate::groups::retry::RetryRules;
-use crate::stored::cursor::{Attempts, Cursor, Progress};
+use crate::stored::cursor::{Attempts, Cursor, Progress, RetryTime};
+use crate::time::Moment;
 
 /// How far a group runs ahead of its oldest unfinished event. Bounds its memory and its stored cursor.
 pub const MAX_WINDOW: usize = 65_536;
@@ -77,15 +78,25 @@ pub(crate) struct Adopted {
 }
 
 impl Leases {
-    pub(crate) fn resume(cursor: &Cursor, rules: RetryRules) -> Self {
+    /// Resumes behind `cursor`, which was read at `read_at`.
+    pub(crate) fn resume(cursor: &Cursor, rules: RetryRules, read_at: Moment) -> Self {
         let window: VecDeque<_> = cursor
             .above()
             .take(MAX_WINDOW)
             .map(|progress| match progress {
                 Progress::Done => Slot::stored(Attempts::default(), SlotState::Done),
                 Progress::Tried(attempts) => Slot::stored(attempts, SlotState::Redeliverable),
+                Progress::BackingOff(attempts, retry) => {
+                    let until = read_at.instant + retry.wait_from(read_at.timestamp).min(MAX_LEASE);
+                    Slot::stored(attempts, SlotState::BackingOff(until))
+                }
             })
             .collect();
+        let back_offs = window.iter().filter_map(|slot| match slot.state {
+            SlotState::BackingOff(until) => Some(until),
+            _ => None,
+        });
+        let next_timer = back_offs.min();
         let mut leases = Self {
             floor: cursor.floor,
             at_floor: cursor.last_id.clone().zip(cursor.last_ts),
@@ -98,7 +109,7 @@ impl Leases {
             stored_generation: CursorGeneration::STORED,
             window,
             leased: HashMap::default(),
-            next_timer: None,
+            next_timer,
             trimmed: Vec::new(),
         };
         let redeliverable: Vec<_> =
@@ -108,20 +119,22 @@ impl Leases {
         leases
     }
 
-    /// Returns the cursor that counts everything being acknowledged or dead-lettered as done.
-    pub(crate) fn cursor(&self) -> Cursor {
+    /// Returns the cursor to be stored at `now`, which counts everything being acknowledged or dead-lettered
+    /// as done.
+    pub(crate) fn cursor(&self, now: Moment) -> Cursor {
         let passed = self.window.iter().take_while(|slot| slot.state.counts_as_done()).count();
         let newest = passed.checked_sub(1).and_then(|last| self.window[last].identity.as_ref());
         let at_floor = if passed == 0 { self.at_floor.as_ref() } else { newest };
         let mut cursor = Cursor::starting_behind(self.floor.plus(passed as u64), self.created);
         cursor.last_id = at_floor.map(|(id, _)| id.clone());
         cursor.last_ts = at_floor.map(|(_, ts)| *ts);
-        cursor.with_above(self.window.range(passed..).map(|slot| {
-            if slot.state.counts_as_done() {
-                Progress::Done
-            } else {
-                Progress::Tried(slot.attempts)
+        cursor.with_above(self.window.range(passed..).map(|slot| match slot.state {
+            state if state.counts_as_done() => Progress::Done,
+            SlotState::BackingOff(until) if until > now.instant => {
+                let retry = RetryTime::after(until - now.instant, now.timestamp);
+                Progress::BackingOff(slot.attempts, retry)
             }
+            _ => Progress::Tried(slot.attempts),
         }))
     }
 

@@ -1,17 +1,28 @@
-//! Marks of handled events: looked up by SEEN, stored by MARK.
+//! Marks of handled events: looked up by SEEN, stored by MARK and by ACKs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use prombus_proto::{EventId, Group, Timestamp, Topic};
 
 use crate::bus::{Bus, Connection};
 use crate::error::Refusal;
-use crate::limits::Charges;
+use crate::groups::{Acked, Subscription};
+use crate::limits::{Charges, lookup_tokens};
 use crate::publish::{PendingCommit, Submission};
 use crate::stored::mark::{Marks, are_marked};
 use crate::time::now;
 
 impl Bus {
+    /// Takes the tokens of a connection for a lookup of `count` ids, such as [`Bus::seen`].
+    ///
+    /// # Errors
+    ///
+    /// If the connection or its principal has too few tokens.
+    pub fn charge_lookup(&self, connection: &Connection, count: usize) -> Result<(), Refusal> {
+        self.charge(connection, lookup_tokens(count)).map(Charges::keep)
+    }
+
     /// Returns those of `ids` that `group` on `topic` has marked, in order.
     pub async fn seen(
         &self,
@@ -36,7 +47,7 @@ impl Bus {
     ) -> Result<PendingCommit, Refusal> {
         self.check_open()?;
         let count = ids.len() as u64;
-        let charges = self.charge_marks(connection, count)?;
+        let charges = self.charge(connection, count)?;
         let mut marks = Marks::of(topic, group, self.marked_until(ttl));
         ids.iter().for_each(|id| marks.add(id));
         // Not the topic in use: a topic that nobody uses must not be remembered for this.
@@ -46,17 +57,52 @@ impl Bus {
         PendingCommit::submit(self.committer(), submission).await
     }
 
-    /// Takes a token per id for `count` marks, for [`Bus::mark`] and for ACKs that mark.
+    /// Acknowledges `ids` and marks them in the same commit. Those whose lease has ended are stale, but
+    /// handled: they are marked as well, by a later commit, if `topic` has such an event. Marks of made-up
+    /// ids would fill the store.
+    ///
+    /// The acknowledgement is sent before this returns. Only the caller waits for the lookup of stale ids.
+    /// The tokens of `charges`, one per id, return if the acknowledgement is refused.
+    pub fn ack_and_mark(
+        &self,
+        subscription: &Subscription,
+        ids: Vec<EventId>,
+        until: Timestamp,
+        charges: Charges,
+    ) -> impl Future<Output = Result<Acked, Refusal>> + Send + use<> {
+        let reply = subscription.ack_charged(ids.clone(), Some(until), None, charges);
+        let (topic, group) = (subscription.topic().clone(), subscription.group().clone());
+        let durability = self.topics_in_use().rules(&topic).durability;
+        let (engine, committer) = (Arc::clone(self.engine()), self.committer().clone());
+        async move {
+            let acked = reply.await.unwrap_or_else(|_| Err(Refusal::shutting_down()))?;
+            if acked.stale.is_empty() {
+                return Ok(acked);
+            }
+            let stale: Vec<_> = acked.stale.iter().map(|index| ids[*index].clone()).collect();
+            let found = engine.seek_ids(&topic, &stale).await?;
+            let mut marks = Marks::of(&topic, &group, until);
+            let existing = stale.iter().zip(found).filter(|(_, seq)| seq.is_some());
+            existing.for_each(|(id, _)| marks.add(id));
+            if !marks.is_empty() {
+                let submission = Submission::of_state(marks.into_state(), durability);
+                PendingCommit::submit(&committer, submission).await?.stored().await?;
+            }
+            Ok(acked)
+        }
+    }
+
+    /// Takes `tokens` from a connection and its principal: one per event that is marked.
     ///
     /// # Errors
     ///
     /// If the connection or its principal has too few tokens.
-    pub fn charge_marks(&self, connection: &Connection, count: u64) -> Result<Charges, Refusal> {
+    pub fn charge(&self, connection: &Connection, tokens: u64) -> Result<Charges, Refusal> {
         connection
             .limit
-            .try_take(count, now())
-            .inspect_err(|limited| self.metrics().rate_limited(limited.scope, count))?;
-        Ok(Charges::of_connection(&connection.limit, count))
+            .try_take(tokens, now())
+            .inspect_err(|limited| self.metrics().rate_limited(limited.scope, tokens))?;
+        Ok(Charges::of_connection(&connection.limit, tokens))
     }
 
     /// Returns when a mark expires that is stored now for `ttl`.

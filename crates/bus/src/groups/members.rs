@@ -11,7 +11,7 @@ use crate::groups::leases::{MAX_LEASE, MemberId};
 use crate::groups::{Delivery, DeliveryQueue};
 use crate::limits::{ConnectionLimit, Deficit};
 
-/// One subscription of one connection.
+/// One subscription of one connection. It begins paused.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) id: MemberId,
@@ -69,7 +69,7 @@ impl Member {
             limit,
             max_in_flight,
             ack_timeout: ack_timeout.min(MAX_LEASE),
-            is_paused: false,
+            is_paused: true,
             isolation: Isolation::None,
             in_flight: 0,
             outgoing: Outgoing::default(),

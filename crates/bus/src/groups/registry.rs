@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use prombus_proto::{Group, Topic};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::error::SendError;
 
 use crate::groups::Command;
 
@@ -15,20 +16,29 @@ type Name = (Topic, Group);
 pub(crate) struct Groups(Mutex<HashMap<Name, UnboundedSender<Command>>>);
 
 impl Groups {
-    /// Returns the command channel of a group, which `start` opens if the group has no task.
-    pub(crate) fn get_or_start<E>(
+    /// Sends `command` to a group and returns its command channel, which `start` opens if the group has no
+    /// task. A task that is about to end gets the command, or another one does.
+    pub(crate) fn send<E>(
         &self,
         topic: &Topic,
         group: &Group,
+        command: Command,
         start: impl FnOnce() -> Result<UnboundedSender<Command>, E>,
     ) -> Result<UnboundedSender<Command>, E> {
+        // Held until the command is sent: `retire` sees it, or has removed the group.
         let mut groups = self.0.lock();
         let name = (topic.clone(), group.clone());
-        // The channel of a task that panicked is closed.
-        if let Some(known) = groups.get(&name).filter(|known| !known.is_closed()) {
-            return Ok(known.clone());
-        }
+        let command = match groups.get(&name) {
+            Some(known) => match known.send(command) {
+                Ok(()) => return Ok(known.clone()),
+                // The channel of a task that panicked is closed.
+                Err(SendError(command)) => command,
+            },
+            None => command,
+        };
         let started = start()?;
+        // Its receiver has just been created.
+        let _ = started.send(command);
         groups.insert(name, started.clone());
         Ok(started)
     }

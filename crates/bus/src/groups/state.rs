@@ -32,19 +32,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prombus_engine::{Durability, StateKey};
-use prombus_proto::{Group, Seq, Topic};
+use prombus_proto::{Group, Seq, Timestamp, Topic};
 use tokio::sync::Notify;
 
-pub(super) use self::effect::{Claim, ClaimOutcome, Effect, Loaded, MarkLookup, ReadOutcome};
+pub(super) use self::effect::{Claim, ClaimOutcome, Effect, Loaded, ReadOutcome};
 use self::partition::{OwnedPartition, Partition};
-pub(super) use self::pending::{Ack, DeadLetterPending, StoredAck};
+pub(super) use self::pending::{DeadLetterPending, StoredAck};
 use super::RetryRules;
 use super::command::{Description, GroupInfo};
 use super::members::Members;
 use crate::metrics::GroupSeries;
 use crate::stored::group_properties::GroupProperties;
+use crate::time::Moment;
 
-/// How long a group without members stays in memory.
+/// How long a group without members stays in memory if it knows why events failed, which is not stored.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 /// How long to wait after the storage failed.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -79,6 +80,8 @@ pub(super) struct GroupName {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conditions {
     pub(super) now: Instant,
+    /// `now` on the wall clock.
+    pub(super) timestamp: Timestamp,
     /// The last event of the topic.
     pub(super) topic_end: Seq,
     /// The topic's configured durability.
@@ -103,6 +106,12 @@ enum Turn {
     Commit,
     Release,
     Over,
+}
+
+impl Conditions {
+    const fn moment(&self) -> Moment {
+        Moment { instant: self.now, timestamp: self.timestamp }
+    }
 }
 
 impl GroupState {
@@ -174,14 +183,21 @@ impl GroupState {
         [leases, idle, delivering].into_iter().flatten().min()
     }
 
-    /// Returns `true` if the group has not been needed for a while and may leave memory.
+    /// Returns `true` if the group is not needed and may leave memory.
     pub(super) fn is_idle(&mut self, now: Instant) -> bool {
         if !self.members.is_empty() || self.may_hold_lease() || self.is_dirty() {
             self.idle_since = None;
             return false;
         }
-        let since = *self.idle_since.get_or_insert(now);
-        self.owned().is_none() || now >= since + IDLE_TIME
+        if !self.owned().is_some_and(OwnedPartition::remembers_reasons) {
+            return true;
+        }
+        now >= *self.idle_since.get_or_insert(now) + IDLE_TIME
+    }
+
+    /// Returns `true` if somebody waits for events of the topic.
+    pub(super) const fn has_members(&self) -> bool {
+        !self.members.is_empty()
     }
 
     /// Returns `true` if anything waits to be stored or is being stored.
@@ -191,6 +207,11 @@ impl GroupState {
 
     pub(super) fn in_flight(&self) -> usize {
         self.owned().map_or(0, |owned| owned.leases.in_flight())
+    }
+
+    /// The bytes of the events that were read and not delivered yet.
+    pub(super) fn fetched_bytes(&self) -> usize {
+        self.owned().map_or(0, |owned| owned.fetched.bytes())
     }
 
     fn describe(&self) -> Description {

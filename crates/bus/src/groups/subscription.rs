@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::error::Refusal;
 use crate::groups::command::Departure;
 use crate::groups::leases::{MAX_LEASE, MemberId};
-use crate::groups::{Acked, AfterNack, Command, GroupInfo, Nacked};
+use crate::groups::{Acked, AfterNack, Command, Nacked};
 use crate::limits::Charges;
 use crate::publish::PublishBatch;
 use crate::topics::StartAt;
@@ -31,7 +31,7 @@ pub struct SubscribeOptions {
 /// The answer to a command, which comes once the group has carried it out and stored the result.
 pub type GroupReply<T> = oneshot::Receiver<Result<T, Refusal>>;
 
-/// One connection's membership in a group. Dropping it leaves the group: its leases end, and their events
+/// One connection's membership in a group, which begins paused. Dropping it leaves the group: its leases end, and their events
 /// are redelivered to other members.
 #[derive(Debug)]
 pub struct Subscription {
@@ -39,7 +39,6 @@ pub struct Subscription {
     pub(crate) group: Group,
     pub(crate) member: MemberId,
     pub(crate) commands: UnboundedSender<Command>,
-    pub(crate) info: GroupInfo,
     /// Set when the bus is closing: whatever ends this subscription then, no event is to blame.
     pub(crate) is_closing: Arc<AtomicBool>,
 }
@@ -58,17 +57,17 @@ impl Subscription {
         &self.group
     }
 
-    /// Returns the group as it was when this subscription joined it.
+    /// Returns the identity of the membership, which no other one has.
     #[must_use]
-    pub const fn group_info(&self) -> GroupInfo {
-        self.info
+    pub const fn member(&self) -> MemberId {
+        self.member
     }
 
     /// Acknowledges the events with these ids.
     ///
-    /// With `mark_until`, the same commit marks them, even those whose lease has ended. With `publish`, the
-    /// same commit stores those events; then every id has to be leased to this subscription, and none that
-    /// is to be marked may be marked already.
+    /// With `mark_until`, the same commit marks those that are leased to this subscription; for the others
+    /// see [`Bus::ack_and_mark`](crate::Bus::ack_and_mark). With `publish`, the same commit stores those
+    /// events; then every id has to be leased, and none that is to be marked may be marked already.
     pub fn ack(
         &self,
         ids: Vec<EventId>,

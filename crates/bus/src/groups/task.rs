@@ -3,7 +3,6 @@
 
 mod context;
 mod effects;
-mod marking;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use prombus_engine::ReadBudget;
 use prombus_proto::{ErrorCode, Group, Seq};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -21,6 +21,7 @@ use super::command::Command;
 use super::dead_letter::dead_letter_topic;
 use super::state::{Conditions, DeliveryGate, Effect, GroupName, GroupState};
 use crate::error::Refusal;
+use crate::memory::Share;
 use crate::metrics::InFlight;
 use crate::publish::CommitResult;
 use crate::stored::cursor::Cursor;
@@ -39,7 +40,12 @@ pub(crate) struct GroupTask {
     room: Arc<Notify>,
     commit: Option<Pin<Box<dyn Future<Output = CommitResult> + Send>>>,
     in_flight: InFlight,
+    /// The memory of the events that were read and not delivered yet.
+    read_ahead: Share,
 }
+
+/// How much is read ahead at most.
+const READ_AHEAD: ReadBudget = ReadBudget { events: 1024, bytes: 256 << 10 };
 
 /// How many commands are handled before the group delivers and commits again.
 const MAX_COMMANDS: usize = 256;
@@ -77,8 +83,9 @@ impl GroupTask {
         let state = GroupState::new(name.clone(), ctx.retry, is_shared, series, Arc::clone(&room));
         let topic_end = topic.watch(&ctx.engine);
         let keys = GroupKeys { lease, properties };
+        let read_ahead = ctx.read_ahead.share();
         let store = GroupStore::new(ctx, topic, name, keys, dead_letters);
-        Ok(Self { state, store, commands, topic_end, room, commit: None, in_flight })
+        Ok(Self { state, store, commands, topic_end, room, commit: None, in_flight, read_ahead })
     }
 
     pub(crate) async fn run(mut self) {
@@ -99,6 +106,7 @@ impl GroupTask {
             let now = now();
             self.take_turn(now).await;
             self.in_flight.set(self.state.in_flight());
+            self.read_ahead.set(self.state.fetched_bytes());
             if self.state.is_idle(now) && self.store.retire(|| self.commands.is_empty()) {
                 break;
             }
@@ -110,6 +118,7 @@ impl GroupTask {
     async fn next_wakeup(&mut self) -> Wakeup {
         let wake_at = self.state.wake_at();
         let is_full = self.state.is_full();
+        let has_members = self.state.has_members();
         let commit = async {
             match &mut self.commit {
                 Some(commit) => commit.as_mut().await,
@@ -126,7 +135,7 @@ impl GroupTask {
             command = self.commands.recv(), if !is_full => Wakeup::Command(command),
             answer = commit => Wakeup::Committed(answer),
             // The sender lives in the feed, which this task holds: there is no error.
-            _ = self.topic_end.changed() => Wakeup::Turn,
+            _ = self.topic_end.changed(), if has_members => Wakeup::Turn,
             () = self.room.notified() => Wakeup::Turn,
             () = timer => Wakeup::Turn,
         }
@@ -185,7 +194,8 @@ impl GroupTask {
             DeliveryGate::Open
         };
         let topic_end = *self.topic_end.borrow_and_update();
-        Conditions { now, topic_end, durability: self.store.topic.durability(), gate }
+        let (timestamp, durability) = (ctx.clock.now(), self.store.topic.durability());
+        Conditions { now, timestamp, topic_end, durability, gate }
     }
 
     async fn perform(&mut self, effect: Effect) {
@@ -206,12 +216,13 @@ impl GroupTask {
             Effect::WatchProperties => self.store.watch_properties(),
             Effect::Unwatch => self.store.unwatch(),
             Effect::LookUpMarks(lookup) => {
-                let marks = self.store.look_up_marks(&lookup).await;
-                self.state.marks_found(lookup, marks, now());
+                let marked = self.store.first_marked(&lookup.ack.ids).await;
+                self.state.marks_found(lookup, marked, now());
             }
-            Effect::MarkWithoutLease(ack) => self.store.mark_without_lease(ack).await,
             Effect::Read { from } => {
-                let outcome = self.store.read(from).await;
+                self.read_ahead.set(self.state.fetched_bytes());
+                let bytes = self.read_ahead.allowance().min(READ_AHEAD.bytes);
+                let outcome = self.store.read(from, ReadBudget { bytes, ..READ_AHEAD }).await;
                 self.state.events_read(from, outcome, now());
             }
             Effect::ReadCursor(failed) => {

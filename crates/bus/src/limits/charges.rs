@@ -60,7 +60,7 @@ impl Charges {
     }
 
     /// Keeps the tokens: what they were taken for has happened.
-    pub(crate) fn keep(mut self) {
+    pub fn keep(mut self) {
         self.0.clear();
     }
 }

@@ -1,7 +1,7 @@
 //! The limits of a connection: its own buckets, and those of its principal.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -14,6 +14,14 @@ use super::{Deficit, LimitScope, LimitStatus, Limited, Rate, TokenBucket};
 /// Whatever is taken here is taken from the connection and from its principal, or from neither.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimit(Option<Arc<Mutex<Buckets>>>);
+
+/// How many ids are looked up for a token: that costs far less than to store as many events.
+const LOOKUPS_PER_TOKEN: usize = 100;
+
+/// Returns the tokens for looking up `count` ids.
+pub(crate) const fn lookup_tokens(count: usize) -> u64 {
+    count.div_ceil(LOOKUPS_PER_TOKEN) as u64
+}
 
 /// The buckets of a connection. Its principal's are locked after them, never before.
 #[derive(Debug)]
@@ -61,6 +69,22 @@ impl ConnectionLimit {
     /// Takes `bytes` of published events from the byte limits of the connection and its principal, or none.
     pub(crate) fn try_take_bytes(&self, bytes: u64, now: Instant) -> Result<(), Limited> {
         self.with(|buckets| buckets.take_bytes(bytes, now)).unwrap_or(Ok(()))
+    }
+
+    /// Takes what looking up `count` ids costs, which has been done already. What the buckets lack they
+    /// owe, up to their capacity: until it is paid they grant nothing.
+    pub(crate) fn charge_lookups(&self, count: usize, now: Instant) {
+        if count > 0 {
+            self.with(|buckets| buckets.owe(lookup_tokens(count), now));
+        }
+    }
+
+    /// Returns when the connection and its principal will have paid what they owe, or `None` if they owe
+    /// nothing.
+    #[must_use]
+    pub fn pays_debt_at(&self, now: Instant) -> Option<Instant> {
+        let debt = self.with(|buckets| buckets.debt(now))??;
+        Some(now + debt)
     }
 
     /// Returns `count` tokens that were not used.
@@ -153,6 +177,18 @@ impl Buckets {
             tokens.take(usage, count);
         }
         Ok(())
+    }
+
+    fn owe(&mut self, count: u64, now: Instant) {
+        self.tokens.owe(count, now);
+        if let Some(principal) = &self.principal {
+            principal.tokens().owe(count, now);
+        }
+    }
+
+    fn debt(&mut self, now: Instant) -> Option<Duration> {
+        let of_principal = self.principal.as_ref().and_then(|it| it.tokens().debt(now));
+        self.tokens.debt(now).max(of_principal)
     }
 
     fn take_bytes(&mut self, bytes: u64, now: Instant) -> Result<(), Limited> {

@@ -68,6 +68,23 @@ impl FairBucket {
         }
     }
 
+    /// Takes `count` tokens, whether they are there or not. The bucket owes at most its capacity.
+    pub(crate) fn owe(&mut self, count: u64, now: Instant) {
+        self.refill(now);
+        self.bucket.owe(count);
+        let mut left = self.bucket.level().max(0);
+        for claim in [&mut self.requests, &mut self.deliveries].into_iter().flatten() {
+            claim.saved = claim.saved.min(left);
+            left -= claim.saved;
+        }
+    }
+
+    /// Returns how long it takes to pay what [`FairBucket::owe`] took, or `None` if nothing is owed.
+    pub(crate) fn debt(&mut self, now: Instant) -> Option<Duration> {
+        self.refill(now);
+        self.bucket.debt()
+    }
+
     /// Saves up to `count` tokens, which are there after `wait`.
     pub(crate) fn save(&mut self, usage: TokenUse, count: u64, wait: Duration, now: Instant) {
         // A use that comes back a little late finds more than it asked for, and goes on.

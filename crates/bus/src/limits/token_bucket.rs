@@ -125,6 +125,21 @@ impl TokenBucket {
         self.level -= i128::from(count) * TOKEN;
     }
 
+    /// Takes `count` tokens, or what is left and as much again as the bucket holds when full, if that is less.
+    pub(super) fn owe(&mut self, count: u64) {
+        let owed = self.level - i128::from(count) * TOKEN;
+        self.level = owed.max(-self.capacity()).min(self.level);
+    }
+
+    /// Returns how long it takes until the bucket owes nothing, or `None` if it owes nothing now. A bucket
+    /// that is never refilled never pays, and so has no debts.
+    pub(super) fn debt(&self) -> Option<Duration> {
+        match self.wait_for(0, -self.level, self.units_per_nano()) {
+            Deficit::Wait(time) if self.level < 0 => Some(time),
+            Deficit::Wait(_) | Deficit::Never => None,
+        }
+    }
+
     /// The units in the bucket.
     pub(super) const fn level(&self) -> i128 {
         self.level

@@ -1,5 +1,7 @@
 //! The progress of a consumer group.
 
+use std::time::Duration;
+
 use prombus_engine::{InvalidStateKey, StateKey, StateKind};
 use prombus_proto::limits::MAX_STATE_VALUE_BYTES;
 use prombus_proto::{EventId, Group, Seq, Timestamp, Topic};
@@ -29,10 +31,17 @@ pub struct Cursor {
     above: Vec<Run>,
 }
 
-/// Events with the same progress, stored as `[count, code, failures, disconnects]` without trailing zeros
-/// behind the code. Version 1 had neither of these two.
+/// Events with the same progress, stored as `[count, code, failures, disconnects, retry at, retry in]`
+/// without trailing zeros behind the code. Version 1 had only the first two, version 2 only the first four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-struct Run(u64, u32, #[serde(default)] u16, #[serde(default)] u16);
+struct Run(
+    u64,
+    u32,
+    #[serde(default)] u16,
+    #[serde(default)] u16,
+    #[serde(default)] u64,
+    #[serde(default)] u64,
+);
 
 /// The progress of one event above the floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +50,18 @@ pub enum Progress {
     Done,
     /// Delivered without being done.
     Tried(Attempts),
+    /// The same, and not to be delivered again for a while.
+    BackingOff(Attempts, RetryTime),
+}
+
+/// When an event is delivered again. Whole seconds, so that events that failed together are one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryTime {
+    /// Seconds since 1970.
+    pub at_secs: u64,
+    /// How long that was ahead when the cursor was stored, at least one second. Bounds the wait if the clock
+    /// was set back since then.
+    pub in_secs: u64,
 }
 
 /// How often an event was delivered, and how its leases ended. The counts of ends saturate.
@@ -66,8 +87,23 @@ pub(super) const KIND: StateKind = StateKind {
 /// The code of [`Progress::Done`]; any other code is the number of deliveries plus one.
 const DONE: u32 = 0;
 
+impl RetryTime {
+    /// The time that is `wait` after `now`.
+    pub(crate) fn after(wait: Duration, now: Timestamp) -> Self {
+        let wait_ms = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        let at_secs = now.0.saturating_add(wait_ms).div_ceil(1000);
+        Self { at_secs, in_secs: wait_ms.div_ceil(1000) }
+    }
+
+    /// How long it still takes at `now`.
+    pub(crate) fn wait_from(self, now: Timestamp) -> Duration {
+        let left = Duration::from_millis(self.at_secs.saturating_mul(1000).saturating_sub(now.0));
+        left.min(Duration::from_secs(self.in_secs))
+    }
+}
+
 impl Versioned for Cursor {
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 }
 
 impl Attempts {
@@ -78,12 +114,36 @@ impl Attempts {
     }
 }
 
+impl Progress {
+    const fn without_retry_time(self) -> Self {
+        match self {
+            Self::BackingOff(attempts, _) => Self::Tried(attempts),
+            Self::Done | Self::Tried(_) => self,
+        }
+    }
+
+    const fn without_failures(self) -> Self {
+        match self {
+            Self::Tried(Attempts { deliveries, .. })
+            | Self::BackingOff(Attempts { deliveries, .. }, _) => {
+                Self::Tried(Attempts::of_deliveries(deliveries))
+            }
+            Self::Done => self,
+        }
+    }
+}
+
 impl Run {
     const fn of(progress: Progress) -> Self {
         match progress {
-            Progress::Done => Self(1, DONE, 0, 0),
+            Progress::Done => Self(1, DONE, 0, 0, 0, 0),
             Progress::Tried(Attempts { deliveries, failures, disconnects }) => {
-                Self(1, deliveries.saturating_add(1), failures, disconnects)
+                Self(1, deliveries.saturating_add(1), failures, disconnects, 0, 0)
+            }
+            Progress::BackingOff(attempts, RetryTime { at_secs, in_secs }) => {
+                let Self(count, code, failures, disconnects, ..) =
+                    Self::of(Progress::Tried(attempts));
+                Self(count, code, failures, disconnects, at_secs, in_secs)
             }
         }
     }
@@ -91,8 +151,12 @@ impl Run {
     const fn progress(self) -> Progress {
         match self {
             Self(_, DONE, ..) => Progress::Done,
-            Self(_, code, failures, disconnects) => {
-                Progress::Tried(Attempts { deliveries: code - 1, failures, disconnects })
+            Self(_, code, failures, disconnects, at_secs, in_secs) => {
+                let attempts = Attempts { deliveries: code - 1, failures, disconnects };
+                match in_secs {
+                    0 => Progress::Tried(attempts),
+                    _ => Progress::BackingOff(attempts, RetryTime { at_secs, in_secs }),
+                }
             }
         }
     }
@@ -101,10 +165,13 @@ impl Run {
 impl Serialize for Run {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match *self {
-            Self(count, code, 0, 0) => (count, code).serialize(serializer),
-            Self(count, code, failures, 0) => (count, code, failures).serialize(serializer),
-            Self(count, code, failures, disconnects) => {
+            Self(count, code, 0, 0, _, 0) => (count, code).serialize(serializer),
+            Self(count, code, failures, 0, _, 0) => (count, code, failures).serialize(serializer),
+            Self(count, code, failures, disconnects, _, 0) => {
                 (count, code, failures, disconnects).serialize(serializer)
+            }
+            Self(count, code, failures, disconnects, at_secs, in_secs) => {
+                (count, code, failures, disconnects, at_secs, in_secs).serialize(serializer)
             }
         }
     }
@@ -145,19 +212,18 @@ impl Cursor {
 
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let encoded = self.encode_versioned();
-        if encoded.len() <= MAX_STATE_VALUE_BYTES {
-            return encoded;
-        }
-        // Some 50,000 events, each with other counts than the next. Forgotten failures mean that an event is
-        // delivered more often, never less.
-        let forgotten = self.above().map(|progress| match progress {
-            Progress::Tried(attempts) => {
-                Progress::Tried(Attempts::of_deliveries(attempts.deliveries))
+        // Tens of thousands of events, each with other times or counts than the next, do not fit. Forgotten
+        // waits and failures mean that an event is delivered earlier or more often, never not at all.
+        let mut cursor = self.clone();
+        for forget in [Progress::without_retry_time, Progress::without_failures] {
+            let encoded = cursor.encode_versioned();
+            if encoded.len() <= MAX_STATE_VALUE_BYTES {
+                return encoded;
             }
-            Progress::Done => Progress::Done,
-        });
-        self.clone().with_above(forgotten).encode_versioned()
+            let shorter: Vec<_> = cursor.above().map(forget).collect();
+            cursor = cursor.with_above(shorter);
+        }
+        cursor.encode_versioned()
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
@@ -200,6 +266,8 @@ mod tests {
     const VERSION_1: &str = r#"{"v":1,"floor":41,"last_id":"0190f5e4-8d4b-7c3a-9f2e-0123456789ab","last_ts":1700000000000,"created":1690000000000,"above":[[2,0],[1,3],[1,1],[1,0]]}"#;
     const VERSION_2: &str = r#"{"v":2,"floor":41,"last_id":"0190f5e4-8d4b-7c3a-9f2e-0123456789ab","last_ts":1700000000000,"created":1690000000000,"above":[[2,0],[1,3],[1,1],[2,6,2],[1,6,0,3],[1,6,1,1],[1,0]]}"#;
 
+    const VERSION_3: &str = r#"{"v":3,"floor":41,"created":1690000000000,"above":[[2,6,2],[3,6,0,3,1700000025,25],[1,6,1,1,1700000001,1],[1,0]]}"#;
+
     fn tried(deliveries: u32, failures: u16, disconnects: u16) -> Progress {
         Progress::Tried(Attempts { deliveries, failures, disconnects })
     }
@@ -215,7 +283,30 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_writes_version_2() {
+    fn reads_and_writes_version_3() {
+        let cursor = Cursor::decode(VERSION_3.as_bytes()).unwrap();
+        let backing_off = |failures, disconnects, at_secs, in_secs| {
+            let attempts = Attempts { deliveries: 5, failures, disconnects };
+            Progress::BackingOff(attempts, RetryTime { at_secs, in_secs })
+        };
+        let crashed = backing_off(0, 3, 1_700_000_025, 25);
+        assert_eq!(
+            cursor.above().collect::<Vec<_>>(),
+            [
+                tried(5, 2, 0),
+                tried(5, 2, 0),
+                crashed,
+                crashed,
+                crashed,
+                backing_off(1, 1, 1_700_000_001, 1),
+                Progress::Done
+            ]
+        );
+        assert_eq!(String::from_utf8(cursor.encode()).unwrap(), VERSION_3);
+    }
+
+    #[test]
+    fn reads_version_2() {
         let cursor = Cursor::decode(VERSION_2.as_bytes()).unwrap();
         assert_eq!(cursor.floor, Seq(41));
         assert_eq!(
@@ -232,13 +323,30 @@ mod tests {
                 Progress::Done
             ]
         );
-        assert_eq!(String::from_utf8(cursor.encode()).unwrap(), VERSION_2);
+    }
+
+    #[test]
+    fn a_wait_ends_in_time_whatever_the_clock_does() {
+        let now = Timestamp(1_700_000_000_400);
+        let retry = RetryTime::after(Duration::from_millis(24_100), now);
+        assert_eq!(retry, RetryTime { at_secs: 1_700_000_025, in_secs: 25 });
+        let year_ms = 365 * 86_400_000;
+        for (time, wait_ms) in [
+            (now.0, 24_600),
+            (now.0 + 10_000, 14_600),
+            (now.0 + 25_000, 0),
+            (now.0 + year_ms, 0),
+            (now.0 - year_ms, 25_000),
+        ] {
+            let wait = retry.wait_from(Timestamp(time));
+            assert_eq!(wait, Duration::from_millis(wait_ms), "at {time}");
+        }
     }
 
     #[test]
     fn rejects_a_newer_version_by_its_number() {
-        let error = Cursor::decode(br#"{"v":3,"something":"else"}"#).unwrap_err();
-        assert!(error.to_string().contains("format version 3"), "{error}");
+        let error = Cursor::decode(br#"{"v":4,"something":"else"}"#).unwrap_err();
+        assert!(error.to_string().contains("format version 4"), "{error}");
         assert!(Cursor::decode(b"nonsense").is_err());
     }
 
@@ -255,11 +363,15 @@ mod tests {
         #[test]
         fn encoding_round_trips(
             floor in any::<u64>(),
-            codes in proptest::collection::vec((0..4_u32, 0..3_u16, 0..3_u16), 0..200),
+            codes in proptest::collection::vec((0..4_u32, 0..3_u16, 0..3_u16, 0..3_u64), 0..200),
         ) {
             let above = codes.iter().map(|code| match *code {
                 (0, ..) => Progress::Done,
-                (code, failures, disconnects) => tried(code - 1, failures, disconnects),
+                (code, failures, disconnects, 0) => tried(code - 1, failures, disconnects),
+                (code, failures, disconnects, in_secs) => Progress::BackingOff(
+                    Attempts { deliveries: code - 1, failures, disconnects },
+                    RetryTime { at_secs: 1_700_000_000 + in_secs, in_secs },
+                ),
             });
             let cursor = Cursor::starting_behind(Seq(floor), Timestamp(7)).with_above(above.clone());
             let read = Cursor::decode(&cursor.encode()).unwrap();

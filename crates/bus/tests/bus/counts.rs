@@ -34,7 +34,8 @@ async fn publish(harness: &Harness, topic: &str) -> Result<(), Refusal> {
 async fn subscribe(harness: &Harness, topic: &str, group: &str) -> Result<Subscription, Refusal> {
     let (topic, group) = (named(topic), Group::new(group).unwrap());
     let options = from(StartAt::Earliest);
-    harness.bus.subscribe(&harness.bus.connect(), &topic, &group, options).await
+    let joined = harness.bus.subscribe(&harness.bus.connect(), &topic, &group, options).await;
+    joined.map(|(subscription, _)| subscription)
 }
 
 fn code<T>(result: Result<T, Refusal>) -> Option<ErrorCode> {

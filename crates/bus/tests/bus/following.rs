@@ -137,7 +137,8 @@ async fn every_group_gets_every_event() {
     for name in ["billing", "shipping", "audit"] {
         let group = prombus_proto::Group::new(name).unwrap();
         let start = from(StartAt::Earliest);
-        groups.push(harness.bus.subscribe(&connection, &orders(), &group, start).await.unwrap());
+        let joined = harness.bus.subscribe(&connection, &orders(), &group, start).await;
+        groups.push(joined.unwrap().0);
     }
     harness.publish(&orders(), 30).await;
     crate::harness::settle().await;

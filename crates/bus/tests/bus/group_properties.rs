@@ -17,7 +17,7 @@ fn naming(max_attempts: u32) -> SubscribeOptions {
 }
 
 fn info(consumer: &Consumer) -> (u32, bool) {
-    let GroupInfo { max_attempts, created } = consumer.subscription.group_info();
+    let GroupInfo { max_attempts, created } = consumer.info;
     (max_attempts, created)
 }
 

@@ -237,7 +237,7 @@ impl World {
         if let Some(cursor) = self.cursor().await {
             self.attempts.clear();
             for (progress, seq) in cursor.above().zip(cursor.floor.0 + 1..) {
-                if let Progress::Tried(attempts) = progress {
+                if let Progress::Tried(attempts) | Progress::BackingOff(attempts, _) = progress {
                     self.attempts.insert(seq, attempts.deliveries);
                 }
             }

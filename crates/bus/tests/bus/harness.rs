@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use prombus_bus::cursor::Cursor;
 use prombus_bus::{
-    Acked, AfterNack, Bus, Connection, Delivery, MemoryLimits, PublishBatch, Refusal, RetryDelays,
-    Settings, StartAt, SubscribeOptions, Subscription, SubscriptionDefaults,
+    Acked, AfterNack, Bus, Connection, Delivery, GroupInfo, MemoryLimits, PublishBatch, Refusal,
+    RetryDelays, Settings, StartAt, SubscribeOptions, Subscription, SubscriptionDefaults,
 };
 use prombus_engine::{
     DiskEngine, DiskOptions, Engine, MemoryEngine, Position, ReadBudget, StoredEvent,
@@ -32,6 +32,8 @@ pub(crate) struct Harness {
 pub(crate) struct Consumer {
     pub(crate) connection: Connection,
     pub(crate) subscription: Subscription,
+    /// The group as it was joined.
+    pub(crate) info: GroupInfo,
 }
 
 /// No rate limits, and the defaults of the protocol.
@@ -204,13 +206,22 @@ impl Harness {
         options: SubscribeOptions,
     ) -> Result<Consumer, Refusal> {
         let connection = self.bus.connect();
-        let subscription = self.bus.subscribe(&connection, topic, &billing(), options).await?;
-        Ok(Consumer { connection, subscription })
+        let (subscription, info) =
+            self.bus.subscribe(&connection, topic, &billing(), options).await?;
+        Ok(Consumer { connection, subscription, info })
     }
 
     /// Subscribes to the group billing on orders.
     pub(crate) async fn consumer(&self, options: SubscribeOptions) -> Consumer {
         self.try_subscribe(&orders(), options).await.unwrap()
+    }
+
+    /// Subscribes to a group on orders.
+    pub(crate) async fn consumer_of(&self, group: &str, options: SubscribeOptions) -> Consumer {
+        let (connection, group) = (self.bus.connect(), Group::new(group).unwrap());
+        let joined = self.bus.subscribe(&connection, &orders(), &group, options).await;
+        let (subscription, info) = joined.unwrap();
+        Consumer { connection, subscription, info }
     }
 
     /// Returns the dead letters of orders.

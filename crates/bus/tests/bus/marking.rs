@@ -1,15 +1,22 @@
 //! Marks of handled events.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use prombus_bus::{DEFAULT_MARK_TTL, PublishBatch, Rate, Settings, StartAt};
-use prombus_engine::MemoryEngine;
-use prombus_proto::{ErrorCode, EventId, Group, ManualClock, Seq};
+use async_trait::async_trait;
+
+use prombus_bus::{
+    Acked, AfterNack, Charges, DEFAULT_MARK_TTL, PublishBatch, Rate, Refusal, Settings, StartAt,
+};
+use prombus_engine::delegating::DelegatingEngine;
+use prombus_engine::{CommitError, Engine, MemoryEngine, ReadError};
+use prombus_proto::{ErrorCode, EventId, Group, ManualClock, Seq, Topic};
+use tokio::sync::Notify;
 
 use crate::harness::{
-    Harness, NOW, at_most, billing, disk, event, from, ids, memory, named, orders, stored,
-    unlimited,
+    Consumer, Harness, NOW, at_most, billing, disk, event, from, ids, memory, named, orders, seqs,
+    settle, stored, unlimited,
 };
 use crate::watched_engine::WatchedEngine;
 
@@ -25,6 +32,15 @@ async fn mark(harness: &Harness, group: &Group, ids: &[EventId], ttl: Duration) 
     let connection = harness.bus.connect();
     let mut marking = harness.bus.mark(&connection, &orders(), group, ids, ttl).await.unwrap();
     marking.stored().await.unwrap();
+}
+
+fn ack_and_mark(
+    harness: &Harness,
+    consumer: &Consumer,
+    ids: Vec<EventId>,
+) -> impl Future<Output = Result<Acked, Refusal>> + use<> {
+    let until = harness.bus.marked_until(DEFAULT_MARK_TTL);
+    harness.bus.ack_and_mark(&consumer.subscription, ids, until, Charges::default())
 }
 
 async fn seen(harness: &Harness, ids: &[EventId]) -> Vec<EventId> {
@@ -131,10 +147,10 @@ async fn a_late_ack_still_marks() {
     let other = harness.consumer(at_most(10)).await;
     let again = ids(&[other.next().await]);
     assert_eq!(handled, again);
-    let until = Some(harness.bus.marked_until(DEFAULT_MARK_TTL));
-    let acked = slow.subscription.ack(handled.clone(), until, None).await.unwrap().unwrap();
+    let acked = ack_and_mark(&harness, &slow, handled.clone()).await.unwrap();
     assert_eq!(acked.stale, [0]);
     assert_eq!(seen(&harness, &handled).await, handled);
+    let until = Some(harness.bus.marked_until(DEFAULT_MARK_TTL));
     let refused = other.subscription.ack(again.clone(), until, Some(invoice(&harness)));
     assert_eq!(refused.await.unwrap().unwrap_err().code, ErrorCode::Conflict);
     assert!(other.ack(again).await.stale.is_empty());
@@ -146,14 +162,101 @@ async fn an_ack_marks_no_unknown_ids() {
     harness.publish(&orders(), 1).await;
     let consumer = harness.consumer(at_most(10)).await;
     let lent = consumer.next().await.event.id;
-    let until = Some(harness.bus.marked_until(DEFAULT_MARK_TTL));
     let both = vec![id("made up"), lent.clone()];
-    let acked = consumer.subscription.ack(both.clone(), until, None).await.unwrap().unwrap();
+    let acked = ack_and_mark(&harness, &consumer, both.clone()).await.unwrap();
     assert_eq!(acked.stale, [0]);
     assert_eq!(seen(&harness, &both).await, [lent]);
-    let acked = consumer.subscription.ack(both[..1].to_vec(), until, None).await.unwrap().unwrap();
+    let acked = ack_and_mark(&harness, &consumer, both[..1].to_vec()).await.unwrap();
     assert_eq!(acked.stale, [0]);
     assert!(seen(&harness, &both[..1]).await.is_empty());
+}
+
+/// Lookups by id wait until they are let go.
+struct SlowLookups {
+    inner: Arc<dyn Engine>,
+    waiting: AtomicUsize,
+    release: Notify,
+}
+
+#[async_trait]
+impl DelegatingEngine for SlowLookups {
+    fn inner(&self) -> &dyn Engine {
+        &*self.inner
+    }
+
+    async fn seek_ids(
+        &self,
+        topic: &Topic,
+        ids: &[EventId],
+    ) -> Result<Vec<Option<Seq>>, ReadError> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.release.notified().await;
+        self.inner.seek_ids(topic, ids).await
+    }
+
+    async fn close(&self) -> Result<(), CommitError> {
+        self.inner.close().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lookup_of_made_up_ids_holds_up_nobody_but_its_sender() {
+    let (waiting, release) = (AtomicUsize::new(0), Notify::new());
+    let engine = Arc::new(SlowLookups { inner: memory(), waiting, release });
+    let harness = Harness::over(engine.clone(), unlimited());
+    harness.publish(&orders(), 3).await;
+    let attacker = harness.consumer(at_most(1)).await;
+    let own = ids(&[attacker.next().await]);
+    let mixed = vec![id("made up"), own[0].clone()];
+    let late = tokio::spawn(ack_and_mark(&harness, &attacker, mixed.clone()));
+    settle().await;
+    assert_eq!(engine.waiting.load(Ordering::SeqCst), 1, "the lookup is under way");
+    // What it was leased is acknowledged and marked already, and it gets the next event.
+    assert_eq!(seen(&harness, &mixed).await, own);
+    assert_eq!(seqs(&attacker.arrived().await), [2]);
+    let other = harness.consumer(at_most(1)).await;
+    let delivered = other.arrived().await;
+    assert_eq!(seqs(&delivered), [3]);
+    assert!(other.ack(ids(&delivered)).await.stale.is_empty());
+    assert!(!late.is_finished());
+    engine.release.notify_one();
+    assert_eq!(late.await.unwrap().unwrap().stale, [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lookups_take_a_token_per_hundred_ids() {
+    let rate = Rate { capacity: 3, refill_per_sec: 1 };
+    let harness = Harness::with(Settings { connection_rate: Some(rate), ..unlimited() });
+    let connection = harness.bus.connect();
+    harness.bus.charge_lookup(&connection, 200).unwrap();
+    let refusal = harness.bus.charge_lookup(&connection, 101).unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::RateLimited);
+    assert_eq!(refusal.retry_after, Some(Duration::from_secs(1)));
+    harness.bus.charge_lookup(&connection, 1).unwrap();
+}
+
+/// Acknowledgements of ids that are not leased are answered whatever they cost. Their sender owes the
+/// tokens that it does not have, and gets nothing more until it has paid.
+#[tokio::test(start_paused = true)]
+async fn acks_of_ids_that_are_not_leased_take_tokens() {
+    let rate = Rate { capacity: 4, refill_per_sec: 1 };
+    let harness = Harness::with(Settings { connection_rate: Some(rate), ..unlimited() });
+    let consumer = harness.consumer(at_most(10)).await;
+    let limit = &consumer.connection.limit;
+    let owes_until = || limit.pays_debt_at(tokio::time::Instant::now().into_std());
+    let made_up = |count: usize| (0..count).map(|n| id(&n.to_string())).collect::<Vec<_>>();
+    assert_eq!(consumer.ack(made_up(400)).await.stale.len(), 400);
+    assert_eq!(owes_until(), None);
+    let now = tokio::time::Instant::now().into_std();
+    let next = AfterNack::BackOff;
+    assert!(consumer.subscription.nack(made_up(101), None, next).await.unwrap().unwrap().stale);
+    assert_eq!(owes_until(), Some(now + Duration::from_secs(2)));
+    // However much it costs, a debt is paid in the time in which an empty bucket fills up.
+    consumer.ack(made_up(10_000)).await;
+    assert_eq!(owes_until(), Some(now + Duration::from_secs(4)));
+    harness.publish(&orders(), 1).await;
+    assert!(consumer.next_within(Duration::from_millis(4_900)).await.is_none());
+    consumer.next_within(Duration::from_millis(200)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,18 +273,17 @@ async fn many_marks_take_several_commits() {
         let connection = harness.bus.connect();
         harness.try_publish(&connection, &orders(), events.collect()).await.unwrap();
     }
-    // Late ids are looked up first, and then committed with the others.
+    // They are stale, so they are looked up, and committed apart from the acknowledgement.
     let consumer = harness.consumer(from(StartAt::Latest)).await;
-    let until = Some(harness.bus.marked_until(DEFAULT_MARK_TTL));
     engine.take_commits();
     let acked: Vec<_> = (0..30_000)
         .collect::<Vec<_>>()
         .chunks(10_000)
         .map(|chunk| chunk.iter().map(|number| long(*number)).collect::<Vec<_>>())
-        .map(|ids| consumer.subscription.ack(ids, until, None))
+        .map(|ids| ack_and_mark(&harness, &consumer, ids))
         .collect();
     for acked in acked {
-        assert_eq!(acked.await.unwrap().unwrap().stale.len(), 10_000);
+        assert_eq!(acked.await.unwrap().stale.len(), 10_000);
     }
     assert!(engine.take_commits().len() > 1);
     assert_eq!(seen(&harness, &[long(0), long(29_999), long(30_000)]).await.len(), 2);

@@ -1,9 +1,7 @@
 //! Buffers of one kind share a budget, however many topics and connections there are.
 
-use std::time::Duration;
-
 use prombus_bus::{Memory, MemoryLimits, Settings, StartAt};
-use prombus_proto::{Group, Topic};
+use prombus_proto::Topic;
 
 use crate::exposition::Exposition;
 use crate::harness::{
@@ -84,8 +82,7 @@ async fn a_feed_keeps_events_only_while_it_has_followers() {
     let delivered = consumer.arrived().await;
     consumer.ack(crate::harness::ids(&delivered)).await;
     drop(consumer);
-    // Until the group has ended.
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    settle().await;
     harness.publish(&orders(), 10).await;
     assert_eq!(buffers(&harness, "bytes", "feeds").await, 0, "nobody follows any more");
 }
@@ -103,6 +100,28 @@ async fn the_overhead_of_each_event_counts() {
     assert!(per_event > json + 100 && per_event < json + 500, "{per_event} bytes per event");
 }
 
+/// Members that take one event at a time make their groups read far ahead.
+#[tokio::test(start_paused = true)]
+async fn what_groups_read_ahead_shares_a_budget() {
+    const GROUPS: usize = 40;
+    let harness = harness(MemoryLimits { read_ahead: MIB, ..MemoryLimits::of_each(64 * MIB) });
+    let events = (0..100).map(|_| large_event(8000)).collect();
+    harness.try_publish(&harness.bus.connect(), &orders(), events).await.unwrap();
+    let mut consumers = Vec::new();
+    for number in 0..GROUPS {
+        consumers.push(harness.consumer_of(&format!("group-{number}"), at_most(1)).await);
+    }
+    settle().await;
+    let in_use = buffers(&harness, "bytes", "read_ahead").await;
+    assert!(in_use > MIB / 2 && in_use <= MIB, "{in_use}");
+    for consumer in &consumers {
+        assert_eq!(consume(consumer, 100).await, (1..=100).collect::<Vec<_>>());
+    }
+    drop(consumers);
+    settle().await;
+    assert_eq!(buffers(&harness, "bytes", "read_ahead").await, 0);
+}
+
 /// None of 200 connections reads.
 #[tokio::test(start_paused = true)]
 async fn delivery_queues_of_many_connections_share_a_budget() {
@@ -113,10 +132,7 @@ async fn delivery_queues_of_many_connections_share_a_budget() {
     harness.try_publish(&harness.bus.connect(), &orders(), events).await.unwrap();
     let mut consumers = Vec::new();
     for number in 0..CONNECTIONS {
-        let connection = harness.bus.connect();
-        let group = Group::new(&format!("group-{number}")).unwrap();
-        let joined = harness.bus.subscribe(&connection, &orders(), &group, at_most(1000)).await;
-        consumers.push(Consumer { connection, subscription: joined.unwrap() });
+        consumers.push(harness.consumer_of(&format!("group-{number}"), at_most(1000)).await);
     }
     settle().await;
     let in_use = buffers(&harness, "bytes", "deliveries").await;

@@ -8,7 +8,7 @@ use prombus_bus::{
     TopicSettings, Transport,
 };
 use prombus_engine::{Durability, Faults, FaultyEngine};
-use prombus_proto::{EventId, Group, NewEvent};
+use prombus_proto::{EventId, NewEvent};
 
 use crate::exposition::Exposition;
 use crate::harness::{
@@ -286,17 +286,13 @@ async fn the_first_two_thousand_groups_have_their_own_series() {
     harness.publish(&orders(), 1).await;
     let mut consumers = Vec::new();
     for number in 0..2050 {
-        let (connection, group) =
-            (harness.bus.connect(), Group::new(&format!("g{number}")).unwrap());
-        let options = from(StartAt::Earliest);
-        let joined = harness.bus.subscribe(&connection, &orders(), &group, options).await.unwrap();
-        consumers.push((connection, joined));
+        consumers.push(harness.consumer_of(&format!("g{number}"), from(StartAt::Earliest)).await);
     }
     settle().await;
     let mut taken = Vec::new();
     consumers
         .iter()
-        .for_each(|(connection, _)| connection.delivery_queue.take(usize::MAX, &mut taken));
+        .for_each(|consumer| consumer.connection.delivery_queue.take(usize::MAX, &mut taken));
     assert_eq!(taken.len(), 2050);
     let metrics = harness.metrics().await;
     for family in ["prombus_events_delivered_total", "prombus_inflight", "prombus_lag_events"] {
@@ -305,8 +301,13 @@ async fn the_first_two_thousand_groups_have_their_own_series() {
         assert_eq!(series.iter().map(|(_, value)| value).sum::<f64>(), 2050.0, "{family}");
         assert_eq!(metrics.value(family, &OTHER), 50.0, "{family}");
     }
-    for ((_, subscription), delivery) in consumers.iter().zip(&taken) {
-        subscription.ack(vec![delivery.event.id.clone()], None, None).await.unwrap().unwrap();
+    for (consumer, delivery) in consumers.iter().zip(&taken) {
+        consumer
+            .subscription
+            .ack(vec![delivery.event.id.clone()], None, None)
+            .await
+            .unwrap()
+            .unwrap();
     }
     settle().await;
     let metrics = harness.metrics().await;

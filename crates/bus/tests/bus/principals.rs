@@ -198,7 +198,7 @@ async fn tokens_of_a_refused_ack_return() {
         assert_eq!(refused.await.unwrap().unwrap_err().code, ErrorCode::LeaseLost);
     }
     for _ in 0..5 {
-        let charges = harness.bus.charge_marks(&consumer.connection, 9).unwrap();
+        let charges = harness.bus.charge(&consumer.connection, 9).unwrap();
         let batch = harness.batch(&consumer.connection, &payments, vec![]).unwrap();
         let until = Some(harness.bus.marked_until(Duration::from_secs(60)));
         let subscription = &consumer.subscription;

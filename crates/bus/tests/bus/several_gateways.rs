@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prombus_bus::{AfterNack, Delivery, Durability, StartAt, TopicSettings};
+use prombus_bus::{AfterNack, Charges, Delivery, Durability, StartAt, TopicSettings};
 use prombus_engine::{Engine, Faults, FaultyEngine};
 use prombus_proto::{ErrorCode, Seq};
 
@@ -62,6 +62,24 @@ impl Gateway {
 async fn acks_as_stale(consumer: &Consumer, delivered: &[Delivery]) {
     let acked = consumer.ack(ids(delivered)).await;
     assert_eq!(acked.stale, (0..delivered.len()).collect::<Vec<_>>());
+}
+
+/// The only consumer of the group crashes and connects to another gateway.
+#[tokio::test(start_paused = true)]
+async fn repeated_crashes_back_off_from_gateway_to_gateway() {
+    let store = Shared::new();
+    let gateways = [store.gateway(1), store.gateway(2)];
+    gateways[0].harness.publish(&orders(), 1).await;
+    let mut waits = Vec::new();
+    for round in 0..5 {
+        let consumer = gateways[round % 2].consumer().await;
+        let start = tokio::time::Instant::now();
+        consumer.next().await;
+        waits.push(start.elapsed().as_secs());
+        drop(consumer);
+        tokio::time::sleep(A_LOOK).await;
+    }
+    assert_eq!(waits, [0, 0, 1, 5, 25]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,9 +193,10 @@ async fn an_ack_at_a_replaced_gateway_still_marks() {
     // Once before the gateway knows that it was replaced, and once after.
     for delivery in &delivered {
         let id = delivery.event.id.clone();
-        let until = Some(NOW.plus_ms(1000));
-        let acked = first.subscription.ack(vec![id.clone()], until, None).await.unwrap().unwrap();
-        assert_eq!(acked.stale, [0]);
+        let until = NOW.plus_ms(1000);
+        let (bus, charges) = (&one.harness.bus, Charges::default());
+        let acked = bus.ack_and_mark(&first.subscription, vec![id.clone()], until, charges);
+        assert_eq!(acked.await.unwrap().stale, [0]);
         let seen = two.harness.bus.seen(&orders(), &billing(), vec![id.clone()]).await.unwrap();
         assert_eq!(seen, [id]);
     }

@@ -167,8 +167,8 @@ impl Requests {
         match (refusal.code, refusal.retry_after) {
             (ErrorCode::RateLimited, Some(wait)) if self.policy.waits_for_rate => {
                 if let Some(topic) = &request.topic {
-                    // The message starts with the limit's scope, `conn` or `topic`.
-                    let is_connection = refusal.msg.starts_with("conn");
+                    // The message starts with the limit's scope: `conn`, `principal` or `topic`.
+                    let is_connection = !refusal.msg.starts_with("topic");
                     self.pacing.refused(topic, is_connection, now + wait);
                     self.put_back(request);
                 } else {

@@ -256,6 +256,7 @@ fn memory(raw: &RawConfig) -> Result<MemoryConfig> {
     let frames = &section.join("frames_bytes");
     Ok(MemoryConfig {
         feeds: bytes("feeds_bytes")?,
+        read_ahead: bytes("read_ahead_bytes")?,
         deliveries: bytes("deliveries_bytes")?,
         frames: raw.integer(frames, 4 << 20..=1 << 40)?,
         responses: bytes("responses_bytes")?,

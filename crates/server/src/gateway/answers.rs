@@ -8,9 +8,11 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use prombus_bus::{Acked, GroupInfo, GroupReply, Nacked, PendingCommit, Position, Refusal};
-use prombus_proto::EventId;
+use prombus_bus::{
+    Acked, GroupInfo, GroupReply, MemberId, Nacked, PendingCommit, Position, Refusal,
+};
 use prombus_proto::frame::{Corr, JoinedGroup, answer};
+use prombus_proto::{EventId, Group, Topic};
 
 use super::outgoing::Outgoing;
 
@@ -25,8 +27,6 @@ pub(super) struct Answers {
     frame_bytes: usize,
     /// The part of `frame_bytes` that belongs to the next pending answer.
     unassigned_bytes: usize,
-    /// Frames answered since the connection was opened.
-    answered: u64,
 }
 
 /// Answers that become ready together.
@@ -42,6 +42,10 @@ pub(super) enum PendingAnswer {
         reply: GroupReply<Acked>,
         frames: Vec<AckedFrame>,
     },
+    AckedAndMarked {
+        acked: LaterAnswer<Acked>,
+        frames: Vec<AckedFrame>,
+    },
     AckedAndPublished {
         reply: GroupReply<Acked>,
         corr: Option<Corr>,
@@ -51,10 +55,14 @@ pub(super) enum PendingAnswer {
         commit: PendingCommit,
         corr: Option<Corr>,
     },
-    /// The lookup starts when all earlier frames are answered, so it sees their effects.
     Seen {
-        lookup: MarkLookup,
+        seen: LaterAnswer<Vec<EventId>>,
         corr: Option<Corr>,
+    },
+    Subscribed {
+        joined: GroupReply<GroupInfo>,
+        corr: Option<Corr>,
+        membership: Membership,
     },
     Nacked {
         reply: GroupReply<Nacked>,
@@ -66,8 +74,19 @@ pub(super) enum PendingAnswer {
     },
 }
 
-/// A lookup of marks.
-pub(super) struct MarkLookup(Pin<Box<dyn Future<Output = Result<Vec<EventId>, Refusal>> + Send>>);
+/// An answer for which something has to be looked up. That starts when all earlier frames are answered, so
+/// it sees their effects.
+pub(super) struct LaterAnswer<T>(Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>>);
+
+/// A subscription, and which of several in a row it is.
+pub(super) type Membership = ((Topic, Group), MemberId);
+
+/// A SUBSCRIBE whose answer has been written.
+#[derive(Debug)]
+pub(super) struct AnsweredSubscribe {
+    pub(super) membership: Membership,
+    pub(super) has_joined: bool,
+}
 
 /// One PUBLISH of a batch.
 #[derive(Debug)]
@@ -91,17 +110,15 @@ pub(super) struct AckedFrame {
     pub(super) ids: usize,
 }
 
-impl MarkLookup {
-    pub(super) fn new(
-        lookup: impl Future<Output = Result<Vec<EventId>, Refusal>> + Send + 'static,
-    ) -> Self {
-        Self(Box::pin(lookup))
+impl<T> LaterAnswer<T> {
+    pub(super) fn new(answer: impl Future<Output = Result<T, Refusal>> + Send + 'static) -> Self {
+        Self(Box::pin(answer))
     }
 }
 
-impl fmt::Debug for MarkLookup {
+impl<T> fmt::Debug for LaterAnswer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MarkLookup")
+        f.write_str("LaterAnswer")
     }
 }
 
@@ -120,13 +137,6 @@ impl Answers {
     pub(super) fn ok(&mut self, corr: Option<&Corr>) {
         let mut json = Vec::new();
         answer::write_ok(&mut json, corr);
-        self.push(PendingAnswer::Ready(json));
-    }
-
-    pub(super) fn subscribed(&mut self, corr: Option<&Corr>, group: GroupInfo) {
-        let mut json = Vec::new();
-        let GroupInfo { max_attempts, created } = group;
-        answer::write_subscribed(&mut json, corr, JoinedGroup { max_attempts, created });
         self.push(PendingAnswer::Ready(json));
     }
 
@@ -150,26 +160,19 @@ impl Answers {
         self.pending.is_empty()
     }
 
-    /// Returns the value of [`Answers::answered`] once everything pending now is answered.
-    pub(super) const fn answered_with_pending(&self) -> u64 {
-        self.answered + self.frames as u64
-    }
-
-    /// Returns the number of frames answered since the connection was opened.
-    pub(super) const fn answered(&self) -> u64 {
-        self.answered
-    }
-
-    /// Writes the oldest answer when it is ready. Stays pending when there is none.
-    pub(super) fn poll_write(&mut self, context: &mut Context<'_>, out: &mut Outgoing) -> Poll<()> {
+    /// Writes the oldest answer when it is ready, and returns the SUBSCRIBE if it answers one. Stays pending
+    /// when there is none.
+    pub(super) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Outgoing,
+    ) -> Poll<Option<AnsweredSubscribe>> {
         let Some((oldest, bytes)) = self.pending.front_mut() else { return Poll::Pending };
-        ready!(oldest.poll_write(context, out));
-        let frames = oldest.frames();
+        let answered = ready!(oldest.poll_write(context, out));
+        self.frames -= oldest.frames();
         self.frame_bytes -= *bytes;
         self.pending.pop_front();
-        self.frames -= frames;
-        self.answered += frames as u64;
-        Poll::Ready(())
+        Poll::Ready(answered)
     }
 }
 
@@ -177,12 +180,16 @@ impl PendingAnswer {
     fn frames(&self) -> usize {
         match self {
             Self::Published { frames, .. } => frames.len(),
-            Self::Acked { frames, .. } => frames.len(),
+            Self::Acked { frames, .. } | Self::AckedAndMarked { frames, .. } => frames.len(),
             _ => 1,
         }
     }
 
-    fn poll_write(&mut self, context: &mut Context<'_>, out: &mut Outgoing) -> Poll<()> {
+    fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Outgoing,
+    ) -> Poll<Option<AnsweredSubscribe>> {
         match self {
             Self::Ready(json) => out.text(|text| text.extend_from_slice(json)),
             Self::Published { commit, frames } => {
@@ -191,10 +198,12 @@ impl PendingAnswer {
                     Err(refusal) => refuse_all(out, frames.iter().map(|it| &it.corr), &refusal),
                 }
             }
-            Self::Acked { reply, frames } => match ready!(poll_reply(reply, context)) {
-                Ok(acked) => write_acked(out, frames, &acked),
-                Err(refusal) => refuse_all(out, frames.iter().map(|it| &it.corr), &refusal),
-            },
+            Self::Acked { reply, frames } => {
+                write_acked(out, frames, ready!(poll_reply(reply, context)));
+            }
+            Self::AckedAndMarked { acked, frames } => {
+                write_acked(out, frames, ready!(acked.0.as_mut().poll(context)));
+            }
             Self::AckedAndPublished { reply, corr, ids } => {
                 let outcome = ready!(poll_reply(reply, context));
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, acked| {
@@ -207,11 +216,21 @@ impl PendingAnswer {
                     answer::write_ok(text, corr);
                 });
             }
-            Self::Seen { lookup, corr } => {
-                let outcome = ready!(lookup.0.as_mut().poll(context));
+            Self::Seen { seen, corr } => {
+                let outcome = ready!(seen.0.as_mut().poll(context));
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, seen| {
                     answer::write_seen(text, corr, &seen);
                 });
+            }
+            Self::Subscribed { joined, corr, membership } => {
+                let outcome = ready!(poll_reply(joined, context));
+                let has_joined = outcome.is_ok();
+                write_outcome(out, corr.as_ref(), outcome, |text, corr, group| {
+                    let GroupInfo { max_attempts, created } = group;
+                    answer::write_subscribed(text, corr, JoinedGroup { max_attempts, created });
+                });
+                let membership = membership.clone();
+                return Poll::Ready(Some(AnsweredSubscribe { membership, has_joined }));
             }
             Self::Nacked { reply, corr } => {
                 let outcome = ready!(poll_reply(reply, context));
@@ -226,7 +245,7 @@ impl PendingAnswer {
                 });
             }
         }
-        Poll::Ready(())
+        Poll::Ready(None)
     }
 }
 
@@ -272,7 +291,11 @@ fn results(
     ids.iter().zip(positions).map(|(id, position)| (id, position.seq, position.duplicate))
 }
 
-fn write_acked(out: &mut Outgoing, frames: &[AckedFrame], acked: &Acked) {
+fn write_acked(out: &mut Outgoing, frames: &[AckedFrame], acked: Result<Acked, Refusal>) {
+    let acked = match acked {
+        Ok(acked) => acked,
+        Err(refusal) => return refuse_all(out, frames.iter().map(|it| &it.corr), &refusal),
+    };
     let mut stale = acked.stale.iter().copied().peekable();
     let mut end = 0;
     for AckedFrame { corr, ids } in frames {

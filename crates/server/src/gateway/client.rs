@@ -5,17 +5,19 @@ mod pending_batch;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
-use prombus_bus::{Connection, Delivery, DeliveryQueue, Memory, Refusal, Subscription, Transport};
+use prombus_bus::{
+    Connection, Delivery, DeliveryQueue, GroupReply, Memory, Refusal, Subscription, Transport,
+};
 use prombus_proto::frame::{ClientFrame, ClientOp, Corr, FrameError, FrameLimits, Mark, Subscribe};
 use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use self::pending_batch::PendingBatch;
 use super::Gateway;
-use super::answers::{Answers, PendingAnswer};
+use super::answers::{Answers, LaterAnswer, PendingAnswer};
 use super::outgoing::Outgoing;
 use crate::accept::Arrival;
 use crate::auth::{Action, Caller, Credential, Grant};
@@ -34,16 +36,24 @@ pub(super) struct Client {
     /// What the credential allows. On a server that requires tokens, `None` if it allows nothing, such as
     /// before the first AUTH.
     grant: Option<Grant>,
-    /// Deliveries wait until this many frames are answered, so that no event precedes the OK of its
-    /// SUBSCRIBE.
-    deliver_after: u64,
     batch: PendingBatch,
 }
 
 struct ActiveSubscription {
     subscription: Subscription,
-    /// Whether the client paused it. An expired token pauses subscriptions as well, but not here.
-    is_paused: bool,
+    flow: Flow,
+}
+
+/// Whether a subscription wants deliveries. An expired token pauses subscriptions as well, but not here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// Deliveries begin when its SUBSCRIBE is answered, so that no event precedes the OK.
+    Joining,
+    Delivering,
+    /// The client paused it.
+    Paused,
+    /// The client paused it before its SUBSCRIBE was answered.
+    JoiningPaused,
 }
 
 /// The result of dispatching a frame.
@@ -65,6 +75,54 @@ const MAX_UNANSWERED_LARGE_FRAMES: usize = 4;
 /// The lower bound of that limit, for servers with a small maximum frame size.
 const MIN_UNANSWERED_BYTES: usize = 1 << 20;
 
+impl ActiveSubscription {
+    const fn joining(subscription: Subscription) -> Self {
+        Self { subscription, flow: Flow::Joining }
+    }
+
+    fn pause(&mut self) -> GroupReply<()> {
+        self.flow = match self.flow {
+            Flow::Joining | Flow::JoiningPaused => Flow::JoiningPaused,
+            Flow::Delivering | Flow::Paused => Flow::Paused,
+        };
+        self.subscription.pause()
+    }
+
+    /// Lets the group deliver again, once it has begun to.
+    fn resume(&mut self) -> GroupReply<()> {
+        match self.flow {
+            Flow::Joining | Flow::JoiningPaused => {
+                self.flow = Flow::Joining;
+                // It is paused already: the reply says that it has joined.
+                self.subscription.pause()
+            }
+            Flow::Delivering | Flow::Paused => {
+                self.flow = Flow::Delivering;
+                self.subscription.resume()
+            }
+        }
+    }
+
+    /// Its SUBSCRIBE is answered: deliveries begin, unless the client has paused it or lost its rights.
+    fn confirm(&mut self, may_deliver: bool) {
+        self.flow = match self.flow {
+            Flow::Joining | Flow::Delivering => Flow::Delivering,
+            Flow::JoiningPaused | Flow::Paused => Flow::Paused,
+        };
+        if may_deliver {
+            self.resume_unless_paused();
+        }
+    }
+
+    /// Lets the group deliver if the client wants deliveries.
+    fn resume_unless_paused(&self) {
+        if self.flow == Flow::Delivering {
+            // No one waits for the reply.
+            drop(self.subscription.resume());
+        }
+    }
+}
+
 impl Client {
     pub(super) fn new(gateway: Arc<Gateway>, arrival: &Arrival) -> Self {
         let caller = Caller { address: arrival.address, transport: Transport::Ws };
@@ -83,7 +141,6 @@ impl Client {
             subscriptions: HashMap::new(),
             credential: certificate.map(Credential::Certificate),
             grant,
-            deliver_after: 0,
             batch: PendingBatch::None,
         }
     }
@@ -101,8 +158,8 @@ impl Client {
         let (corr, refusal) = match dispatched {
             Dispatched::Done => return,
             Dispatched::Refused(corr, refusal) => (corr, refusal),
-            Dispatched::Subscribe(subscribe, corr) => {
-                match self.subscribe(subscribe, corr.as_ref()).await {
+            Dispatched::Subscribe(subscribe, mut corr) => {
+                match self.subscribe(subscribe, &mut corr).await {
                     Ok(()) => return,
                     Err(refusal) => (corr, refusal),
                 }
@@ -179,10 +236,20 @@ impl Client {
             }
             PendingBatch::Ack { topic, group, ids, mark, charges, frames } => {
                 match self.subscriptions.get(&(topic, group)) {
-                    Some(active) => {
-                        let mark_until = mark.map(|mark| self.marked_until(mark));
-                        let reply = active.subscription.ack_charged(ids, mark_until, None, charges);
-                        self.answers.push(PendingAnswer::Acked { reply, frames });
+                    Some(ActiveSubscription { subscription, .. }) => {
+                        let answer = match mark.map(|mark| self.marked_until(mark)) {
+                            Some(until) => {
+                                let bus = &self.gateway.bus;
+                                let acked = bus.ack_and_mark(subscription, ids, until, charges);
+                                let acked = LaterAnswer::new(acked);
+                                PendingAnswer::AckedAndMarked { acked, frames }
+                            }
+                            None => {
+                                let reply = subscription.ack_charged(ids, None, None, charges);
+                                PendingAnswer::Acked { reply, frames }
+                            }
+                        };
+                        self.answers.push(answer);
                     }
                     None => {
                         for frame in frames {
@@ -248,6 +315,12 @@ impl Client {
         }
     }
 
+    /// Returns when the client will have paid the tokens that it owes, before which none of its frames is
+    /// read, or `None` if it owes nothing.
+    pub(super) fn pays_debt_at(&self) -> Option<Instant> {
+        self.connection.limit.pays_debt_at(Instant::now())
+    }
+
     /// Returns whether more frames may be read, given the unanswered ones.
     pub(super) fn may_read(&self) -> bool {
         let largest = MAX_UNANSWERED_LARGE_FRAMES * self.settings().max_frame_bytes;
@@ -275,17 +348,20 @@ impl Client {
         context: &mut Context<'_>,
         out: &mut Outgoing,
     ) -> Poll<()> {
-        self.answers.poll_write(context, out)
+        if let Some(answered) = ready!(self.answers.poll_write(context, out)) {
+            self.subscribe_answered(answered);
+        }
+        Poll::Ready(())
     }
 
     pub(super) const fn delivery_queue(&self) -> &Arc<DeliveryQueue> {
         &self.connection.delivery_queue
     }
 
-    /// Takes about `bytes` of deliveries, unless the OK of a SUBSCRIBE has to be sent first. A client
-    /// that lost its rights gets none of those that were queued before.
+    /// Takes about `bytes` of deliveries. A client that lost its rights gets none of those that were queued
+    /// before.
     pub(super) fn take_deliveries(&self, bytes: usize, out: &mut Vec<Delivery>) {
-        if self.grant.is_some() && self.answers.answered() >= self.deliver_after {
+        if self.grant.is_some() {
             self.connection.delivery_queue.take(bytes, out);
         }
     }

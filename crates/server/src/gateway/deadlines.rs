@@ -17,6 +17,8 @@ pub(super) struct Deadlines {
     auth_by: Option<Instant>,
     /// The end of a large message that is arriving.
     message_by: Option<Instant>,
+    /// When a client that owes tokens has paid them: it is not read before.
+    read_at: Option<Instant>,
     /// The next write that makes progress, while the peer accepts nothing.
     drain_by: Option<Instant>,
     /// The expiry of the client's rights.
@@ -40,6 +42,7 @@ impl Deadlines {
             pong_by: None,
             auth_by: (!is_authenticated).then(|| accepted_at + settings.auth_timeout),
             message_by: None,
+            read_at: None,
             drain_by: None,
             rights_end: None,
             renew_by: None,
@@ -63,6 +66,11 @@ impl Deadlines {
         is_over(self.close_at).then_some(CloseCode::GoingAway)
     }
 
+    /// Sets when the socket is read again that is not read until then.
+    pub(super) fn set_read_at(&mut self, at: Option<Instant>) {
+        self.read_at = at;
+    }
+
     /// Returns when to wake up at the latest. No pong is expected while the socket is not read.
     pub(super) fn next(&self, may_read: bool) -> Instant {
         let pong_by = self.pong_by.filter(|_| may_read);
@@ -70,6 +78,7 @@ impl Deadlines {
         let times = [
             pong_by,
             message_by,
+            self.read_at,
             self.drain_by,
             self.auth_by,
             self.rights_end,

@@ -218,6 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                 }
             }
             // After writing, which may have changed the deadlines.
+            self.deadlines.set_read_at(self.client.pays_debt_at().map(Instant::from_std));
             let wake_at = self.deadlines.next(self.may_read());
             if self.timer.deadline() != wake_at {
                 self.timer.as_mut().reset(wake_at);
@@ -277,7 +278,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         // No connection may have less than this.
         let waiting = self.socket.wire.outgoing.len();
         let is_small = waiting < Memory::MINIMUM.min(self.client.settings().max_outbox_bytes);
-        self.client.may_read() && (is_small || waiting < self.outbox_limit())
+        self.client.may_read()
+            && self.client.pays_debt_at().is_none()
+            && (is_small || waiting < self.outbox_limit())
     }
 
     /// Returns the bytes at which the write buffer is full.

@@ -38,6 +38,7 @@ mod counting;
 pub(crate) mod encryption;
 mod error_codes;
 mod guessing;
+mod joining;
 mod limits;
 mod liveness;
 mod marking;

@@ -16,7 +16,12 @@ const AT_ONCE: LeaseEnd = LeaseEnd::Failed { delay: Some(Duration::ZERO) };
 const BACK_OFF: LeaseEnd = LeaseEnd::Failed { delay: None };
 
 fn fresh() -> Leases {
-    Leases::resume(&Cursor::starting_behind(Seq::ZERO, Timestamp(7)), RULES)
+    Leases::resume(&Cursor::starting_behind(Seq::ZERO, Timestamp(7)), RULES, at(Instant::now()))
+}
+
+/// The moment `now`, on a wall clock that stands still.
+fn at(now: Instant) -> Moment {
+    Moment { instant: now, timestamp: Timestamp(1_700_000_000_000) }
 }
 
 fn id(name: &str) -> EventId {
@@ -49,12 +54,16 @@ fn leased_to_ann(count: u64, now: Instant) -> Leases {
     leases
 }
 
-fn restarted(leases: &Leases) -> Leases {
-    Leases::resume(&Cursor::decode(&leases.cursor().encode()).unwrap(), leases.rules)
+fn restarted(leases: &Leases, now: Moment) -> Leases {
+    Leases::resume(&Cursor::decode(&leases.cursor(now).encode()).unwrap(), leases.rules, now)
+}
+
+fn cursor(leases: &Leases) -> Cursor {
+    leases.cursor(at(Instant::now()))
 }
 
 fn above(leases: &Leases) -> Vec<Progress> {
-    leases.cursor().above().collect()
+    cursor(leases).above().collect()
 }
 
 #[test]
@@ -76,10 +85,10 @@ fn the_floor_rises_over_finished_events_only() {
     );
     leases.begin_ack(Seq(1));
     assert_eq!(leases.floor(), Seq(0), "an ACK that is not stored does not count");
-    assert_eq!(leases.cursor().floor, Seq(2), "but the cursor that stores it counts it");
+    assert_eq!(cursor(&leases).floor, Seq(2), "but the cursor that stores it counts it");
     leases.finish(Seq(1));
     assert_eq!(leases.floor(), Seq(2));
-    let cursor = leases.cursor();
+    let cursor = cursor(&leases);
     assert_eq!(cursor.last_id, Some(id_of(Seq(2))));
     assert_eq!(cursor.last_ts, Some(Timestamp(1002)));
     assert_eq!(cursor.created, Timestamp(7));
@@ -161,11 +170,11 @@ fn the_last_failed_attempt_dead_letters_the_event() {
     assert_eq!(leases.end(Seq(1), BACK_OFF, now).unwrap().next, AfterLease::DeadLetter);
     assert_eq!(leases.first_redelivery(), None);
     assert_eq!(leases.expire_due_leases(now + TIMEOUT * 2), []);
-    assert_eq!(leases.cursor().floor, Seq(0), "it is done once its letter is stored");
+    assert_eq!(cursor(&leases).floor, Seq(0), "it is done once its letter is stored");
     leases.begin_dead_letter(Seq(1));
-    assert_eq!(leases.cursor().floor, Seq(1));
+    assert_eq!(cursor(&leases).floor, Seq(1));
     leases.undo_dead_letter(Seq(1));
-    assert_eq!(leases.cursor().floor, Seq(0));
+    assert_eq!(cursor(&leases).floor, Seq(0));
     leases.begin_dead_letter(Seq(1));
     leases.finish(Seq(1));
     assert_eq!(leases.floor(), Seq(1));
@@ -212,7 +221,7 @@ fn attempts_and_finished_events_survive_a_restart() {
     lease(&mut leases, Seq(1), BEN, now);
     leases.begin_ack(Seq(3));
     leases.finish(Seq(3));
-    let mut leases = restarted(&leases);
+    let mut leases = restarted(&leases, at(now));
     assert_eq!((leases.floor(), leases.in_flight()), (Seq(0), 0));
     assert_eq!(leases.first_redelivery(), Some(Seq(1)));
     assert!(!leases.is_redeliverable(Seq(3)));
@@ -239,7 +248,7 @@ fn trimmed_events_are_done_even_while_leased() {
     assert_eq!(leases.leased_to(ANN, &id_of(Seq(4))), Some(Seq(4)));
     leases.trim_below(Seq(1000));
     assert_eq!((leases.floor(), leases.next_new()), (Seq(999), Seq(1000)));
-    assert_eq!(leases.cursor().last_id, None, "the group never had the event at the floor");
+    assert_eq!(cursor(&leases).last_id, None, "the group never had the event at the floor");
 }
 
 #[test]
@@ -363,7 +372,7 @@ fn an_event_on_many_lost_connections_becomes_a_suspect_and_stays_one() {
     assert_eq!((leases.first_redelivery(), leases.first_suspect()), (Some(Seq(2)), None));
     leases.set_max_attempts(2);
     assert_eq!((leases.first_redelivery(), leases.first_suspect()), (None, Some(Seq(2))));
-    let mut leases = restarted(&leases);
+    let mut leases = restarted(&leases, at(now));
     assert_eq!(leases.first_suspect(), Some(Seq(2)), "a restart remembers it");
     lease(&mut leases, Seq(2), ANN, now);
     assert_eq!(leases.first_suspect(), None);

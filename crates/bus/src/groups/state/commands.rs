@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use prombus_proto::{ErrorCode, EventId};
 
-use super::GroupState;
 use super::effect::{Claim, Effect, Joining, MarkLookup};
 use super::pending::{Ack, Waiter};
+use super::{GroupName, GroupState};
 use crate::error::Refusal;
 use crate::groups::allowed_attempts;
 use crate::groups::command::{Acked, AfterNack, Command, Departure, Nacked, Reply};
@@ -126,46 +126,53 @@ impl GroupState {
     }
 
     pub(super) fn ack(&mut self, ack: Ack, publish: Option<PublishBatch>, now: Instant) {
-        if self.members.get_mut(ack.member).is_none() {
+        let Some(member) = self.members.get_mut(ack.member) else {
             return ack.answer(Err(not_subscribed()));
-        }
-        let Some(owned) = self.owned() else {
-            return self.ack_without_lease(ack, publish.is_some());
+        };
+        let Some(owned) = self.partition.ownership.owned() else {
+            member.limit.charge_lookups(ack.ids.len(), now);
+            return ack_without_lease(ack, publish.is_some());
         };
         let is_leased = |id: &EventId| owned.leases.leased_to(ack.member, id).is_some();
-        if publish.is_some()
-            && let Some(lost) = ack.ids.iter().find(|id| !is_leased(id))
-        {
+        let Some(publish) = publish else { return self.acknowledge(ack, None, now) };
+        if let Some(lost) = ack.ids.iter().find(|id| !is_leased(id)) {
             let refusal = lease_lost(lost);
             return ack.answer(Err(refusal));
         }
         if ack.mark_until.is_some() {
-            let leased = ack.ids.iter().map(is_leased).collect();
-            self.effects.push_back(Effect::LookUpMarks(MarkLookup { ack, publish, leased }));
+            self.effects.push_back(Effect::LookUpMarks(MarkLookup { ack, publish }));
         } else {
-            self.acknowledge(ack, publish, Marks::default(), now);
+            self.acknowledge(ack, Some(publish), now);
         }
     }
 
-    /// Continues after [`Effect::LookUpMarks`].
+    /// Continues after [`Effect::LookUpMarks`], with the first of the events that is marked already.
     pub(in crate::groups) fn marks_found(
         &mut self,
-        lookup: MarkLookup,
-        marks: Result<Marks, Refusal>,
+        MarkLookup { ack, publish }: MarkLookup,
+        marked: Result<Option<EventId>, Refusal>,
         now: Instant,
     ) {
-        match marks {
-            Ok(marks) => self.acknowledge(lookup.ack, lookup.publish, marks, now),
-            Err(refusal) => lookup.ack.answer(Err(refusal)),
+        match marked {
+            Ok(None) => self.acknowledge(ack, Some(publish), now),
+            Ok(Some(id)) => {
+                let message = format!("{id} is marked as handled already: nothing was published");
+                ack.answer(Err(Refusal::new(ErrorCode::Conflict, message)));
+            }
+            Err(refusal) => ack.answer(Err(refusal)),
         }
     }
 
-    fn acknowledge(&mut self, ack: Ack, publish: Option<PublishBatch>, marks: Marks, now: Instant) {
+    /// Ends the leases of the ids that are leased to the member, and marks those if the acknowledgement
+    /// says so. The others are stale.
+    fn acknowledge(&mut self, ack: Ack, publish: Option<PublishBatch>, now: Instant) {
         let (Some(member), Some(owned)) =
             (self.members.get_mut(ack.member), self.partition.ownership.owned_mut())
         else {
             return ack.answer(Err(not_subscribed()));
         };
+        let GroupName { topic, group, .. } = &self.name;
+        let mut marks = ack.mark_until.map(|until| Marks::of(topic, group, until));
         let mut stale = Vec::new();
         let mut redelivered = BTreeSet::new();
         for (index, id) in ack.ids.iter().enumerate() {
@@ -173,6 +180,9 @@ impl GroupState {
                 stale.push(index);
                 continue;
             };
+            if let Some(marks) = &mut marks {
+                marks.add(id);
+            }
             if owned.leases.deliveries(seq) > 1 {
                 redelivered.insert(seq);
             }
@@ -181,13 +191,16 @@ impl GroupState {
             member.in_flight -= 1;
         }
         member.withdraw_unsent(&redelivered);
-        if stale.len() == ack.ids.len() && publish.is_none() && marks.is_empty() {
+        member.limit.charge_lookups(stale.len(), now);
+        if stale.len() == ack.ids.len() && publish.is_none() {
             return ack.answer(Ok(Acked { stale, published: vec![] }));
         }
         let publish = publish.unwrap_or_default();
         let published = publish.len();
         owned.pending.publish.append(publish);
-        owned.pending.marks.append(marks);
+        if let Some(marks) = marks {
+            owned.pending.marks.append(marks);
+        }
         owned.pending.waiters.push(Waiter::Ack { ack, stale, published });
     }
 
@@ -203,6 +216,7 @@ impl GroupState {
         let member = self.members.get_mut(id).ok_or_else(not_subscribed)?;
         let mut nacked = NackedLeases { ended: 0, stale: 0 };
         let Some(owned) = self.partition.ownership.owned_mut() else {
+            member.limit.charge_lookups(ids.len(), now);
             return Ok(NackedLeases { stale: ids.len(), ..nacked });
         };
         let end = match next {
@@ -225,6 +239,7 @@ impl GroupState {
             owned.record_end(&ended, "not acknowledged: nack without a reason", reason);
         }
         member.withdraw_unsent(&redelivered);
+        member.limit.charge_lookups(nacked.stale, now);
         self.series.nacked(nacked.ended);
         Ok(nacked)
     }
@@ -251,20 +266,18 @@ impl GroupState {
         owned.leases.extend(seq, deadline);
         Ok(())
     }
+}
 
-    /// Answers an acknowledgement of events that another gateway delivers now. Marks are stored all the
-    /// same: the events were handled.
-    pub(super) fn ack_without_lease(&mut self, ack: Ack, publishes: bool) {
-        match ack.ids.first() {
-            Some(id) if publishes => {
-                let refusal = lease_lost(id);
-                ack.answer(Err(refusal));
-            }
-            _ if ack.mark_until.is_some() => self.effects.push_back(Effect::MarkWithoutLease(ack)),
-            _ => {
-                let stale = (0..ack.ids.len()).collect();
-                ack.answer(Ok(Acked { stale, published: vec![] }));
-            }
+/// Answers an acknowledgement of events that another gateway delivers now.
+pub(super) fn ack_without_lease(ack: Ack, publishes: bool) {
+    match ack.ids.first() {
+        Some(id) if publishes => {
+            let refusal = lease_lost(id);
+            ack.answer(Err(refusal));
+        }
+        _ => {
+            let stale = (0..ack.ids.len()).collect();
+            ack.answer(Ok(Acked { stale, published: vec![] }));
         }
     }
 }

@@ -81,7 +81,7 @@ impl GroupState {
         }
         let durability = pending.durability(conditions.durability);
         let CommitDraft { acks, mut publish, marks, waiters, dead_letters, .. } = pending;
-        let mut cursor = owned.leases.cursor();
+        let mut cursor = owned.leases.cursor(conditions.moment());
         cursor.epoch = epoch;
         let generation = owned.leases.begin_generation();
         let mut publish_times = PublishTimes::of(conditions.now, encoded.len());

@@ -10,6 +10,7 @@ use crate::groups::members::Member;
 use crate::publish::{PublishBatch, Submission};
 use crate::stored::cursor::Cursor;
 use crate::stored::group_properties::GroupProperties;
+use crate::time::Moment;
 use crate::topics::{FeedEvent, StartAt};
 
 /// Something the task does for the group. It performs each to its end before it hands the group anything
@@ -28,10 +29,8 @@ pub(in crate::groups) enum Effect {
     WatchProperties,
     /// Stops watching either.
     Unwatch,
-    /// Looks up marks for an acknowledgement; then `GroupState::marks_found`.
+    /// Looks up marks for an acknowledgement that publishes; then `GroupState::marks_found`.
     LookUpMarks(MarkLookup),
-    /// Marks the events of an acknowledgement that came without a lease, and answers it.
-    MarkWithoutLease(Ack),
     /// Reads events from `from` on; then `GroupState::events_read`.
     Read { from: Seq },
     /// Reads the stored cursor to see what is stored and whether the group is still owned; then
@@ -75,6 +74,7 @@ pub(in crate::groups) struct Loaded {
     pub(in crate::groups) cursor: Cursor,
     pub(in crate::groups) topic_end: Seq,
     pub(in crate::groups) properties: GroupProperties,
+    pub(in crate::groups) at: Moment,
     /// Whether the group did not exist before.
     pub(in crate::groups) created: bool,
 }
@@ -94,15 +94,11 @@ pub(in crate::groups) enum ClaimOutcome {
     Unclear(Refusal),
 }
 
-/// An acknowledgement that marks its events.
+/// An acknowledgement that publishes events and marks its own, none of which may be marked already.
 #[derive(Debug)]
 pub(in crate::groups) struct MarkLookup {
     pub(in crate::groups) ack: Ack,
-    /// If there is one, none of the events may be marked already.
-    pub(in crate::groups) publish: Option<PublishBatch>,
-    /// Which of the ids are leased to the member. The others are marked only if their event exists:
-    /// marks of made-up ids would fill the store.
-    pub(in crate::groups) leased: Vec<bool>,
+    pub(in crate::groups) publish: PublishBatch,
 }
 
 #[derive(Debug)]

@@ -14,6 +14,8 @@ pub(super) struct Fetched {
     new: VecDeque<FeedEvent>,
     redeliveries: BTreeMap<Seq, FeedEvent>,
     suspect: Option<FeedEvent>,
+    /// Bytes of all events, overhead included.
+    bytes: usize,
 }
 
 /// What to deliver next.
@@ -27,8 +29,13 @@ pub(super) enum Next {
 }
 
 impl Fetched {
-    pub(super) const fn up_to(topic_end: Seq) -> Self {
-        Self { topic_end, new: VecDeque::new(), redeliveries: BTreeMap::new(), suspect: None }
+    pub(super) fn up_to(topic_end: Seq) -> Self {
+        let (new, redeliveries) = (VecDeque::new(), BTreeMap::new());
+        Self { topic_end, new, redeliveries, suspect: None, bytes: 0 }
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(super) fn topic_grew(&mut self, topic_end: Seq) {
@@ -53,7 +60,8 @@ impl Fetched {
         let seq = leases.next_new();
         // Retention may have removed events since they were fetched.
         while self.new.front().is_some_and(|event| event.seq < seq) {
-            self.new.pop_front();
+            let passed = self.new.pop_front();
+            self.taken(passed);
         }
         match self.new.front() {
             _ if !leases.has_room() => Next::Nothing,
@@ -65,15 +73,24 @@ impl Fetched {
 
     /// Takes an event that [`Fetched::next`] named.
     pub(super) fn take(&mut self, seq: Seq) -> Option<FeedEvent> {
-        if self.new.front().is_some_and(|event| event.seq == seq) {
-            return self.new.pop_front();
-        }
-        self.redeliveries.remove(&seq)
+        let event = if self.new.front().is_some_and(|event| event.seq == seq) {
+            self.new.pop_front()
+        } else {
+            self.redeliveries.remove(&seq)
+        };
+        self.taken(event)
     }
 
     /// Takes the event `seq`, which is delivered alone, if it was fetched.
     pub(super) fn take_suspect(&mut self, seq: Seq) -> Option<FeedEvent> {
-        self.suspect.take_if(|event| event.seq == seq)
+        let event = self.suspect.take_if(|event| event.seq == seq);
+        self.taken(event)
+    }
+
+    /// Subtracts the bytes of an event that was removed.
+    fn taken(&mut self, event: Option<FeedEvent>) -> Option<FeedEvent> {
+        self.bytes -= event.as_ref().map_or(0, event_bytes);
+        event
     }
 
     pub(super) fn has_suspect(&self, seq: Seq) -> bool {
@@ -91,5 +108,11 @@ impl Fetched {
         } else {
             self.new = events.into();
         }
+        let kept = self.new.iter().chain(self.redeliveries.values()).chain(&self.suspect);
+        self.bytes = kept.map(event_bytes).sum();
     }
+}
+
+fn event_bytes(event: &FeedEvent) -> usize {
+    size_of::<FeedEvent>() + event.allocated_bytes()
 }

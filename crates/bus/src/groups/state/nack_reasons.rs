@@ -26,6 +26,10 @@ impl NackReasons {
         self.0.insert(seq, reason[..end].into());
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn take(&mut self, seq: Seq) -> Option<Box<str>> {
         self.0.remove(&seq)
     }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use prombus_engine::Version;
 
+use super::commands::ack_without_lease;
 use super::effect::{Claim, ClaimOutcome, Effect, Joining, Loaded};
 use super::partition::{OwnedPartition, Ownership};
 use super::pending::{FailedCommit, Waiter};
@@ -18,7 +19,7 @@ impl GroupState {
         match group {
             Ok(loaded) => {
                 self.properties = loaded.properties;
-                let owned = OwnedPartition::resume(&loaded.cursor, loaded.topic_end, self.rules());
+                let owned = OwnedPartition::resume(&loaded, self.rules());
                 self.partition.ownership = Ownership::Sole(owned);
                 self.admit(Joining { created: loaded.created, ..joining });
             }
@@ -47,7 +48,7 @@ impl GroupState {
             ClaimOutcome::Claimed { group: loaded, epoch, version } => {
                 tracing::info!(%topic, %group, epoch, "this gateway delivers the group");
                 self.properties = loaded.properties;
-                let owned = OwnedPartition::resume(&loaded.cursor, loaded.topic_end, self.rules());
+                let owned = OwnedPartition::resume(&loaded, self.rules());
                 self.partition.ownership = Ownership::Owner { epoch, cursor: version, owned };
                 self.effects.push_back(Effect::WatchProperties);
                 if let Some(joining) = joining {
@@ -124,7 +125,7 @@ impl GroupState {
             }
             Ok(_) => {
                 self.lose();
-                self.answer_without_lease(failed.map_or_else(Vec::new, |failed| failed.waiters));
+                answer_without_lease(failed.map_or_else(Vec::new, |failed| failed.waiters));
             }
             Err(refusal) => {
                 if let Some(FailedCommit { waiters, error, .. }) = failed.map(|failed| *failed) {
@@ -144,17 +145,17 @@ impl GroupState {
         self.effects.push_back(Effect::WatchLease);
         let before = std::mem::replace(&mut self.partition.ownership, Ownership::Standby);
         if let Ownership::Owner { owned, .. } | Ownership::Unclear { owned, .. } = before {
-            self.answer_without_lease(owned.pending.waiters);
+            answer_without_lease(owned.pending.waiters);
         }
     }
+}
 
-    fn answer_without_lease(&mut self, waiters: Vec<Waiter>) {
-        for waiter in waiters {
-            match waiter {
-                Waiter::Ack { ack, published, .. } => self.ack_without_lease(ack, published > 0),
-                // The receiver may have been dropped.
-                Waiter::Nack { reply, .. } => drop(reply.send(Ok(Nacked { stale: true }))),
-            }
+fn answer_without_lease(waiters: Vec<Waiter>) {
+    for waiter in waiters {
+        match waiter {
+            Waiter::Ack { ack, published, .. } => ack_without_lease(ack, published > 0),
+            // The receiver may have been dropped.
+            Waiter::Nack { reply, .. } => drop(reply.send(Ok(Nacked { stale: true }))),
         }
     }
 }

@@ -5,15 +5,13 @@
 
 use std::time::Instant;
 
-use prombus_engine::{Expect, Version};
-use prombus_proto::Seq;
-
+use super::effect::Loaded;
 use super::fetched::Fetched;
 use super::nack_reasons::NackReasons;
 use super::pending::{CommitDraft, CommitInFlight, DeadLetterPending};
 use crate::groups::RetryRules;
 use crate::groups::leases::{AfterLease, EndedLease, Leases};
-use crate::stored::cursor::Cursor;
+use prombus_engine::{Expect, Version};
 
 #[derive(Debug, Default)]
 pub(super) struct Partition {
@@ -122,15 +120,20 @@ impl Ownership {
 }
 
 impl OwnedPartition {
-    /// Resumes behind `cursor`, on a topic that ends with `topic_end`.
-    pub(super) fn resume(cursor: &Cursor, topic_end: Seq, rules: RetryRules) -> Box<Self> {
+    /// Resumes where a group that was read from the store had got to.
+    pub(super) fn resume(loaded: &Loaded, rules: RetryRules) -> Box<Self> {
         Box::new(Self {
-            leases: Leases::resume(cursor, rules),
-            fetched: Fetched::up_to(topic_end),
+            leases: Leases::resume(&loaded.cursor, rules, loaded.at),
+            fetched: Fetched::up_to(loaded.topic_end),
             pending: CommitDraft::default(),
             commit: None,
             reasons: NackReasons::default(),
         })
+    }
+
+    /// Returns `true` if it knows why an event failed, which is not stored.
+    pub(super) fn remembers_reasons(&self) -> bool {
+        !self.reasons.is_empty()
     }
 
     /// Records the end of a lease in the next commit, with a dead letter if that follows. `what` happened to

@@ -8,6 +8,7 @@ use prombus_proto::{Clock, IdSource};
 
 use crate::groups::{Groups, RetryRules};
 use crate::limits::Census;
+use crate::memory::Budget;
 use crate::metrics::Metrics;
 use crate::publish::Committer;
 use crate::sharing::GroupLeases;
@@ -23,6 +24,8 @@ pub(crate) struct GroupContext {
     pub(crate) metrics: Arc<Metrics>,
     /// `None` if this is the only process that uses the store.
     pub(crate) group_leases: Option<Arc<GroupLeases>>,
+    /// For events that were read and not delivered yet.
+    pub(crate) read_ahead: Budget,
     /// For groups whose members name nothing else.
     pub(crate) retry: RetryRules,
     /// Set when the bus is closing: nothing more is delivered.

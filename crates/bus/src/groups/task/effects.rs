@@ -12,13 +12,11 @@ use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_EVENT_BYTES};
 use prombus_proto::{EncodedEvent, ErrorCode, EventId, Seq, Topic};
 
 use super::GroupContext;
-use super::marking::{marks_of_existing, marks_of_unmarked};
 use crate::error::Refusal;
 use crate::groups::command::Acked;
 use crate::groups::dead_letter::DeadLetter;
 use crate::groups::state::{
-    Ack, Claim, ClaimOutcome, DeadLetterPending, GroupName, Loaded, MarkLookup, ReadOutcome,
-    StoredAck,
+    Claim, ClaimOutcome, DeadLetterPending, GroupName, Loaded, ReadOutcome, StoredAck,
 };
 use crate::limits::GroupPermit;
 use crate::publish::{CommitResult, Committer, Submission};
@@ -26,8 +24,8 @@ use crate::sharing::GroupLeases;
 use crate::stored::cursor::Cursor;
 use crate::stored::group_lease::GroupLease;
 use crate::stored::group_properties::GroupProperties;
-use crate::stored::mark::Marks;
-use crate::time::now;
+use crate::stored::mark::are_marked;
+use crate::time::{Moment, now};
 use crate::topics::{FeedEvent, StartAt, TopicInUse};
 
 pub(super) struct GroupStore {
@@ -53,8 +51,6 @@ struct PreparedClaim {
     permit: Option<GroupPermit>,
 }
 
-/// How much is read ahead.
-const READ_AHEAD: ReadBudget = ReadBudget { events: 1024, bytes: 256 << 10 };
 /// Bytes of dead letters in one commit: each holds its original, and a commit has its limit.
 const MAX_DEAD_LETTER_BYTES: usize = 4 << 20;
 const _: () = assert!(MAX_DEAD_LETTER_BYTES + MAX_EVENT_BYTES < MAX_BATCH_BYTES);
@@ -88,7 +84,7 @@ impl GroupStore {
             }
         };
         let (topic_end, properties) = (self.topic_end().await?, self.properties().await?);
-        Ok(Loaded { cursor, topic_end, properties, created })
+        Ok(Loaded { cursor, topic_end, properties, at: self.moment(), created })
     }
 
     /// Makes this gateway the owner of the group, unless another one is.
@@ -162,7 +158,7 @@ impl GroupStore {
             self.put_cursor(&cursor, expect),
         ];
         let submission = Submission::of_state(ops, Durability::Fsync);
-        let group = Loaded { cursor, topic_end, properties, created };
+        let group = Loaded { cursor, topic_end, properties, at: self.moment(), created };
         Ok(Some(PreparedClaim { submission, group, epoch, permit }))
     }
 
@@ -202,8 +198,8 @@ impl GroupStore {
         }
     }
 
-    pub(super) async fn read(&self, from: Seq) -> ReadOutcome {
-        match self.read_events(from, READ_AHEAD).await {
+    pub(super) async fn read(&self, from: Seq, budget: ReadBudget) -> ReadOutcome {
+        match self.read_events(from, budget).await {
             Ok(events) if events.first().is_some_and(|first| first.seq == from) => {
                 ReadOutcome::Events(events)
             }
@@ -265,22 +261,12 @@ impl GroupStore {
         }
     }
 
-    pub(super) async fn look_up_marks(&self, lookup: &MarkLookup) -> Result<Marks, Refusal> {
-        let Some(until) = lookup.ack.mark_until else { return Ok(Marks::default()) };
-        let (engine, name, ids) = (self.ctx.engine.as_ref(), &self.name, &lookup.ack.ids);
-        if lookup.publish.is_some() {
-            marks_of_unmarked(engine, name, until, ids).await
-        } else {
-            marks_of_existing(engine, name, until, ids, &lookup.leased).await
-        }
-    }
-
-    /// Marks the events of an acknowledgement although another gateway delivers the group: they were
-    /// handled.
-    pub(super) async fn mark_without_lease(&self, ack: Ack) {
-        let stale = (0..ack.ids.len()).collect();
-        let marked = self.mark_existing(&ack).await;
-        ack.answer(marked.map(|()| Acked { stale, published: vec![] }));
+    /// Returns the first of `ids` that is marked.
+    pub(super) async fn first_marked(&self, ids: &[EventId]) -> Result<Option<EventId>, Refusal> {
+        let GroupName { topic, group, .. } = &self.name;
+        let marked = are_marked(self.ctx.engine.as_ref(), topic, group, ids).await?;
+        let first = ids.iter().zip(marked).find(|(_, is_marked)| *is_marked);
+        Ok(first.map(|(id, _)| id.clone()))
     }
 
     /// Answers an acknowledgement that is stored although its commit was reported as failed.
@@ -305,17 +291,6 @@ impl GroupStore {
             positions.push(Position { seq, duplicate: false });
         }
         Ok(positions)
-    }
-
-    async fn mark_existing(&self, ack: &Ack) -> Result<(), Refusal> {
-        let Some(until) = ack.mark_until else { return Ok(()) };
-        let engine = self.ctx.engine.as_ref();
-        let marks = marks_of_existing(engine, &self.name, until, &ack.ids, &[]).await?;
-        if !marks.is_empty() {
-            let submission = Submission::of_state(marks.into_state(), self.topic.durability());
-            self.commit(submission).await?;
-        }
-        Ok(())
     }
 
     /// Submits a commit and waits for its answer, without borrowing the store.
@@ -380,6 +355,10 @@ impl GroupStore {
 
     async fn topic_end(&self) -> Result<Seq, ReadError> {
         Ok(self.ctx.engine.bounds(&self.name.topic).await?.last())
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { instant: now(), timestamp: self.ctx.clock.now() }
     }
 
     fn unusable(&self, what: &str, error: &dyn std::fmt::Display) -> Refusal {

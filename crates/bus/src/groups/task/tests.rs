@@ -45,7 +45,8 @@ impl Gateway {
             retry: DELAYS,
             group_lease: LEASE,
         };
-        let feeds = FeedMemory::new(Memory::new(settings.memory).feeds);
+        let memory = Memory::new(settings.memory);
+        let feeds = FeedMemory::new(memory.feeds);
         let topics = Arc::new(Topics::new(Arc::new(settings), 1, feeds, Arc::clone(&metrics)));
         let (committer, _) =
             Committer::start(Arc::clone(&engine), Arc::clone(&topics), metrics.commit_meter());
@@ -59,6 +60,7 @@ impl Gateway {
             groups: Arc::new(Groups::default()),
             metrics,
             group_leases,
+            read_ahead: memory.read_ahead,
             retry: RetryRules { delays: DELAYS, max_attempts: 5 },
             is_closing: Arc::new(AtomicBool::new(false)),
         };

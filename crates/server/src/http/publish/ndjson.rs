@@ -107,7 +107,8 @@ async fn read_events(
     let mut parser = LineParser { bus, limits, events: Vec::new(), lines: 0 };
     let mut partial = BytesMut::new();
     let mut received = 0;
-    let held = |received, events: &Vec<_>| received + size_of_val(events.as_slice());
+    // The events, and the encoded ones that are made of them.
+    let held = |received, events: &Vec<_>| 2 * (received + size_of_val(events.as_slice()));
     loop {
         room.grow_to(held(received, &parser.events) + READ_AHEAD_BYTES).await;
         let Some(mut chunk) = body.next_by(room.ends_at()).await? else { break };

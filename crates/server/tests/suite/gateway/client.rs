@@ -142,6 +142,14 @@ impl Client {
         }
     }
 
+    /// Returns the next frame, be it an answer or an event.
+    pub(crate) async fn next_frame(&mut self) -> Value {
+        match self.receive().await {
+            Received::Text(text) => parsed(&text),
+            other => panic!("expected a frame: {other:?}"),
+        }
+    }
+
     /// Returns the next event, or `None` after `time`.
     pub(crate) async fn event_within(&mut self, time: Duration) -> Option<Value> {
         timeout(time, self.event()).await.ok()

@@ -95,6 +95,65 @@ async fn an_ack_that_marks_takes_what_a_mark_takes() {
     assert_eq!(code, "bad_frame", "{message}");
 }
 
+#[tokio::test]
+async fn subscribing_and_looking_up_marks_take_tokens() {
+    let set = [
+        "limits.enabled=true",
+        "limits.connection.capacity=3",
+        "limits.connection.refill_per_sec=1",
+        "limits.principal.capacity=1000",
+        "limits.principal.refill_per_sec=1",
+    ];
+    let running = started(&set).await;
+    let subscribe =
+        |group: usize| json!({"op": "SUBSCRIBE", "topic": "t", "group": group.to_string()});
+    let mut client = running.connect().await;
+    let mut refused = 0;
+    // At one per second, some of the first twenty find no token, whatever the speed of the machine.
+    for group in 0..20 {
+        let answer = parsed(&client.ask(subscribe(group)).await);
+        if answer["op"] == "ERR" {
+            assert_eq!(answer["code"], "rate_limited");
+            assert!(answer["retry_after_ms"].is_u64(), "{answer}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0, "groups are free");
+    let mut other = running.connect().await;
+    let ids = |count: usize| (0..count).map(|number| format!("id-{number}")).collect::<Vec<_>>();
+    let seen = |count| json!({"op": "SEEN", "topic": "t", "group": "g", "ids": ids(count)});
+    other.ok(seen(300)).await;
+    let refused = ("rate_limited".to_owned(), "conn publish rate exceeded".to_owned());
+    assert_eq!(code_of(&mut other, seen(300)).await, refused);
+}
+
+/// It is not read while it owes tokens for made-up ids, and goes on when it has paid.
+#[tokio::test]
+async fn a_client_that_acknowledges_made_up_ids_goes_on_when_it_has_paid() {
+    let set = [
+        "limits.enabled=true",
+        "limits.connection.capacity=5",
+        "limits.connection.refill_per_sec=20",
+    ];
+    let running = started(&set).await;
+    let mut client = running.connect().await;
+    client.subscribe("t", "g", json!({})).await;
+    let ids: Vec<_> = (0..1000).map(|number| format!("id-{number}")).collect();
+    let ack = json!({"op": "ACK", "topic": "t", "group": "g", "ids": ids});
+    for _ in 0..10 {
+        let answer = parsed(&client.ask(ack.clone()).await);
+        assert_eq!(answer["stale"], true, "{answer}");
+    }
+    // It has paid when this is read, and may have no token beyond that.
+    let publish = json!({"op": "PUBLISH", "topic": "t", "payload": 1});
+    let refused = parsed(&client.ask(publish.clone()).await);
+    if refused["op"] == "ERR" {
+        let wait = refused["retry_after_ms"].as_u64().unwrap_or_else(|| panic!("{refused}"));
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        client.ok(publish).await;
+    }
+}
+
 /// A batch that needs the whole bucket, next to deliveries that take every token there is.
 #[tokio::test]
 async fn batches_are_stored_although_deliveries_take_every_token() {

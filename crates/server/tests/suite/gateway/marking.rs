@@ -105,10 +105,10 @@ async fn a_failed_ack_neither_marks_nor_ends_the_lease() {
 
 #[tokio::test]
 async fn marks_take_tokens_and_so_do_acks_that_mark() {
-    let limits = ["limits.enabled=true", "limits.connection.capacity=10"];
+    let limits = ["limits.enabled=true", "limits.connection.capacity=11"];
     let slow = "limits.connection.refill_per_sec=1";
     let running = started(&[limits[0], limits[1], slow]).await;
-    // Takes three tokens for the publishes and three for the deliveries.
+    // Takes three tokens for the publishes, one for SUBSCRIBE and three for the deliveries.
     let mut client = consumer(&running).await;
     let three =
         json!({"op": "ACK", "topic": "t", "group": "g", "ids": ["e1", "e2", "e3"], "mark": true});

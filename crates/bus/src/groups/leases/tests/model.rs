@@ -89,6 +89,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..120)
 }
 
+/// How long a back-off with `left` to go lasts after a restart: the wall clock stands still at a full second.
+fn in_whole_seconds(left: Duration) -> Duration {
+    Duration::from_secs(left.as_millis().div_ceil(1000).try_into().unwrap())
+}
+
 impl Model {
     fn next_new(&self) -> u64 {
         self.events.last_key_value().map_or(self.floor, |(seq, _)| *seq) + 1
@@ -333,13 +338,18 @@ impl Pair {
                 }
             }
             Step::Restart => {
-                *leases = super::restarted(leases);
+                *leases = super::restarted(leases, super::at(*now));
                 *generation = None;
                 model.being_stored.clear();
                 for fact in model.events.values_mut() {
                     fact.recorded = fact.attempts.deliveries;
-                    let is_done = fact.state.counts_as_done();
-                    fact.state = if is_done { SlotState::Done } else { SlotState::Redeliverable };
+                    fact.state = match fact.state {
+                        state if state.counts_as_done() => SlotState::Done,
+                        SlotState::BackingOff(until) if until > *now => {
+                            SlotState::BackingOff(*now + in_whole_seconds(until - *now))
+                        }
+                        _ => SlotState::Redeliverable,
+                    };
                 }
                 if let Some((&seq, &Fact { state, .. })) = model.events.first_key_value() {
                     model.set(seq, state);
@@ -390,7 +400,7 @@ impl Pair {
     }
 
     fn compare_cursor(&self) {
-        let cursor = self.leases.cursor();
+        let cursor = self.leases.cursor(super::at(self.now));
         let mut expected = self.model.events.iter().peekable();
         let mut floor = self.model.floor;
         while let Some((seq, _)) = expected.next_if(|(_, fact)| fact.state.counts_as_done()) {
@@ -406,7 +416,11 @@ impl Pair {
         while expected.last() == Some(&Progress::Tried(Attempts::default())) {
             expected.pop();
         }
-        assert_eq!(cursor.above().collect::<Vec<_>>(), expected);
+        let above = cursor.above().map(|progress| match progress {
+            Progress::BackingOff(attempts, _) => Progress::Tried(attempts),
+            Progress::Done | Progress::Tried(_) => progress,
+        });
+        assert_eq!(above.collect::<Vec<_>>(), expected);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The store, the gateways and the consumers of a simulated group.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use prombus_engine::{
@@ -25,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::publish::{CommitReceipt, CommitResult, PublishBatch, Submission};
 use crate::stored::cursor::{Attempts, Cursor, Progress};
 use crate::stored::group_properties::GroupProperties;
+use crate::time::Moment;
 use crate::topics::StartAt;
 
 pub(super) const ACK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -44,6 +45,14 @@ fn topic() -> Topic {
 
 fn group() -> Group {
     Group::new("billing").unwrap()
+}
+
+/// The wall clock, which runs along with the monotonic one.
+fn wall(instant: Instant) -> Moment {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let start = *START.get_or_init(|| instant);
+    let ms = instant.saturating_duration_since(start).as_millis();
+    Moment { instant, timestamp: Timestamp(1_700_000_000_000 + u64::try_from(ms).unwrap()) }
 }
 
 fn event_id(seq: u64) -> EventId {
@@ -161,12 +170,12 @@ impl Gateway {
     /// The events that are leased to a member, and how often each was tried.
     pub(super) fn leased_to(&self, member: MemberId) -> Vec<(u64, Attempts)> {
         let Some(owned) = self.state.owned() else { return vec![] };
-        let cursor = owned.leases.cursor();
+        let cursor = owned.leases.cursor(wall(Instant::now()));
         let tried: HashMap<u64, Attempts> = (cursor.floor.0 + 1..)
             .zip(cursor.above())
             .filter_map(|(seq, progress)| match progress {
                 Progress::Tried(attempts) => Some((seq, attempts)),
-                Progress::Done => None,
+                Progress::BackingOff(..) | Progress::Done => None,
             })
             .collect();
         let leased = owned.leases.leases_of(member);
@@ -261,7 +270,7 @@ impl Gateway {
 
     fn conditions(&self, store: &Store, now: Instant) -> Conditions {
         let (topic_end, durability) = (Seq(store.last), Durability::Fsync);
-        Conditions { now, topic_end, durability, gate: self.gate }
+        Conditions { now, timestamp: wall(now).timestamp, topic_end, durability, gate: self.gate }
     }
 
     fn perform(&mut self, effect: Effect, store: &mut Store, now: Instant) {
@@ -272,12 +281,12 @@ impl Gateway {
                     let first = Cursor::starting_behind(Seq::ZERO, Timestamp(1));
                     let cursor = store.cursor.get_or_insert((first, Version(0))).0.clone();
                     let (topic_end, properties) = (Seq(store.last), store.properties);
-                    Loaded { cursor, topic_end, properties, created }
+                    Loaded { cursor, topic_end, properties, at: wall(now), created }
                 });
                 self.state.loaded(joining, loaded);
             }
             Effect::Claim(claim) => {
-                let outcome = self.claim(&claim, store);
+                let outcome = self.claim(&claim, store, now);
                 self.state.claimed(claim, outcome);
             }
             Effect::StoreProperties(properties, joining) => {
@@ -287,7 +296,7 @@ impl Gateway {
             Effect::WatchLease => (self.is_watching, self.watches_properties) = (true, false),
             Effect::WatchProperties => (self.is_watching, self.watches_properties) = (false, true),
             Effect::Unwatch => (self.is_watching, self.watches_properties) = (false, false),
-            Effect::LookUpMarks(_) | Effect::MarkWithoutLease(_) => panic!("nothing is marked"),
+            Effect::LookUpMarks(_) => panic!("nothing is marked"),
             Effect::Read { from } => {
                 let outcome = match self.read() {
                     Ok(()) if from.0 <= store.last => {
@@ -346,7 +355,7 @@ impl Gateway {
         encoded
     }
 
-    fn claim(&mut self, claim: &Claim, store: &mut Store) -> ClaimOutcome {
+    fn claim(&mut self, claim: &Claim, store: &mut Store, now: Instant) -> ClaimOutcome {
         if let Err(refusal) = self.read() {
             return ClaimOutcome::Failed(refusal);
         }
@@ -379,7 +388,8 @@ impl Gateway {
         match (answer, claimed) {
             (Ok(CommitReceipt { version, .. }), Some((cursor, epoch))) => {
                 let (topic_end, properties) = (Seq(store.last), store.properties);
-                let group = Loaded { cursor, topic_end, properties, created: epoch == 1 };
+                let (at, created) = (wall(now), epoch == 1);
+                let group = Loaded { cursor, topic_end, properties, at, created };
                 ClaimOutcome::Claimed { group, epoch, version }
             }
             _ => ClaimOutcome::Unclear(CommitError::from(unavailable()).into()),
@@ -431,6 +441,8 @@ impl Consumer {
         let start = StartAt::Earliest;
         let join = Command::Join { member, start, max_attempts, reply };
         gateway.send(join, store, now);
+        let (reply, _) = oneshot::channel();
+        gateway.send(Command::SetPaused { member: id, paused: false, reply }, store, now);
         let mut consumer = Self { id, queue, max_in_flight, held: vec![], joined };
         consumer.joined.try_recv().expect("a join is answered at once").ok()?;
         Some(consumer)

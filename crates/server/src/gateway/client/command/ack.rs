@@ -63,7 +63,7 @@ impl Client {
     /// Takes what a MARK of as many events takes.
     fn charge_marks(&self, mark: Option<AckMark>, ids: usize) -> Result<Charges, Refusal> {
         match mark {
-            Some(_) => self.gateway.bus.charge_marks(&self.connection, ids as u64),
+            Some(_) => self.gateway.bus.charge(&self.connection, ids as u64),
             None => Ok(Charges::default()),
         }
     }

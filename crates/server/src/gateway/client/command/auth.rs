@@ -5,7 +5,7 @@ use prombus_proto::ErrorCode;
 use prombus_proto::frame::{Auth, Corr};
 
 use crate::auth::{Action, Credential, Grant, Login, Secret, Standing};
-use crate::gateway::client::Client;
+use crate::gateway::client::{ActiveSubscription, Client};
 
 impl Client {
     pub(in crate::gateway::client) fn authenticate(
@@ -51,10 +51,7 @@ impl Client {
             grant.authorize(Action::Consume { topic, group }, || now).is_ok()
         });
         // The previous token may have expired, which stopped deliveries.
-        for active in self.subscriptions.values().filter(|active| !active.is_paused) {
-            // No one waits for the reply.
-            drop(active.subscription.resume());
-        }
+        self.subscriptions.values().for_each(ActiveSubscription::resume_unless_paused);
         self.gateway.bus.identify(&self.connection, &grant.principal_at(self.caller.address));
         self.grant = Some(grant);
     }

@@ -13,8 +13,7 @@ impl Client {
         corr: &mut Option<Corr>,
     ) -> Result<(), Refusal> {
         let active = self.active_subscription(&membership.topic, &membership.group)?;
-        active.is_paused = true;
-        let reply = active.subscription.pause();
+        let reply = active.pause();
         self.answers.push(PendingAnswer::Done { reply, corr: corr.take() });
         Ok(())
     }

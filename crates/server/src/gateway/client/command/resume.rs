@@ -13,8 +13,7 @@ impl Client {
         corr: &mut Option<Corr>,
     ) -> Result<(), Refusal> {
         let active = self.active_subscription(&membership.topic, &membership.group)?;
-        active.is_paused = false;
-        let reply = active.subscription.resume();
+        let reply = active.resume();
         self.answers.push(PendingAnswer::Done { reply, corr: corr.take() });
         Ok(())
     }

@@ -6,7 +6,7 @@ use prombus_bus::Refusal;
 use prombus_proto::frame::{Corr, Seen};
 
 use crate::auth::Action;
-use crate::gateway::answers::{MarkLookup, PendingAnswer};
+use crate::gateway::answers::{LaterAnswer, PendingAnswer};
 use crate::gateway::client::Client;
 
 impl Client {
@@ -17,10 +17,11 @@ impl Client {
     ) -> Result<(), Refusal> {
         let Seen { topic, group, ids } = seen;
         self.check(Action::Consume { topic: &topic, group: &group })?;
+        self.gateway.bus.charge_lookup(&self.connection, ids.as_slice().len())?;
         let gateway = Arc::clone(&self.gateway);
-        let lookup =
-            MarkLookup::new(async move { gateway.bus.seen(&topic, &group, ids.into_vec()).await });
-        self.answers.push(PendingAnswer::Seen { lookup, corr: corr.take() });
+        let seen =
+            LaterAnswer::new(async move { gateway.bus.seen(&topic, &group, ids.into_vec()).await });
+        self.answers.push(PendingAnswer::Seen { seen, corr: corr.take() });
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! SUBSCRIBE: joins a group.
 
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use prombus_bus::{Refusal, StartAt, SubscribeOptions};
@@ -7,13 +8,14 @@ use prombus_proto::ErrorCode;
 use prombus_proto::frame::{Corr, StartFrom, Subscribe};
 
 use crate::auth::Action;
+use crate::gateway::answers::{AnsweredSubscribe, PendingAnswer};
 use crate::gateway::client::{ActiveSubscription, Client};
 
 impl Client {
     pub(in crate::gateway::client) async fn subscribe(
         &mut self,
         subscribe: Subscribe,
-        corr: Option<&Corr>,
+        corr: &mut Option<Corr>,
     ) -> Result<(), Refusal> {
         let Subscribe { topic, group, opts } = subscribe;
         self.check(Action::Consume { topic: &topic, group: &group })?;
@@ -40,11 +42,28 @@ impl Client {
             max_attempts: opts.max_attempts,
         };
         let bus = &self.gateway.bus;
-        let subscription = bus.subscribe(&self.connection, &key.0, &key.1, options).await?;
-        let group = subscription.group_info();
-        self.subscriptions.insert(key, ActiveSubscription { subscription, is_paused: false });
-        self.answers.subscribed(corr, group);
-        self.deliver_after = self.answers.answered_with_pending();
+        bus.charge(&self.connection, 1)?.keep();
+        let (subscription, joined) = bus.join(&self.connection, &key.0, &key.1, options).await?;
+        let membership = (key.clone(), subscription.member());
+        self.subscriptions.insert(key, ActiveSubscription::joining(subscription));
+        self.answers.push(PendingAnswer::Subscribed { joined, corr: corr.take(), membership });
         Ok(())
+    }
+
+    /// Starts deliveries of a subscription whose SUBSCRIBE has been answered with OK, and removes one that
+    /// was refused.
+    pub(in crate::gateway::client) fn subscribe_answered(&mut self, answered: AnsweredSubscribe) {
+        let AnsweredSubscribe { membership: (key, member), has_joined } = answered;
+        let Entry::Occupied(mut entry) = self.subscriptions.entry(key) else { return };
+        // Another SUBSCRIBE may have followed an UNSUBSCRIBE.
+        if entry.get().subscription.member() != member {
+            return;
+        }
+        if has_joined {
+            let may_deliver = self.grant.is_some();
+            entry.get_mut().confirm(may_deliver);
+        } else {
+            entry.remove();
+        }
     }
 }

@@ -1,0 +1,124 @@
+//! A SUBSCRIBE that is not answered yet, and what its connection does meanwhile.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::gateway::client::{Client, parsed, payload};
+use crate::gateway::running::{started, started_with_faults};
+
+fn subscribe(topic: &str, group: &str) -> Value {
+    json!({"op": "SUBSCRIBE", "topic": topic, "group": group, "opts": {"from": "earliest"}})
+}
+
+fn membership(op: &str, topic: &str, group: &str) -> Value {
+    json!({"op": op, "topic": topic, "group": group})
+}
+
+/// Publishes three events to `t`, and leaves a group `g` that starts with the first.
+async fn prepare(client: &mut Client) {
+    for number in 1..=3 {
+        client.publish("t", json!(number)).await;
+    }
+    client.ok(subscribe("t", "g")).await;
+    client.ok(membership("UNSUBSCRIBE", "t", "g")).await;
+    forget_events(client).await;
+}
+
+/// Forgets the events that arrived before the last answer.
+async fn forget_events(client: &mut Client) {
+    while client.event_within(Duration::ZERO).await.is_some() {}
+}
+
+async fn assert_answers(client: &mut Client, ops: &[&str]) {
+    for op in ops {
+        assert_eq!(parsed(&client.answer().await)["op"], *op);
+    }
+}
+
+#[tokio::test]
+async fn other_subscriptions_go_on_while_a_group_is_created() {
+    let (running, faults) = started_with_faults(&[]).await;
+    let mut client = running.connect().await;
+    prepare(&mut client).await;
+    client.send_all([subscribe("t", "g"), membership("PAUSE", "t", "g")]).await;
+    assert_answers(&mut client, &["OK", "OK"]).await;
+    faults.shut_gate();
+    client.send(&subscribe("t", "new")).await;
+    faults.until_waiting(1).await;
+    client.send(&membership("RESUME", "t", "g")).await;
+    for number in 1..=3 {
+        let event = client.next_frame().await;
+        assert_eq!((&event["group"], payload(&event)), (&json!("g"), &json!(number)), "{event}");
+    }
+    faults.open_gate();
+    assert_answers(&mut client, &["OK", "OK"]).await;
+    assert_eq!(client.event().await["group"], "new");
+}
+
+/// The group exists, but an earlier frame is not answered.
+#[tokio::test]
+async fn no_event_precedes_the_ok_however_long_that_takes() {
+    let (running, faults) = started_with_faults(&[]).await;
+    let mut client = running.connect().await;
+    prepare(&mut client).await;
+    faults.shut_gate();
+    let publish = json!({"op": "PUBLISH", "topic": "u", "payload": 1});
+    let (pause, resume) = (membership("PAUSE", "t", "g"), membership("RESUME", "t", "g"));
+    client.send_all([publish, subscribe("t", "g"), pause, resume]).await;
+    faults.until_waiting(1).await;
+    client.gets_nothing_for(Duration::from_millis(200)).await;
+    faults.open_gate();
+    for _ in 0..2 {
+        assert_eq!(client.next_frame().await["op"], "OK");
+    }
+    assert_answers(&mut client, &["OK", "OK"]).await;
+    assert_eq!(payload(&client.event().await), 1);
+}
+
+#[tokio::test]
+async fn a_pause_that_follows_at_once_counts() {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    prepare(&mut client).await;
+    client.send_all([subscribe("t", "g"), membership("PAUSE", "t", "g")]).await;
+    assert_answers(&mut client, &["OK", "OK"]).await;
+    client.gets_nothing_for(Duration::from_millis(200)).await;
+    client.ok(membership("RESUME", "t", "g")).await;
+    assert_eq!(payload(&client.event().await), 1);
+}
+
+#[tokio::test]
+async fn subscriptions_to_a_group_may_follow_each_other() {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    prepare(&mut client).await;
+    let unsubscribe = membership("UNSUBSCRIBE", "t", "g");
+    for _ in 0..20 {
+        let frames =
+            [subscribe("t", "g"), unsubscribe.clone(), subscribe("t", "g"), subscribe("t", "g")];
+        client.send_all(frames).await;
+        assert_answers(&mut client, &["OK", "OK", "OK", "ERR"]).await;
+        assert_eq!(payload(&client.event().await), 1, "the last one delivers");
+        client.ok(unsubscribe.clone()).await;
+        forget_events(&mut client).await;
+    }
+}
+
+#[tokio::test]
+async fn a_refused_subscribe_leaves_nothing_behind() {
+    let running = started(&[]).await;
+    let mut client = running.connect().await;
+    prepare(&mut client).await;
+    let mut made_up = subscribe("t", "new");
+    made_up["opts"] = json!({"from": "afterId", "afterId": "made up"});
+    for _ in 0..3 {
+        client.send_all([made_up.clone(), membership("PAUSE", "t", "new")]).await;
+        assert_eq!(parsed(&client.answer().await)["code"], "unknown_id");
+        client.answer().await;
+        let ack = json!({"op": "ACK", "topic": "t", "group": "new", "id": "x"});
+        assert_eq!(parsed(&client.ask(ack).await)["code"], "not_subscribed");
+    }
+    client.ok(subscribe("t", "new")).await;
+    assert_eq!(payload(&client.event().await), 1);
+}
