@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::error::Refusal;
 use crate::groups::{
     Command, DeliveryQueue, Description, GroupContext, GroupInfo, GroupReply, GroupTask, Groups,
-    Member, MemberId, RetryRules, SubscribeOptions, Subscription, allowed_attempts,
+    Member, MemberId, RetryRules, SubscribeOptions, Subscription, allowed_attempts, dropped_reply,
 };
 use crate::limits::{ConnectionLimit, Principal, Principals, RateLimit, keep_census_current};
 use crate::memory::Memory;
@@ -165,7 +165,7 @@ impl Bus {
         options: SubscribeOptions,
     ) -> Result<(Subscription, GroupInfo), Refusal> {
         let (subscription, joined) = self.join(connection, topic, group, options).await?;
-        let info = joined.await.unwrap_or_else(|_| Err(Refusal::shutting_down()))?;
+        let info = joined.await.unwrap_or_else(|_| Err(self.dropped_reply()))?;
         // No one waits for the reply.
         drop(subscription.resume());
         Ok((subscription, info))
@@ -186,8 +186,8 @@ impl Bus {
         group: &Group,
         options: SubscribeOptions,
     ) -> Result<(Subscription, GroupReply<GroupInfo>), Refusal> {
-        self.check_open()?;
         self.check_room_for_group(topic, group).await?;
+        self.check_open()?;
         let id = MemberId(self.next_member.fetch_add(1, Ordering::Relaxed));
         let defaults = self.settings.subscription;
         let member = Member::new(
@@ -266,6 +266,13 @@ impl Bus {
     /// engine.
     pub async fn metrics_text(&self) -> Result<String, Refusal> {
         metrics::text(&self.ctx.metrics, self.ctx.engine.as_ref(), &self.memory).await
+    }
+
+    /// Why a group dropped a [`GroupReply`]: the bus is closing, or the group left memory because no one
+    /// had joined it.
+    #[must_use]
+    pub fn dropped_reply(&self) -> Refusal {
+        dropped_reply(&self.ctx.is_closing)
     }
 
     /// Refuses publishes and subscriptions, and stops deliveries. Leased events can still be settled.

@@ -29,6 +29,12 @@ impl Refusal {
     pub fn shutting_down() -> Self {
         Self::new(ErrorCode::ShuttingDown, "the server is shutting down")
     }
+
+    #[must_use]
+    pub fn not_subscribed() -> Self {
+        let message = "this connection does not subscribe to that topic and group";
+        Self::new(ErrorCode::NotSubscribed, message)
+    }
 }
 
 impl From<CommitError> for Refusal {

@@ -30,5 +30,6 @@ pub(crate) use members::Member;
 pub(crate) use registry::Groups;
 pub use retry::RetryDelays;
 pub(crate) use retry::{RetryRules, allowed_attempts};
+pub(crate) use subscription::dropped_reply;
 pub use subscription::{GroupReply, SubscribeOptions, Subscription};
 pub(crate) use task::{GroupContext, GroupTask};

@@ -119,6 +119,16 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// Returns the number of ids that are looked up for it.
+    pub(crate) const fn ids(&self) -> usize {
+        match self {
+            Self::Ack { ids, .. } | Self::Nack { ids, .. } => ids.len(),
+            _ => 1,
+        }
+    }
+}
+
 /// A snapshot of a group's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {

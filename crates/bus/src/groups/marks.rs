@@ -7,7 +7,7 @@ use prombus_proto::{EventId, Group, Timestamp, Topic};
 
 use crate::bus::{Bus, Connection};
 use crate::error::Refusal;
-use crate::groups::{Acked, Subscription};
+use crate::groups::{Acked, Subscription, dropped_reply};
 use crate::limits::{Charges, lookup_tokens};
 use crate::publish::{PendingCommit, Submission};
 use crate::stored::mark::{Marks, are_marked};
@@ -74,8 +74,9 @@ impl Bus {
         let (topic, group) = (subscription.topic().clone(), subscription.group().clone());
         let durability = self.topics_in_use().rules(&topic).durability;
         let (engine, committer) = (Arc::clone(self.engine()), self.committer().clone());
+        let is_closing = Arc::clone(&subscription.is_closing);
         async move {
-            let acked = reply.await.unwrap_or_else(|_| Err(Refusal::shutting_down()))?;
+            let acked = reply.await.unwrap_or_else(|_| Err(dropped_reply(&is_closing)))?;
             if acked.stale.is_empty() {
                 return Ok(acked);
             }

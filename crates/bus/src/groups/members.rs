@@ -47,6 +47,15 @@ struct Outgoing {
     deliveries: Vec<Delivery>,
 }
 
+/// What becomes of the room that is reserved in delivery queues and not used yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reservation {
+    /// It stays while events are read, so that no more groups read for a connection than its queue has room
+    /// for.
+    Stays,
+    Ends,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Members {
     members: Vec<Member>,
@@ -92,6 +101,19 @@ impl Member {
         self.in_flight += 1;
         self.outgoing.room = self.outgoing.room.saturating_sub(delivery.queued_bytes());
         self.outgoing.deliveries.push(delivery);
+    }
+
+    /// Moves its deliveries into its queue. The rest of the reservation stays or ends.
+    fn send(&mut self, rest: Reservation) {
+        let Outgoing { reserved, room, deliveries } = &mut self.outgoing;
+        let stays = match rest {
+            Reservation::Stays => *room,
+            Reservation::Ends => 0,
+        };
+        if *reserved > stays {
+            self.delivery_queue.put(*reserved - stays, deliveries.drain(..));
+            *reserved = stays;
+        }
     }
 
     /// Takes those deliveries that are `wanted` back from the connection's queue.
@@ -145,12 +167,15 @@ impl Members {
         }
     }
 
-    /// Reserves room in the queue of every member that wants events. A queue without room notifies `room`
-    /// when it has some again.
+    /// Reserves room in the queue of every member that wants events, unless it has some reserved. A queue
+    /// without room notifies `room` when it has some again.
     pub(super) fn reserve_room(&mut self, room: &Arc<Notify>) {
         for member in &mut self.members {
-            let wants = member.credit() > 0;
-            member.outgoing.reserved = if wants { member.delivery_queue.reserve(room) } else { 0 };
+            if member.credit() == 0 {
+                member.send(Reservation::Ends);
+            } else if member.outgoing.reserved == 0 {
+                member.outgoing.reserved = member.delivery_queue.reserve(room);
+            }
             member.outgoing.room = member.outgoing.reserved;
         }
     }
@@ -246,13 +271,14 @@ impl Members {
         self.members.iter().position(|member| member.isolation != Isolation::None)
     }
 
-    /// Moves the deliveries into the members' queues and gives the rest of the reservations back.
-    pub(super) fn send_deliveries(&mut self) {
-        for member in &mut self.members {
-            let Outgoing { reserved, deliveries, .. } = &mut member.outgoing;
-            if *reserved > 0 {
-                member.delivery_queue.put(std::mem::take(reserved), deliveries.drain(..));
-            }
-        }
+    /// Moves the deliveries into the members' queues.
+    pub(super) fn send_deliveries(&mut self, rest: Reservation) {
+        self.members.iter_mut().for_each(|member| member.send(rest));
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.send(Reservation::Ends);
     }
 }

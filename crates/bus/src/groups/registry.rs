@@ -17,7 +17,7 @@ pub(crate) struct Groups(Mutex<HashMap<Name, UnboundedSender<Command>>>);
 
 impl Groups {
     /// Sends `command` to a group and returns its command channel, which `start` opens if the group has no
-    /// task. A task that is about to end gets the command, or another one does.
+    /// task. If the task is about to end, it handles the command first, or a new task does.
     pub(crate) fn send<E>(
         &self,
         topic: &Topic,

@@ -28,11 +28,12 @@ pub struct SubscribeOptions {
     pub max_attempts: Option<u32>,
 }
 
-/// The answer to a command, which comes once the group has carried it out and stored the result.
+/// The answer to a command, which comes once the group has carried it out and stored the result. Dropped if
+/// the group has ended: see [`Bus::dropped_reply`](crate::Bus::dropped_reply).
 pub type GroupReply<T> = oneshot::Receiver<Result<T, Refusal>>;
 
-/// One connection's membership in a group, which begins paused. Dropping it leaves the group: its leases end, and their events
-/// are redelivered to other members.
+/// One connection's membership in a group. Dropping it leaves the group: its leases end, and their events are
+/// redelivered to other members.
 #[derive(Debug)]
 pub struct Subscription {
     pub(crate) topic: Topic,
@@ -142,6 +143,16 @@ impl Subscription {
         // A stopped group drops the reply, and the receiver reports that.
         let _ = self.commands.send(command(reply));
         answer
+    }
+}
+
+/// Why a group dropped a reply. A group that nobody has joined leaves memory with the commands of those who
+/// could not join.
+pub(crate) fn dropped_reply(is_closing: &AtomicBool) -> Refusal {
+    if is_closing.load(Ordering::SeqCst) {
+        Refusal::shutting_down()
+    } else {
+        Refusal::not_subscribed()
     }
 }
 

@@ -47,8 +47,10 @@ pub(crate) struct GroupTask {
 /// How much is read ahead at most.
 const READ_AHEAD: ReadBudget = ReadBudget { events: 1024, bytes: 256 << 10 };
 
-/// How many commands are handled before the group delivers and commits again.
+/// How much is handled before the group delivers and commits again, and other tasks get their turn: commands,
+/// or ids in them.
 const MAX_COMMANDS: usize = 256;
+const MAX_IDS: usize = 20_000;
 
 enum Wakeup {
     Command(Option<Command>),
@@ -144,14 +146,19 @@ impl GroupTask {
     /// Handles `first` and the commands that wait behind it. Returns the reply of [`Command::Stop`] if that
     /// is among them.
     async fn handle_some(&mut self, first: Command) -> Option<oneshot::Sender<()>> {
-        let (mut command, mut handled) = (first, 0);
+        let (mut command, mut handled, mut ids) = (first, 0, 0);
         loop {
             if let Command::Stop { reply } = command {
                 return Some(reply);
             }
+            ids += command.ids();
             self.state.handle(command, now());
             self.perform_queued().await;
             handled += 1;
+            if ids >= MAX_IDS {
+                tokio::task::yield_now().await;
+                return None;
+            }
             if handled == MAX_COMMANDS || self.state.is_full() {
                 return None;
             }
@@ -220,10 +227,13 @@ impl GroupTask {
                 self.state.marks_found(lookup, marked, now());
             }
             Effect::Read { from } => {
-                self.read_ahead.set(self.state.fetched_bytes());
-                let bytes = self.read_ahead.allowance().min(READ_AHEAD.bytes);
+                let held = self.state.fetched_bytes();
+                self.read_ahead.set(held);
+                // Reserved before the read: many groups may read at the same time.
+                let bytes = self.read_ahead.grow_up_to(held + READ_AHEAD.bytes);
                 let outcome = self.store.read(from, ReadBudget { bytes, ..READ_AHEAD }).await;
                 self.state.events_read(from, outcome, now());
+                self.read_ahead.set(self.state.fetched_bytes());
             }
             Effect::ReadCursor(failed) => {
                 let stored = self.store.cursor().await;

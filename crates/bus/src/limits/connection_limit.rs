@@ -1,7 +1,7 @@
 //! The limits of a connection: its own buckets, and those of its principal.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -17,6 +17,9 @@ pub struct ConnectionLimit(Option<Arc<Mutex<Buckets>>>);
 
 /// How many ids are looked up for a token: that costs far less than to store as many events.
 const LOOKUPS_PER_TOKEN: usize = 100;
+
+/// How many bytes of a frame that is refused are parsed for a token.
+const REFUSED_BYTES_PER_TOKEN: usize = 4 << 10;
 
 /// Returns the tokens for looking up `count` ids.
 pub(crate) const fn lookup_tokens(count: usize) -> u64 {
@@ -71,19 +74,27 @@ impl ConnectionLimit {
         self.with(|buckets| buckets.take_bytes(bytes, now)).unwrap_or(Ok(()))
     }
 
-    /// Takes what looking up `count` ids costs, which has been done already. What the buckets lack they
-    /// owe, up to their capacity: until it is paid they grant nothing.
-    pub(crate) fn charge_lookups(&self, count: usize, now: Instant) {
+    /// Takes what looking up `count` ids costs, which has been done already.
+    ///
+    /// What the connection lacks it owes, up to the capacity of its bucket: until it is paid, the connection
+    /// gets no tokens. Its principal owes nothing, as others share it. Where the principal has too few
+    /// tokens, the connection owes as much as it can.
+    pub(crate) fn owe_lookups(&self, count: usize, now: Instant) {
         if count > 0 {
             self.with(|buckets| buckets.owe(lookup_tokens(count), now));
         }
     }
 
-    /// Returns when the connection and its principal will have paid what they owe, or `None` if they owe
-    /// nothing.
+    /// Takes what parsing a frame of `bytes` costs that is refused, as [`ConnectionLimit::owe_lookups`] does.
+    pub fn owe_refused_frame(&self, bytes: usize, now: Instant) {
+        let tokens = bytes.div_ceil(REFUSED_BYTES_PER_TOKEN).max(1) as u64;
+        self.with(|buckets| buckets.owe(tokens, now));
+    }
+
+    /// Returns when the connection will have paid what it owes, or `None` if it owes nothing.
     #[must_use]
     pub fn pays_debt_at(&self, now: Instant) -> Option<Instant> {
-        let debt = self.with(|buckets| buckets.debt(now))??;
+        let debt = self.with(|buckets| buckets.tokens.debt(now))??;
         Some(now + debt)
     }
 
@@ -180,15 +191,10 @@ impl Buckets {
     }
 
     fn owe(&mut self, count: u64, now: Instant) {
-        self.tokens.owe(count, now);
-        if let Some(principal) = &self.principal {
-            principal.tokens().owe(count, now);
-        }
-    }
-
-    fn debt(&mut self, now: Instant) -> Option<Duration> {
-        let of_principal = self.principal.as_ref().and_then(|it| it.tokens().debt(now));
-        self.tokens.debt(now).max(of_principal)
+        let principal = self.principal.as_ref();
+        let given = principal.map_or(count, |it| it.tokens().take_up_to(count, now));
+        let owed = if given == count { count } else { u64::MAX };
+        self.tokens.owe(owed, now);
     }
 
     fn take_bytes(&mut self, bytes: u64, now: Instant) -> Result<(), Limited> {

@@ -68,6 +68,17 @@ impl FairBucket {
         }
     }
 
+    /// Takes up to `count` tokens that nobody has saved, and returns how many.
+    pub(crate) fn take_up_to(&mut self, count: u64, now: Instant) -> u64 {
+        self.refill(now);
+        let saved: i128 =
+            [self.requests, self.deliveries].iter().flatten().map(|it| it.saved).sum();
+        let free = (self.bucket.level() - saved).max(0) / TOKEN;
+        let taken = count.min(u64::try_from(free).unwrap_or(u64::MAX));
+        self.bucket.take(taken);
+        taken
+    }
+
     /// Takes `count` tokens, whether they are there or not. The bucket owes at most its capacity.
     pub(crate) fn owe(&mut self, count: u64, now: Instant) {
         self.refill(now);
@@ -89,7 +100,8 @@ impl FairBucket {
     pub(crate) fn save(&mut self, usage: TokenUse, count: u64, wait: Duration, now: Instant) {
         // A use that comes back a little late finds more than it asked for, and goes on.
         let goal = (i128::from(count) * TOKEN).max(self.bucket.capacity() / 2);
-        let saved = self.available_units(usage).min(goal);
+        // A bucket that owes tokens has none to save.
+        let saved = self.available_units(usage).clamp(0, goal);
         let ends_at = now + wait + CLAIM_GRACE;
         *self.claim_mut(usage) = Some(Claim { saved, goal, ends_at });
     }
@@ -123,7 +135,10 @@ impl FairBucket {
     }
 
     fn refill(&mut self, now: Instant) {
-        let gained = self.bucket.refill(now);
+        // What pays a debt is nobody's.
+        let before = self.bucket.level().max(0);
+        self.bucket.refill(now);
+        let gained = self.bucket.level().max(0) - before;
         let is_shared = self.requests.is_some() && self.deliveries.is_some();
         let part = if is_shared { gained / 2 } else { gained };
         for claim in [&mut self.requests, &mut self.deliveries] {
@@ -281,28 +296,37 @@ mod tests {
     }
 
     proptest! {
-        /// No order of requests, deliveries and returned tokens gets more than the capacity and the refill,
-        /// and claims never exceed what is in the bucket.
+        /// No order of requests, deliveries and debts gets more than the capacity and the refill, nothing is
+        /// granted before debts are paid, and claims never exceed what is in the bucket.
         #[test]
         fn claims_add_no_tokens(
             capacity in 1..500_u64,
             refill_per_sec in 1..5_000_u64,
-            steps in proptest::collection::vec((0..2_000_u64, any::<bool>(), 1..500_u64), 1..200),
+            steps in proptest::collection::vec((0..2_000_u64, 0..6_u8, 1..500_u64), 1..200),
         ) {
             let mut world = World::new(capacity, refill_per_sec);
             let start = world.now;
             let mut taken = 0;
-            for (ms, is_request, count) in steps {
+            for (ms, kind, count) in steps {
                 world.now += Duration::from_millis(ms);
-                let usage = if is_request { TokenUse::Request } else { TokenUse::Delivery };
+                let usage = if kind < 2 { TokenUse::Request } else { TokenUse::Delivery };
                 let count = count.min(capacity);
-                if world.ask(usage, count).is_ok() {
+                let has_debt = world.bucket.debt(world.now).is_some();
+                if kind == 4 {
+                    world.bucket.owe(count, world.now);
+                } else if kind == 5 {
+                    let free = world.bucket.take_up_to(count, world.now);
+                    prop_assert!(free == 0 || !has_debt);
+                    taken += free;
+                } else if world.ask(usage, count).is_ok() {
+                    prop_assert!(!has_debt);
                     taken += count;
                 }
                 let claims = [world.bucket.requests, world.bucket.deliveries];
                 let saved: i128 = claims.into_iter().flatten().map(|claim| claim.saved).sum();
-                prop_assert!(saved <= world.bucket.bucket.level());
-                prop_assert!(world.bucket.bucket.level() >= 0);
+                let level = world.bucket.bucket.level();
+                prop_assert!(saved <= level.max(0), "{} of {}", saved, level);
+                prop_assert!(level >= -world.bucket.bucket.capacity());
             }
             let elapsed = world.now.duration_since(start).as_millis();
             let refilled = elapsed * u128::from(refill_per_sec) / 1000;

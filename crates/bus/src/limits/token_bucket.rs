@@ -34,7 +34,7 @@ pub enum Deficit {
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     rate: Rate,
-    /// Units. Negative after [`TokenBucket::overdraw`].
+    /// Units. Negative after [`TokenBucket::overdraw`] and [`TokenBucket::owe`].
     level: i128,
     refilled_at: Instant,
 }
@@ -125,7 +125,7 @@ impl TokenBucket {
         self.level -= i128::from(count) * TOKEN;
     }
 
-    /// Takes `count` tokens, or what is left and as much again as the bucket holds when full, if that is less.
+    /// Takes `count` tokens. The level may fall to minus the capacity, not below.
     pub(super) fn owe(&mut self, count: u64) {
         let owed = self.level - i128::from(count) * TOKEN;
         self.level = owed.max(-self.capacity()).min(self.level);

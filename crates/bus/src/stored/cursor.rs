@@ -84,15 +84,21 @@ pub(super) const KIND: StateKind = StateKind {
     fields: &[("last_id", "lastId"), ("last_ts", "lastTs"), ("epoch", "epoch")],
     marker: None,
 };
+/// By how much a [`RetryTime`] may be early.
+pub(crate) const ROUNDING_MS: u64 = 50;
+
 /// The code of [`Progress::Done`]; any other code is the number of deliveries plus one.
 const DONE: u32 = 0;
 
 impl RetryTime {
-    /// The time that is `wait` after `now`.
+    /// The time that is `wait` after `now`, rounded up.
+    ///
+    /// It stays the same however often it is stored and loaded again, although neither clock is read to the
+    /// nanosecond and not both at once: what exceeds a second by less than [`ROUNDING_MS`] is not rounded up.
     pub(crate) fn after(wait: Duration, now: Timestamp) -> Self {
-        let wait_ms = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        let at_secs = now.0.saturating_add(wait_ms).div_ceil(1000);
-        Self { at_secs, in_secs: wait_ms.div_ceil(1000) }
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let at_ms = now.0.saturating_add(wait_ms).saturating_sub(ROUNDING_MS);
+        Self { at_secs: at_ms.div_ceil(1000), in_secs: wait_ms.div_ceil(1000).max(1) }
     }
 
     /// How long it still takes at `now`.
@@ -214,16 +220,14 @@ impl Cursor {
     pub fn encode(&self) -> Vec<u8> {
         // Tens of thousands of events, each with other times or counts than the next, do not fit. Forgotten
         // waits and failures mean that an event is delivered earlier or more often, never not at all.
-        let mut cursor = self.clone();
+        let mut encoded = self.encode_versioned();
         for forget in [Progress::without_retry_time, Progress::without_failures] {
-            let encoded = cursor.encode_versioned();
             if encoded.len() <= MAX_STATE_VALUE_BYTES {
-                return encoded;
+                break;
             }
-            let shorter: Vec<_> = cursor.above().map(forget).collect();
-            cursor = cursor.with_above(shorter);
+            encoded = self.clone().with_above(self.above().map(forget)).encode_versioned();
         }
-        cursor.encode_versioned()
+        encoded
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
@@ -340,6 +344,35 @@ mod tests {
         ] {
             let wait = retry.wait_from(Timestamp(time));
             assert_eq!(wait, Duration::from_millis(wait_ms), "at {time}");
+        }
+    }
+
+    proptest! {
+        /// A group that is loaded and stored again all the time retries no later than one that stays.
+        #[test]
+        fn a_wait_does_not_grow_by_being_stored(
+            start_us in 0..1_000_000_u64,
+            wait_us in 1_000_000..20_000_000_u64,
+            stays_us in proptest::collection::vec((1_000..900_000_u64, 0..5_000_u64), 1..20),
+        ) {
+            let mut clock_us = 1_700_000_000_000_000 + start_us;
+            let due_us = clock_us + wait_us;
+            let time = |us: u64| Timestamp(us / 1000);
+            let mut retry = RetryTime::after(Duration::from_micros(wait_us), time(clock_us));
+            // The wall clock is read a little after the other one.
+            for (stay_us, later_us) in stays_us.into_iter().cycle() {
+                let wait = retry.wait_from(time(clock_us + later_us));
+                let until_us = clock_us + u64::try_from(wait.as_micros()).unwrap();
+                if until_us <= clock_us + stay_us {
+                    clock_us = until_us;
+                    break;
+                }
+                clock_us += stay_us;
+                let left = Duration::from_micros(until_us - clock_us);
+                retry = RetryTime::after(left, time(clock_us));
+            }
+            prop_assert!(clock_us <= due_us + 1_000_000, "{} us late", clock_us - due_us);
+            prop_assert!(clock_us + 60_000 >= due_us, "{} us early", due_us - clock_us);
         }
     }
 

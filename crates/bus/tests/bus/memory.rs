@@ -1,11 +1,18 @@
 //! Buffers of one kind share a budget, however many topics and connections there are.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
 use prombus_bus::{Memory, MemoryLimits, Settings, StartAt};
-use prombus_proto::Topic;
+use prombus_engine::delegating::DelegatingEngine;
+use prombus_engine::{CommitError, Engine, Page, ReadBudget, ReadError};
+use prombus_proto::{Group, Seq, Topic};
 
 use crate::exposition::Exposition;
 use crate::harness::{
-    Consumer, Harness, at_most, event, from, large_event, named, orders, seqs, settle, unlimited,
+    Consumer, Harness, at_most, event, from, large_event, memory, named, orders, seqs, settle,
+    unlimited,
 };
 
 const MIB: usize = 1 << 20;
@@ -100,11 +107,32 @@ async fn the_overhead_of_each_event_counts() {
     assert!(per_event > json + 100 && per_event < json + 500, "{per_event} bytes per event");
 }
 
-/// Members that take one event at a time make their groups read far ahead.
+/// An engine whose reads take time.
+struct SlowReads(Arc<dyn Engine>);
+
+#[async_trait]
+impl DelegatingEngine for SlowReads {
+    fn inner(&self) -> &dyn Engine {
+        &*self.0
+    }
+
+    async fn read(&self, topic: &Topic, from: Seq, budget: ReadBudget) -> Result<Page, ReadError> {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        self.0.read(topic, from, budget).await
+    }
+
+    async fn close(&self) -> Result<(), CommitError> {
+        self.0.close().await
+    }
+}
+
+/// Members that take one event at a time make their groups read far ahead, all at the same time.
 #[tokio::test(start_paused = true)]
 async fn what_groups_read_ahead_shares_a_budget() {
     const GROUPS: usize = 40;
-    let harness = harness(MemoryLimits { read_ahead: MIB, ..MemoryLimits::of_each(64 * MIB) });
+    let limits = MemoryLimits { read_ahead: MIB, ..MemoryLimits::of_each(64 * MIB) };
+    let settings = Settings { memory: limits, ..unlimited() };
+    let harness = Harness::over(Arc::new(SlowReads(memory())), settings);
     let events = (0..100).map(|_| large_event(8000)).collect();
     harness.try_publish(&harness.bus.connect(), &orders(), events).await.unwrap();
     let mut consumers = Vec::new();
@@ -112,14 +140,51 @@ async fn what_groups_read_ahead_shares_a_budget() {
         consumers.push(harness.consumer_of(&format!("group-{number}"), at_most(1)).await);
     }
     settle().await;
+    let reserved = buffers(&harness, "bytes", "read_ahead").await;
+    assert!(reserved > MIB / 2 && reserved <= MIB + GROUPS * Memory::MINIMUM, "{reserved}");
+    tokio::time::sleep(Duration::from_millis(20)).await;
     let in_use = buffers(&harness, "bytes", "read_ahead").await;
-    assert!(in_use > MIB / 2 && in_use <= MIB, "{in_use}");
+    assert!(in_use > MIB / 2 && in_use <= MIB + GROUPS * Memory::MINIMUM, "{in_use}");
+    assert!(buffers(&harness, "refusals_total", "read_ahead").await > 0);
     for consumer in &consumers {
         assert_eq!(consume(consumer, 100).await, (1..=100).collect::<Vec<_>>());
     }
     drop(consumers);
     settle().await;
     assert_eq!(buffers(&harness, "bytes", "read_ahead").await, 0);
+}
+
+/// All groups of a connection that does not read want to read at the same time.
+#[tokio::test(start_paused = true)]
+async fn groups_read_no_more_for_a_connection_than_its_queue_has_room_for() {
+    const GROUPS: usize = 40;
+    const QUEUE: usize = 64 << 10;
+    const READ_AHEAD: usize = 256 << 10;
+    let limits = MemoryLimits::of_each(64 * MIB);
+    let settings = Settings { memory: limits, max_outbox_bytes: QUEUE, ..unlimited() };
+    let harness = Harness::over(Arc::new(SlowReads(memory())), settings);
+    let events = (0..100).map(|_| large_event(8000)).collect();
+    harness.try_publish(&harness.bus.connect(), &orders(), events).await.unwrap();
+    let connection = harness.bus.connect();
+    let mut subscriptions = Vec::new();
+    for number in 0..GROUPS {
+        let group = Group::new(&format!("group-{number}")).unwrap();
+        let joined = harness.bus.subscribe(&connection, &orders(), &group, at_most(1000)).await;
+        subscriptions.push(joined.unwrap().0);
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let in_use = buffers(&harness, "bytes", "read_ahead").await;
+    assert!(in_use > 0 && in_use < 3 * READ_AHEAD, "{in_use}");
+    // Nobody stalls, and nothing is lost.
+    let mut delivered = 0;
+    while delivered < GROUPS * 100 {
+        let mut taken = Vec::new();
+        connection.delivery_queue.take(usize::MAX, &mut taken);
+        assert!(!taken.is_empty(), "stalled after {delivered} deliveries");
+        delivered += taken.len();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(delivered, GROUPS * 100);
 }
 
 /// None of 200 connections reads.

@@ -92,6 +92,25 @@ async fn deliveries_take_tokens_of_the_principal() {
     assert_eq!(delivered, 20, "not 10 for each connection");
 }
 
+/// Without AUTH, everybody behind one address is one principal.
+#[tokio::test(start_paused = true)]
+async fn what_a_connection_owes_is_not_owed_by_others_of_its_principal() {
+    let harness = Harness::with(limited());
+    let now = || tokio::time::Instant::now().into_std();
+    let attacker = connect(&harness, &token("one"));
+    let neighbour = connect(&harness, &token("one"));
+    // Far more than the connection and its principal have.
+    attacker.limit.owe_refused_frame(1 << 20, now());
+    assert_eq!(attacker.limit.pays_debt_at(now()), Some(now() + Duration::from_secs(1)));
+    assert_eq!(neighbour.limit.pays_debt_at(now()), None);
+    advance(Duration::from_millis(50)).await;
+    harness.try_publish(&neighbour, &orders(), events(1)).await.unwrap();
+    // One that connects again finds no tokens of its principal, and owes for it.
+    let again = connect(&harness, &token("one"));
+    again.limit.owe_refused_frame(1, now());
+    assert_eq!(again.limit.pays_debt_at(now()), Some(now() + Duration::from_secs(1)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn batches_are_stored_although_deliveries_take_every_token() {
     let rate = Rate { capacity: 200, refill_per_sec: 200 };

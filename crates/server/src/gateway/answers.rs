@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use prombus_bus::{
-    Acked, GroupInfo, GroupReply, MemberId, Nacked, PendingCommit, Position, Refusal,
+    Acked, Bus, GroupInfo, GroupReply, MemberId, Nacked, PendingCommit, Position, Refusal,
 };
 use prombus_proto::frame::{Corr, JoinedGroup, answer};
 use prombus_proto::{EventId, Group, Topic};
@@ -23,6 +23,8 @@ pub(super) struct Answers {
     pending: VecDeque<(PendingAnswer, usize)>,
     /// Frames answered by `pending`.
     frames: usize,
+    /// Ids in the ACKs and NACKs that `pending` answers.
+    ids: usize,
     /// Bytes of all frames that were received and are not answered.
     frame_bytes: usize,
     /// The part of `frame_bytes` that belongs to the next pending answer.
@@ -66,6 +68,7 @@ pub(super) enum PendingAnswer {
     },
     Nacked {
         reply: GroupReply<Nacked>,
+        ids: usize,
         corr: Option<Corr>,
     },
     Done {
@@ -74,8 +77,8 @@ pub(super) enum PendingAnswer {
     },
 }
 
-/// An answer for which something has to be looked up. That starts when all earlier frames are answered, so
-/// it sees their effects.
+/// An answer for which something has to be looked up. The lookup starts when all earlier frames are
+/// answered, so it sees their effects.
 pub(super) struct LaterAnswer<T>(Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>>);
 
 /// A subscription, and which of several in a row it is.
@@ -131,6 +134,7 @@ impl Answers {
 
     pub(super) fn push(&mut self, answer: PendingAnswer) {
         self.frames += answer.frames();
+        self.ids += answer.ids();
         self.pending.push_back((answer, std::mem::take(&mut self.unassigned_bytes)));
     }
 
@@ -151,6 +155,11 @@ impl Answers {
         self.frames
     }
 
+    /// Returns the number of ids in ACKs and NACKs with a pending answer.
+    pub(super) const fn ids(&self) -> usize {
+        self.ids
+    }
+
     /// Returns the bytes of all unanswered frames.
     pub(super) const fn frame_bytes(&self) -> usize {
         self.frame_bytes
@@ -166,10 +175,12 @@ impl Answers {
         &mut self,
         context: &mut Context<'_>,
         out: &mut Outgoing,
+        bus: &Bus,
     ) -> Poll<Option<AnsweredSubscribe>> {
         let Some((oldest, bytes)) = self.pending.front_mut() else { return Poll::Pending };
-        let answered = ready!(oldest.poll_write(context, out));
+        let answered = ready!(oldest.poll_write(context, out, bus));
         self.frames -= oldest.frames();
+        self.ids -= oldest.ids();
         self.frame_bytes -= *bytes;
         self.pending.pop_front();
         Poll::Ready(answered)
@@ -185,10 +196,21 @@ impl PendingAnswer {
         }
     }
 
+    fn ids(&self) -> usize {
+        match self {
+            Self::Acked { frames, .. } | Self::AckedAndMarked { frames, .. } => {
+                frames.iter().map(|frame| frame.ids).sum()
+            }
+            Self::Nacked { ids, .. } => *ids,
+            _ => 0,
+        }
+    }
+
     fn poll_write(
         &mut self,
         context: &mut Context<'_>,
         out: &mut Outgoing,
+        bus: &Bus,
     ) -> Poll<Option<AnsweredSubscribe>> {
         match self {
             Self::Ready(json) => out.text(|text| text.extend_from_slice(json)),
@@ -199,13 +221,13 @@ impl PendingAnswer {
                 }
             }
             Self::Acked { reply, frames } => {
-                write_acked(out, frames, ready!(poll_reply(reply, context)));
+                write_acked(out, frames, ready!(poll_reply(reply, context, bus)));
             }
             Self::AckedAndMarked { acked, frames } => {
                 write_acked(out, frames, ready!(acked.0.as_mut().poll(context)));
             }
             Self::AckedAndPublished { reply, corr, ids } => {
-                let outcome = ready!(poll_reply(reply, context));
+                let outcome = ready!(poll_reply(reply, context, bus));
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, acked| {
                     answer::write_results(text, corr, results(ids, acked.published));
                 });
@@ -223,7 +245,7 @@ impl PendingAnswer {
                 });
             }
             Self::Subscribed { joined, corr, membership } => {
-                let outcome = ready!(poll_reply(joined, context));
+                let outcome = ready!(poll_reply(joined, context, bus));
                 let has_joined = outcome.is_ok();
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, group| {
                     let GroupInfo { max_attempts, created } = group;
@@ -232,14 +254,14 @@ impl PendingAnswer {
                 let membership = membership.clone();
                 return Poll::Ready(Some(AnsweredSubscribe { membership, has_joined }));
             }
-            Self::Nacked { reply, corr } => {
-                let outcome = ready!(poll_reply(reply, context));
+            Self::Nacked { reply, corr, .. } => {
+                let outcome = ready!(poll_reply(reply, context, bus));
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, Nacked { stale }| {
                     write_ok_or_stale(text, corr, stale);
                 });
             }
             Self::Done { reply, corr } => {
-                let outcome = ready!(poll_reply(reply, context));
+                let outcome = ready!(poll_reply(reply, context, bus));
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, ()| {
                     answer::write_ok(text, corr);
                 });
@@ -249,10 +271,13 @@ impl PendingAnswer {
     }
 }
 
-/// A group drops its replies only when the server shuts down.
-fn poll_reply<T>(reply: &mut GroupReply<T>, context: &mut Context<'_>) -> Poll<Result<T, Refusal>> {
+fn poll_reply<T>(
+    reply: &mut GroupReply<T>,
+    context: &mut Context<'_>,
+    bus: &Bus,
+) -> Poll<Result<T, Refusal>> {
     let reply = ready!(pin!(reply).poll(context));
-    Poll::Ready(reply.unwrap_or_else(|_| Err(Refusal::shutting_down())))
+    Poll::Ready(reply.unwrap_or_else(|_| Err(bus.dropped_reply())))
 }
 
 fn write_outcome<T>(

@@ -9,7 +9,8 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use prombus_bus::{
-    Connection, Delivery, DeliveryQueue, GroupReply, Memory, Refusal, Subscription, Transport,
+    Connection, Delivery, DeliveryQueue, GroupReply, Memory, Principal, Refusal, Subscription,
+    Transport,
 };
 use prombus_proto::frame::{ClientFrame, ClientOp, Corr, FrameError, FrameLimits, Mark, Subscribe};
 use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
@@ -44,7 +45,8 @@ struct ActiveSubscription {
     flow: Flow,
 }
 
-/// Whether a subscription wants deliveries. An expired token pauses subscriptions as well, but not here.
+/// Whether a subscription wants deliveries. An expired token pauses subscriptions as well, which this does
+/// not record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     /// Deliveries begin when its SUBSCRIBE is answered, so that no event precedes the OK.
@@ -69,6 +71,9 @@ enum Dispatched {
 
 /// Reading stops while this many frames are unanswered.
 const MAX_UNANSWERED_FRAMES: usize = 10_000;
+/// Nothing is read from a connection while this many ids of its ACKs and NACKs are unanswered: as many as one
+/// frame may have.
+const MAX_UNANSWERED_IDS: usize = 10_000;
 /// Reading stops while unanswered frames have more bytes than this many frames of the maximum size:
 /// a pending request and its `corr` keep their frame in memory.
 const MAX_UNANSWERED_LARGE_FRAMES: usize = 4;
@@ -129,10 +134,14 @@ impl Client {
         let certificate = arrival.certificate.clone();
         let grant = gateway.access().authenticator.without_token(certificate.as_deref());
         let connection = gateway.bus.connect();
-        if let Some(grant) = &grant {
-            gateway.logins.recognized(grant, caller);
-            gateway.bus.identify(&connection, &grant.principal_at(caller.address));
-        }
+        let principal = match &grant {
+            Some(grant) => {
+                gateway.logins.recognized(grant, caller);
+                grant.principal_at(caller.address)
+            }
+            None => Principal::of_address(caller.address),
+        };
+        gateway.bus.identify(&connection, &principal);
         Self {
             connection,
             gateway,
@@ -170,7 +179,7 @@ impl Client {
             },
             Dispatched::SubmitFirst(_) => unreachable!("no batch is pending"),
         };
-        self.refuse_frame(corr.as_ref(), &refusal).await;
+        self.refuse_frame(corr.as_ref(), &refusal, text.len()).await;
     }
 
     /// Runs the command of a frame. A command takes `corr` unless it is refused.
@@ -207,8 +216,17 @@ impl Client {
         }
     }
 
-    /// Refuses a frame, after the frames before it.
-    pub(super) async fn refuse_frame(&mut self, corr: Option<&Corr>, refusal: &Refusal) {
+    /// Refuses a frame of `bytes`, after the frames before it. It takes tokens, unless it is refused for a lack
+    /// of tokens, and its client is to send it again.
+    pub(super) async fn refuse_frame(
+        &mut self,
+        corr: Option<&Corr>,
+        refusal: &Refusal,
+        bytes: usize,
+    ) {
+        if refusal.retry_after.is_none() {
+            self.connection.limit.owe_refused_frame(bytes, now());
+        }
         self.submit_batch().await;
         self.answers.refuse(corr, refusal);
     }
@@ -253,7 +271,7 @@ impl Client {
                     }
                     None => {
                         for frame in frames {
-                            self.answers.refuse(frame.corr.as_ref(), &not_subscribed());
+                            self.answers.refuse(frame.corr.as_ref(), &Refusal::not_subscribed());
                         }
                     }
                 }
@@ -277,7 +295,7 @@ impl Client {
     ) -> Result<&mut ActiveSubscription, Refusal> {
         self.check(Action::Consume { topic, group })?;
         let key = (topic.clone(), group.clone());
-        self.subscriptions.get_mut(&key).ok_or_else(not_subscribed)
+        self.subscriptions.get_mut(&key).ok_or_else(Refusal::not_subscribed)
     }
 
     pub(super) fn settings(&self) -> &config::GatewayConfig {
@@ -318,13 +336,14 @@ impl Client {
     /// Returns when the client will have paid the tokens that it owes, before which none of its frames is
     /// read, or `None` if it owes nothing.
     pub(super) fn pays_debt_at(&self) -> Option<Instant> {
-        self.connection.limit.pays_debt_at(Instant::now())
+        self.connection.limit.pays_debt_at(now())
     }
 
     /// Returns whether more frames may be read, given the unanswered ones.
     pub(super) fn may_read(&self) -> bool {
         let largest = MAX_UNANSWERED_LARGE_FRAMES * self.settings().max_frame_bytes;
         self.answers.frames() < MAX_UNANSWERED_FRAMES
+            && self.answers.ids() < MAX_UNANSWERED_IDS
             && self.answers.frame_bytes() < largest.max(MIN_UNANSWERED_BYTES)
     }
 
@@ -348,7 +367,7 @@ impl Client {
         context: &mut Context<'_>,
         out: &mut Outgoing,
     ) -> Poll<()> {
-        if let Some(answered) = ready!(self.answers.poll_write(context, out)) {
+        if let Some(answered) = ready!(self.answers.poll_write(context, out, &self.gateway.bus)) {
             self.subscribe_answered(answered);
         }
         Poll::Ready(())
@@ -371,7 +390,7 @@ impl Client {
     }
 }
 
-fn not_subscribed() -> Refusal {
-    let message = "this connection does not subscribe to that topic and group";
-    Refusal::new(ErrorCode::NotSubscribed, message)
+/// Returns the current time of the runtime, which limits count in.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

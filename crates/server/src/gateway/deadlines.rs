@@ -66,9 +66,14 @@ impl Deadlines {
         is_over(self.close_at).then_some(CloseCode::GoingAway)
     }
 
-    /// Sets when the socket is read again that is not read until then.
+    /// Sets when reading resumes, or that it need not stop.
     pub(super) fn set_read_at(&mut self, at: Option<Instant>) {
         self.read_at = at;
+    }
+
+    /// Returns `true` if nothing is read before [`Deadlines::set_read_at`].
+    pub(super) const fn reads_later(&self) -> bool {
+        self.read_at.is_some()
     }
 
     /// Returns when to wake up at the latest. No pong is expected while the socket is not read.

@@ -82,6 +82,8 @@ const WRITE_BYTES: usize = 64 << 10;
 /// The number of frames that are served before their batch is submitted, answers are written, and
 /// other connections get their turn.
 const MAX_BURST: usize = 128;
+/// The bytes of a burst, for the same reasons: another frame is served while it has less.
+const MAX_BURST_BYTES: usize = 128 << 10;
 /// How long a client may settle its leases when the server shuts down.
 const SETTLING_TIME: Duration = Duration::from_millis(500);
 /// How long a peer may take to accept the last answers and the close frame.
@@ -178,6 +180,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let queue = Arc::clone(self.client.delivery_queue());
         let mut filled = std::pin::pin!(queue.filled());
         poll_fn(|context| {
+            self.deadlines.set_read_at(self.client.pays_debt_at().map(Instant::from_std));
             if !self.may_read() {
                 self.socket.restart_arrival();
             }
@@ -218,7 +221,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                 }
             }
             // After writing, which may have changed the deadlines.
-            self.deadlines.set_read_at(self.client.pays_debt_at().map(Instant::from_std));
             let wake_at = self.deadlines.next(self.may_read());
             if self.timer.deadline() != wake_at {
                 self.timer.as_mut().reset(wake_at);
@@ -279,7 +281,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let waiting = self.socket.wire.outgoing.len();
         let is_small = waiting < Memory::MINIMUM.min(self.client.settings().max_outbox_bytes);
         self.client.may_read()
-            && self.client.pays_debt_at().is_none()
+            && !self.deadlines.reads_later()
             && (is_small || waiting < self.outbox_limit())
     }
 
@@ -303,14 +305,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     /// Serves all frames that have arrived, up to [`MAX_BURST`].
     async fn serve_burst(&mut self, first: Message) -> Result<(), End> {
         let mut next = Some(first);
-        let mut served = 0;
+        let (mut served, mut bytes) = (0, 0);
         while let Some(message) = next {
+            bytes += message.len();
             self.serve_message(message).await;
             served += 1;
             if self.client.is_authenticated() {
                 self.socket.authenticated(self.client.settings().max_frame_bytes);
             }
-            next = if served < MAX_BURST && self.may_read() {
+            next = if served < MAX_BURST && bytes < MAX_BURST_BYTES && self.may_read() {
                 let unanswered = self.client.unanswered_bytes();
                 let polled =
                     poll_fn(|context| Poll::Ready(self.socket.poll_message(context, unanswered)));
@@ -343,9 +346,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     async fn serve_message(&mut self, message: Message) {
         match message {
             Message::Text(text) => self.client.serve(&text).await,
-            Message::Binary(_) => {
+            Message::Binary(bytes) => {
                 let refusal = Refusal::new(ErrorCode::BadFrame, "send text frames, not binary");
-                self.client.refuse_frame(None, &refusal).await;
+                self.client.refuse_frame(None, &refusal, bytes.len()).await;
             }
             Message::Pong(_) => self.deadlines.pong_received(),
             // tungstenite answers both.

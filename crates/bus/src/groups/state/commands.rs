@@ -6,7 +6,7 @@ use std::time::Instant;
 use prombus_proto::{ErrorCode, EventId};
 
 use super::effect::{Claim, Effect, Joining, MarkLookup};
-use super::pending::{Ack, Waiter};
+use super::pending::{Ack, Lookups, Waiter};
 use super::{GroupName, GroupState};
 use crate::error::Refusal;
 use crate::groups::allowed_attempts;
@@ -26,13 +26,15 @@ impl GroupState {
                 self.join(Joining { member, start, max_attempts, created: false, reply });
             }
             Command::Leave { member, departure, reply } => {
-                self.leave(member, departure, now);
+                let was_member = self.leave(member, departure, now);
                 if let Some(reply) = reply {
-                    let _ = reply.send(Ok(()));
+                    let _ = reply.send(was_member);
                 }
             }
             Command::Ack { member, ids, mark_until, publish, charges, reply } => {
-                self.ack(Ack { member, ids, mark_until, charges, reply }, publish, now);
+                let ack =
+                    Ack { member, ids, mark_until, charges, reply, lookups: Lookups::NotCharged };
+                self.ack(ack, publish, now);
             }
             Command::Nack { member, ids, reason, next, reply } => {
                 let nacked = self.nack(member, &ids, reason.as_deref(), next, now);
@@ -45,10 +47,8 @@ impl GroupState {
                 if paused {
                     self.take_back_unsent(member, |_| true);
                 }
-                if let Some(member) = self.members.get_mut(member) {
-                    member.is_paused = paused;
-                }
-                let _ = reply.send(Ok(()));
+                let member = self.members.get_mut(member).ok_or_else(Refusal::not_subscribed);
+                let _ = reply.send(member.map(|member| member.is_paused = paused));
             }
             Command::TakeOver { expired } => self.take_over(expired),
             Command::PropertiesStored(properties) => self.apply_properties(properties),
@@ -99,10 +99,10 @@ impl GroupState {
         let _ = reply.send(Ok(self.info(created)));
     }
 
-    fn leave(&mut self, id: MemberId, departure: Departure, now: Instant) {
+    fn leave(&mut self, id: MemberId, departure: Departure, now: Instant) -> Result<(), Refusal> {
         self.take_back_unsent(id, |_| true);
-        let Some(member) = self.members.remove(id) else { return };
-        let Some(owned) = self.owned_mut() else { return };
+        let member = self.members.remove(id).ok_or_else(Refusal::not_subscribed)?;
+        let Some(owned) = self.owned_mut() else { return Ok(()) };
         let held = owned.leases.leases_of(id);
         let end = match departure {
             Departure::Unsubscribed | Departure::ServerStopped => LeaseEnd::Released,
@@ -116,21 +116,25 @@ impl GroupState {
                 owned.record_end(&ended, LOST_CONNECTIONS, None);
             }
         }
+        Ok(())
     }
 
     /// Lets every member leave, because the server stops.
     pub(in crate::groups) fn dismiss_members(&mut self, now: Instant) {
         for id in self.members.ids() {
-            self.leave(id, Departure::ServerStopped, now);
+            // It is a member.
+            let _ = self.leave(id, Departure::ServerStopped, now);
         }
     }
 
-    pub(super) fn ack(&mut self, ack: Ack, publish: Option<PublishBatch>, now: Instant) {
+    pub(super) fn ack(&mut self, mut ack: Ack, publish: Option<PublishBatch>, now: Instant) {
         let Some(member) = self.members.get_mut(ack.member) else {
-            return ack.answer(Err(not_subscribed()));
+            return ack.answer(Err(Refusal::not_subscribed()));
         };
         let Some(owned) = self.partition.ownership.owned() else {
-            member.limit.charge_lookups(ack.ids.len(), now);
+            if publish.is_none() {
+                ack.owe_lookups(ack.ids.len(), &member.limit, now);
+            }
             return ack_without_lease(ack, publish.is_some());
         };
         let is_leased = |id: &EventId| owned.leases.leased_to(ack.member, id).is_some();
@@ -165,11 +169,11 @@ impl GroupState {
 
     /// Ends the leases of the ids that are leased to the member, and marks those if the acknowledgement
     /// says so. The others are stale.
-    fn acknowledge(&mut self, ack: Ack, publish: Option<PublishBatch>, now: Instant) {
+    fn acknowledge(&mut self, mut ack: Ack, publish: Option<PublishBatch>, now: Instant) {
         let (Some(member), Some(owned)) =
             (self.members.get_mut(ack.member), self.partition.ownership.owned_mut())
         else {
-            return ack.answer(Err(not_subscribed()));
+            return ack.answer(Err(Refusal::not_subscribed()));
         };
         let GroupName { topic, group, .. } = &self.name;
         let mut marks = ack.mark_until.map(|until| Marks::of(topic, group, until));
@@ -191,7 +195,7 @@ impl GroupState {
             member.in_flight -= 1;
         }
         member.withdraw_unsent(&redelivered);
-        member.limit.charge_lookups(stale.len(), now);
+        ack.owe_lookups(stale.len(), &member.limit, now);
         if stale.len() == ack.ids.len() && publish.is_none() {
             return ack.answer(Ok(Acked { stale, published: vec![] }));
         }
@@ -213,10 +217,10 @@ impl GroupState {
         next: AfterNack,
         now: Instant,
     ) -> Result<NackedLeases, Refusal> {
-        let member = self.members.get_mut(id).ok_or_else(not_subscribed)?;
+        let member = self.members.get_mut(id).ok_or_else(Refusal::not_subscribed)?;
         let mut nacked = NackedLeases { ended: 0, stale: 0 };
         let Some(owned) = self.partition.ownership.owned_mut() else {
-            member.limit.charge_lookups(ids.len(), now);
+            member.limit.owe_lookups(ids.len(), now);
             return Ok(NackedLeases { stale: ids.len(), ..nacked });
         };
         let end = match next {
@@ -239,7 +243,7 @@ impl GroupState {
             owned.record_end(&ended, "not acknowledged: nack without a reason", reason);
         }
         member.withdraw_unsent(&redelivered);
-        member.limit.charge_lookups(nacked.stale, now);
+        member.limit.owe_lookups(nacked.stale, now);
         self.series.nacked(nacked.ended);
         Ok(nacked)
     }
@@ -259,7 +263,7 @@ impl GroupState {
 
     fn extend(&mut self, id: MemberId, event: &EventId, deadline: Instant) -> Result<(), Refusal> {
         if self.members.get_mut(id).is_none() {
-            return Err(not_subscribed());
+            return Err(Refusal::not_subscribed());
         }
         let owned = self.owned_mut().ok_or_else(|| lease_lost(event))?;
         let seq = owned.leases.leased_to(id, event).ok_or_else(|| lease_lost(event))?;
@@ -295,8 +299,4 @@ struct NackedLeases {
 pub(super) fn lease_lost(id: &EventId) -> Refusal {
     let message = format!("{id} is not leased to this subscription");
     Refusal::new(ErrorCode::LeaseLost, message)
-}
-
-fn not_subscribed() -> Refusal {
-    Refusal::new(ErrorCode::NotSubscribed, "this connection does not subscribe to that group")
 }

@@ -122,7 +122,7 @@ impl GroupState {
         owned.leases.generation_stored(commit.generation);
         let acked = commit.acks.iter().map(|(seq, _)| *seq);
         for seq in acked.chain(commit.dead_letters.iter().filter_map(|letter| letter.seq)) {
-            owned.leases.finish(seq);
+            owned.finish(seq);
         }
         if !commit.acks.is_empty() {
             self.series.acked(commit.acks.iter().map(|(_, after)| *after));

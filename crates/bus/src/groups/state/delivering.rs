@@ -13,7 +13,7 @@ use super::partition::OwnedPartition;
 use super::pending::DeadLetterPending;
 use super::{Conditions, DeliveryGate, GroupName, GroupState, RETRY_AFTER};
 use crate::groups::leases::{Lease, LeaseEnd, MemberId};
-use crate::groups::members::Isolation;
+use crate::groups::members::{Isolation, Reservation};
 use crate::groups::{Delivery, Member};
 use crate::metrics::GroupSeries;
 use crate::topics::FeedEvent;
@@ -57,6 +57,16 @@ impl GroupState {
 
     /// Delivers until members can take no more or an event has to be read, which is the effect it returns.
     pub(super) fn deliver(&mut self, conditions: &Conditions) -> Option<Effect> {
+        let effect = self.fill_members(conditions);
+        let rest = match effect {
+            Some(Effect::Read { .. }) => Reservation::Stays,
+            _ => Reservation::Ends,
+        };
+        self.members.send_deliveries(rest);
+        effect
+    }
+
+    fn fill_members(&mut self, conditions: &Conditions) -> Option<Effect> {
         self.members.deliver_again_at = None;
         if self.partition.retry_at.is_some() {
             return None;
@@ -92,7 +102,6 @@ impl GroupState {
                 Next::Nothing => break,
             }
         }
-        self.members.send_deliveries();
         read
     }
 

@@ -61,7 +61,7 @@ impl Fetched {
         // Retention may have removed events since they were fetched.
         while self.new.front().is_some_and(|event| event.seq < seq) {
             let passed = self.new.pop_front();
-            self.taken(passed);
+            self.subtract(&passed);
         }
         match self.new.front() {
             _ if !leases.has_room() => Next::Nothing,
@@ -78,19 +78,20 @@ impl Fetched {
         } else {
             self.redeliveries.remove(&seq)
         };
-        self.taken(event)
+        self.subtract(&event);
+        event
     }
 
     /// Takes the event `seq`, which is delivered alone, if it was fetched.
     pub(super) fn take_suspect(&mut self, seq: Seq) -> Option<FeedEvent> {
         let event = self.suspect.take_if(|event| event.seq == seq);
-        self.taken(event)
+        self.subtract(&event);
+        event
     }
 
     /// Subtracts the bytes of an event that was removed.
-    fn taken(&mut self, event: Option<FeedEvent>) -> Option<FeedEvent> {
+    fn subtract(&mut self, event: &Option<FeedEvent>) {
         self.bytes -= event.as_ref().map_or(0, event_bytes);
-        event
     }
 
     pub(super) fn has_suspect(&self, seq: Seq) -> bool {

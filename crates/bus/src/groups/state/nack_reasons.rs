@@ -30,6 +30,11 @@ impl NackReasons {
         self.0.is_empty()
     }
 
+    /// Forgets the reason for an event that is done.
+    pub(super) fn forget(&mut self, seq: Seq) {
+        self.0.remove(&seq);
+    }
+
     pub(super) fn take(&mut self, seq: Seq) -> Option<Box<str>> {
         self.0.remove(&seq)
     }

@@ -5,13 +5,15 @@
 
 use std::time::Instant;
 
+use prombus_engine::{Expect, Version};
+use prombus_proto::Seq;
+
 use super::effect::Loaded;
 use super::fetched::Fetched;
 use super::nack_reasons::NackReasons;
 use super::pending::{CommitDraft, CommitInFlight, DeadLetterPending};
 use crate::groups::RetryRules;
 use crate::groups::leases::{AfterLease, EndedLease, Leases};
-use prombus_engine::{Expect, Version};
 
 #[derive(Debug, Default)]
 pub(super) struct Partition {
@@ -129,6 +131,12 @@ impl OwnedPartition {
             commit: None,
             reasons: NackReasons::default(),
         })
+    }
+
+    /// Records that `seq` is done.
+    pub(super) fn finish(&mut self, seq: Seq) {
+        self.leases.finish(seq);
+        self.reasons.forget(seq);
     }
 
     /// Returns `true` if it knows why an event failed, which is not stored.

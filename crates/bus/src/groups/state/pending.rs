@@ -1,7 +1,7 @@
 //! One commit of a group: acknowledgements, events published and marks stored with them, dead letters, and
 //! the cursor that records it all.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prombus_engine::{CommitError, Durability, Position};
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
@@ -9,7 +9,7 @@ use prombus_proto::{EventId, Seq, Timestamp, Topic};
 use crate::error::Refusal;
 use crate::groups::command::{Acked, Nacked, Reply};
 use crate::groups::leases::{CursorGeneration, MemberId};
-use crate::limits::Charges;
+use crate::limits::{Charges, ConnectionLimit};
 use crate::publish::PublishBatch;
 use crate::stored::mark::Marks;
 
@@ -64,7 +64,16 @@ pub(in crate::groups) struct Ack {
     pub(in crate::groups) mark_until: Option<Timestamp>,
     /// Kept if the answer is positive.
     pub(in crate::groups) charges: Charges,
+    pub(in crate::groups) lookups: Lookups,
     pub(in crate::groups) reply: Reply<Acked>,
+}
+
+/// Whether a command has taken tokens for ids that are not on lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::groups) enum Lookups {
+    NotCharged,
+    /// Also if it goes into another commit because the first one failed.
+    Charged,
 }
 
 /// A commit that was submitted, and what follows when it is answered.
@@ -146,6 +155,14 @@ impl Waiter {
 }
 
 impl Ack {
+    /// Takes the tokens for `stale` ids that are not on lease, once.
+    pub(super) fn owe_lookups(&mut self, stale: usize, limit: &ConnectionLimit, now: Instant) {
+        if self.lookups == Lookups::NotCharged {
+            self.lookups = Lookups::Charged;
+            limit.owe_lookups(stale, now);
+        }
+    }
+
     pub(in crate::groups) fn answer(self, answer: Result<Acked, Refusal>) {
         if answer.is_ok() {
             self.charges.keep();

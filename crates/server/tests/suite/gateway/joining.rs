@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::gateway::authorising::{SECRET, authenticated, token_with_seconds_left};
 use crate::gateway::client::{Client, parsed, payload};
 use crate::gateway::running::{started, started_with_faults};
 
@@ -89,6 +90,23 @@ async fn a_pause_that_follows_at_once_counts() {
 }
 
 #[tokio::test]
+async fn nothing_is_delivered_if_the_token_expires_before_the_answer() {
+    let (running, faults) = started_with_faults(&[&format!("auth.jwt.secret={SECRET}")]).await;
+    let mut publisher = authenticated(&running, &token_with_seconds_left(600)).await;
+    publisher.publish("t", json!(1)).await;
+    let mut client = authenticated(&running, &token_with_seconds_left(3)).await;
+    faults.shut_gate();
+    client.send(&subscribe("t", "g")).await;
+    faults.until_waiting(1).await;
+    tokio::time::sleep(Duration::from_millis(3100)).await;
+    faults.open_gate();
+    assert_answers(&mut client, &["OK"]).await;
+    client.gets_nothing_for(Duration::from_millis(200)).await;
+    client.ok(json!({"op": "AUTH", "token": token_with_seconds_left(600)})).await;
+    assert_eq!(payload(&client.event().await), 1);
+}
+
+#[tokio::test]
 async fn subscriptions_to_a_group_may_follow_each_other() {
     let running = started(&[]).await;
     let mut client = running.connect().await;
@@ -113,9 +131,12 @@ async fn a_refused_subscribe_leaves_nothing_behind() {
     let mut made_up = subscribe("t", "new");
     made_up["opts"] = json!({"from": "afterId", "afterId": "made up"});
     for _ in 0..3 {
-        client.send_all([made_up.clone(), membership("PAUSE", "t", "new")]).await;
+        let others = ["PAUSE", "RESUME", "UNSUBSCRIBE"].map(|op| membership(op, "t", "new"));
+        client.send_all([made_up.clone()].into_iter().chain(others)).await;
         assert_eq!(parsed(&client.answer().await)["code"], "unknown_id");
-        client.answer().await;
+        for _ in 0..3 {
+            assert_eq!(parsed(&client.answer().await)["code"], "not_subscribed");
+        }
         let ack = json!({"op": "ACK", "topic": "t", "group": "new", "id": "x"});
         assert_eq!(parsed(&client.ask(ack).await)["code"], "not_subscribed");
     }

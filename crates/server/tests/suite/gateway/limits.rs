@@ -1,11 +1,11 @@
 //! Limits that belong to a client rather than to a connection, and limits of what may be created.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::gateway::client::{Client, parsed};
-use crate::gateway::running::{Running, started, started_over};
+use crate::gateway::running::{Running, started, started_over, started_with_faults};
 use crate::http::client::HttpClient;
 use crate::store;
 
@@ -140,10 +140,13 @@ async fn a_client_that_acknowledges_made_up_ids_goes_on_when_it_has_paid() {
     client.subscribe("t", "g", json!({})).await;
     let ids: Vec<_> = (0..1000).map(|number| format!("id-{number}")).collect();
     let ack = json!({"op": "ACK", "topic": "t", "group": "g", "ids": ids});
+    let start = Instant::now();
     for _ in 0..10 {
         let answer = parsed(&client.ask(ack.clone()).await);
         assert_eq!(answer["stale"], true, "{answer}");
     }
+    // After each but the last it owes five tokens, for which the server does not read for 250 ms.
+    assert!(start.elapsed() >= Duration::from_millis(9 * 250), "{:?}", start.elapsed());
     // It has paid when this is read, and may have no token beyond that.
     let publish = json!({"op": "PUBLISH", "topic": "t", "payload": 1});
     let refused = parsed(&client.ask(publish.clone()).await);
@@ -152,6 +155,48 @@ async fn a_client_that_acknowledges_made_up_ids_goes_on_when_it_has_paid() {
         tokio::time::sleep(Duration::from_millis(wait)).await;
         client.ok(publish).await;
     }
+}
+
+/// Frames that are refused cost the server as much as others.
+#[tokio::test]
+async fn refused_frames_take_tokens() {
+    let set = [
+        "limits.enabled=true",
+        "limits.connection.capacity=5",
+        "limits.connection.refill_per_sec=20",
+    ];
+    let running = started(&set).await;
+    let mut client = running.connect().await;
+    let start = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(parsed(&client.ask(json!({"op": "NOTHING"})).await)["code"], "unknown_op");
+    }
+    // Five tokens are there, and each further frame but the last is paid for before the next one is read.
+    assert!(start.elapsed() >= Duration::from_millis(14 * 50), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn nothing_is_read_while_many_ids_are_unanswered() {
+    let (running, faults) = started_with_faults(&[]).await;
+    let mut client = running.connect().await;
+    client.publish("t", json!(1)).await;
+    client.publish("u", json!(2)).await;
+    client.subscribe("t", "g", json!({"from": "earliest"})).await;
+    let id = client.event().await["event"]["id"].clone();
+    client.subscribe("u", "g", json!({"from": "earliest", "maxInFlight": 1})).await;
+    client.ok(json!({"op": "PAUSE", "topic": "u", "group": "g"})).await;
+    while client.event_within(Duration::ZERO).await.is_some() {}
+    faults.shut_gate();
+    let made_up = (1..10_000).map(|number| json!(number.to_string()));
+    let ids: Vec<_> = std::iter::once(id).chain(made_up).collect();
+    client.send(&json!({"op": "ACK", "topic": "t", "group": "g", "ids": ids})).await;
+    faults.until_waiting(1).await;
+    client.send(&json!({"op": "RESUME", "topic": "u", "group": "g"})).await;
+    client.gets_nothing_for(Duration::from_millis(200)).await;
+    faults.open_gate();
+    assert_eq!(parsed(&client.answer().await)["stale"], true);
+    assert_eq!(parsed(&client.answer().await)["op"], "OK");
+    assert_eq!(client.event().await["event"]["payload"], 2);
 }
 
 /// A batch that needs the whole bucket, next to deliveries that take every token there is.

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::{BACK_OFF, RULES, id_of};
+use crate::stored::cursor::ROUNDING_MS;
 
 /// An event of the model.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +92,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// How long a back-off with `left` to go lasts after a restart: the wall clock stands still at a full second.
 fn in_whole_seconds(left: Duration) -> Duration {
-    Duration::from_secs(left.as_millis().div_ceil(1000).try_into().unwrap())
+    let rounded_up = left.as_millis().saturating_sub(ROUNDING_MS.into()).div_ceil(1000);
+    Duration::from_secs(rounded_up.try_into().unwrap())
 }
 
 impl Model {

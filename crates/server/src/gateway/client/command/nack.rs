@@ -21,8 +21,9 @@ impl Client {
             frame::AfterNack::DelayMs(ms) => AfterNack::Delay(Duration::from_millis(ms)),
             frame::AfterNack::Dead => AfterNack::DeadLetter,
         };
+        let count = ids.as_slice().len();
         let reply = active.subscription.nack(ids.into_vec(), reason, next);
-        self.answers.push(PendingAnswer::Nacked { reply, corr: corr.take() });
+        self.answers.push(PendingAnswer::Nacked { reply, ids: count, corr: corr.take() });
         Ok(())
     }
 }

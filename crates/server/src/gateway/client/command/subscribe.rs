@@ -60,7 +60,11 @@ impl Client {
             return;
         }
         if has_joined {
-            let may_deliver = self.grant.is_some();
+            let now = self.gateway.clock.now();
+            let (topic, group) = entry.key();
+            let action = Action::Consume { topic, group };
+            let may_deliver =
+                self.grant.as_ref().is_some_and(|grant| grant.authorize(action, || now).is_ok());
             entry.get_mut().confirm(may_deliver);
         } else {
             entry.remove();
