@@ -69,7 +69,8 @@ impl Segment {
         }
     }
 
-    /// Adds `record`, which is part of `block`, at its end.
+    /// Adds `record`, which is part of `block`, at its end. All of the block was stored at once, so
+    /// one limit tells which of its ids are monotonic.
     pub(crate) fn add(&mut self, block: &RecordBlock, record: &Record<'_>, now: Timestamp) {
         self.end += record.total_bytes() as u64;
         self.last = record.seq;
@@ -78,6 +79,15 @@ impl Segment {
         // A newer one was too far ahead of the clock to be monotonic.
         let monotonic = record.time_ordered_id().filter(|id| *id <= block.newest_id);
         self.newest_id = self.newest_id.max(monotonic.unwrap_or(0));
+    }
+
+    /// Adds all records of `copied` at its end.
+    pub(crate) fn add_segment(&mut self, copied: &Segment, now: Timestamp) {
+        self.end += copied.bytes();
+        self.last = copied.last;
+        self.latest_ts = self.latest_ts.max(copied.latest_ts);
+        self.add_arrival(copied.arrived, now);
+        self.newest_id = self.newest_id.max(copied.newest_id);
     }
 
     /// The bytes of the topic's records.
@@ -110,6 +120,13 @@ impl Segment {
     /// clock was set back: the event was stored between those and `now`, the time of the checkpoint.
     pub(crate) fn add_arrival(&mut self, arrived: Timestamp, now: Timestamp) {
         self.arrived = if arrived < self.arrived { self.arrived.max(now) } else { arrived };
+    }
+
+    /// Returns `true` if its age at the time `now` is at most `max_age_ms`. A segment from the future is
+    /// not: the clock was wrong, and the arrivals of later events must not be mixed with its own.
+    pub(crate) fn is_young(&self, now: Timestamp, max_age_ms: u64) -> bool {
+        let is_dated = self.created_at <= now && self.arrived <= now;
+        is_dated && now.0 - self.created_at.0 <= max_age_ms
     }
 
     pub(crate) fn file_kind(&self) -> FileKind {

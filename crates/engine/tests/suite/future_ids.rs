@@ -18,9 +18,10 @@ const YEAR: u64 = 365 * 24 * 60 * 60 * 1000;
 
 pub(crate) fn trials() -> Vec<Trial> {
     type Test = fn(&mut Store);
-    let tests: [(&str, Test, u64); 4] = [
+    let tests: [(&str, Test, u64); 5] = [
         ("every_id_is_still_stored_once", every_id_is_stored_once, 1 << 20),
         ("every_id_is_still_stored_once_in_adopted_files", every_id_is_stored_once, 1),
+        ("a_packed_topic_moves_to_its_own_file", a_packed_topic_moves_to_its_own_file, 1 << 20),
         ("later_ids_open_no_segment", later_ids_open_no_segment, 1 << 20),
         ("later_ids_open_no_adopted_file", later_ids_open_no_segment, 1),
     ];
@@ -40,6 +41,8 @@ struct Store {
     folder: TempDir,
     clock: ManualClock,
     min_adopted_extent_bytes: u64,
+    /// With 0, the topic shares packs with others.
+    small_files: usize,
     engine: Option<DiskEngine>,
 }
 
@@ -51,6 +54,7 @@ impl Store {
             folder: tempfile::tempdir().unwrap(),
             clock: ManualClock::at(NOW),
             min_adopted_extent_bytes,
+            small_files: usize::MAX,
             engine: None,
         };
         store.open();
@@ -63,6 +67,8 @@ impl Store {
             wal_file_bytes: 16 << 10,
             segment_bytes: 24 << 10,
             min_adopted_extent_bytes: self.min_adopted_extent_bytes,
+            small_files: self.small_files,
+            packed_bytes: 64 << 10,
             ..DiskOptions::at(self.folder.path())
         };
         self.engine = Some(DiskEngine::open(&options).unwrap());
@@ -163,6 +169,28 @@ fn copy_folder(from: &Path, to: &Path) {
             fs::copy(&path, &target).unwrap();
         }
     }
+}
+
+/// A packed segment spans minutes, so that an id in it that was ahead of the clock is behind later ones.
+fn a_packed_topic_moves_to_its_own_file(store: &mut Store) {
+    store.small_files = 0;
+    store.restart();
+    let mut all = ids_from(NOW, 120..121);
+    store.publish_new(&all);
+    let normal = ids_from(NOW, 0..30);
+    assert!(store.publish(&normal).iter().all(|position| !position.duplicate));
+    all.extend(normal);
+    store.clock.advance_ms(130_000);
+    let later = ids_from(NOW, 130..132);
+    store.publish_new(&later[..1]);
+    store.restart();
+    store.small_files = usize::MAX;
+    store.restart();
+    store.publish_new(&later[1..]);
+    store.restart();
+    assert!(!store.segments().is_empty());
+    all.extend(later);
+    store.check(&all);
 }
 
 /// Ids that are minutes and hours ahead, between normal ones, until the clock has passed them.

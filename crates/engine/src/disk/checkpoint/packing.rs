@@ -58,9 +58,8 @@ impl Checkpointer {
     ) -> io::Result<Placement> {
         let options = &self.shared.options;
         let now = options.clock.now();
-        let is_young = |segment: &Segment| {
-            !has_age_limit || now.0.saturating_sub(segment.created_at.0) <= options.segment_age_ms
-        };
+        let is_young =
+            |segment: &Segment| !has_age_limit || segment.is_young(now, options.segment_age_ms);
         let packed = |segment: &&Segment| segment.pack().is_some() && is_young(segment);
         let (count, packed_bytes) = row
             .segments

@@ -154,7 +154,7 @@ impl Checkpointer {
             writer = writer.rolling_by_age();
         }
         for (segment, bytes) in tail {
-            writer.append(&RecordBlock::from(segment), bytes)?;
+            writer.append_segment(segment, bytes)?;
         }
         let mut rest = &found.extents[..];
         while let Some(read) = read_next(&mut rest)? {
@@ -191,7 +191,7 @@ impl Checkpointer {
         let pack = written.pack(&self.shared, edit)?;
         let mut segment = pack.start_segment(&first, segments.last(), created_at);
         for (merged, bytes) in tail {
-            pack.append(&mut segment, seed, &RecordBlock::from(merged), bytes)?;
+            pack.append_segment(&mut segment, merged, bytes)?;
         }
         let mut rest = &found.extents[..];
         while let Some(read) = read_next(&mut rest)? {

@@ -73,6 +73,17 @@ impl PackWriter {
         })
     }
 
+    /// Appends all records of `copied`, which are `bytes`, to `segment`, the newest one.
+    pub(crate) fn append_segment(
+        &mut self,
+        segment: &mut Segment,
+        copied: &Segment,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        segment.add_segment(copied, self.now);
+        self.write(bytes)
+    }
+
     /// Copies the records of `segment`, which are `bytes`, and returns the segment as it is here.
     pub(crate) fn copy(&mut self, segment: &Segment, bytes: &[u8]) -> io::Result<Segment> {
         let content = SegmentContent::Packed { pack: self.number, offset: self.end };

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use prombus_proto::{Timestamp, Topic};
+use prombus_proto::{Seq, Timestamp, Topic};
 
 use super::record_block::{DamagedRange, RecordBlock, for_each_record};
 use super::sparse_index::{self, ENTRY_BYTES, INTERVAL_BYTES, IndexEntry};
@@ -83,18 +83,45 @@ impl<'a> SegmentWriter<'a> {
         record: &Record<'_>,
         bytes: &[u8],
     ) -> io::Result<()> {
-        let seq = record.seq;
+        let now = self.now;
+        let (open, segment) = self.make_room(record.seq, bytes.len(), block.newest_id_before)?;
+        open.records.extend_from_slice(bytes);
+        segment.add(block, record, now);
+        self.flush_if_large()
+    }
+
+    /// Appends all records of `copied`, a small segment after the last one, which are `bytes`.
+    ///
+    /// As a whole: of its ids, only the newest is known to be monotonic. Those before it may have been
+    /// far ahead of the clock when they were stored.
+    pub(crate) fn append_segment(&mut self, copied: &Segment, bytes: &[u8]) -> io::Result<()> {
+        let now = self.now;
+        let (open, segment) = self.make_room(copied.first, bytes.len(), copied.newest_id_before)?;
+        open.records.extend_from_slice(bytes);
+        segment.add_segment(copied, now);
+        self.flush_if_large()
+    }
+
+    /// Opens the segment that gets the next `bytes` bytes of records, a new one if the last one is
+    /// full, and indexes the first of these records, `seq`, if that is due.
+    fn make_room(
+        &mut self,
+        seq: Seq,
+        bytes: usize,
+        newest_id_before: u128,
+    ) -> io::Result<(&mut OpenSegment, &mut Segment)> {
+        // Once it is open, its age does not count: what it got meanwhile may be from the future.
+        let max_age_ms = self.max_age_ms.filter(|_| self.open.is_none());
         let full = self.segments.last().is_none_or(|segment| {
-            let age = self.now.0.saturating_sub(segment.created_at.0);
             segment.content != SegmentContent::Records
-                || segment.end + bytes.len() as u64 > self.options.segment_bytes
-                || self.max_age_ms.is_some_and(|max| age > max)
+                || segment.end + bytes as u64 > self.options.segment_bytes
+                || max_age_ms.is_some_and(|max| !segment.is_young(self.now, max))
         });
         if full || self.open.is_none() && !self.last_is_intact()? {
             self.flush()?;
             self.open = None;
             let newest_id = self.segments.last().map_or(0, |segment| segment.newest_id);
-            let newest_id = newest_id.max(block.newest_id_before);
+            let newest_id = newest_id.max(newest_id_before);
             let (content, start) = (SegmentContent::Records, HEADER_BYTES as u64);
             self.segments.push(Segment::empty(seq, content, start, newest_id, self.now));
         }
@@ -114,12 +141,12 @@ impl<'a> SegmentWriter<'a> {
             open.indexed_to = segment.end;
             segment.index_entries += 1;
         }
-        open.records.extend_from_slice(bytes);
-        segment.add(block, record, self.now);
-        if open.records.len() >= WRITE_BYTES {
-            self.flush()?;
-        }
-        Ok(())
+        Ok((open, segment))
+    }
+
+    fn flush_if_large(&mut self) -> io::Result<()> {
+        let is_large = self.open.as_ref().is_some_and(|open| open.records.len() >= WRITE_BYTES);
+        if is_large { self.flush() } else { Ok(()) }
     }
 
     /// Returns `true` if the last segment can be appended to: the file is the right one, and the end
