@@ -1,6 +1,7 @@
 //! A topic's segments: files of records, each with a sparse index beside it, or parts of a pack.
 
 pub(crate) mod adopted_wal;
+pub(crate) mod monotonic_ids;
 pub(crate) mod pack;
 pub(crate) mod reader;
 pub(crate) mod record_block;

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use prombus_proto::{Seq, Timestamp};
 
@@ -41,7 +40,8 @@ impl IdMerge {
         let merged = ids::merge::merge(layout.fs(), &old, &path, number, retain, abandon);
         match merged.and_then(|run| layout.fs().sync_folder(&layout.ids()).map(|()| run)) {
             Ok(run) => {
-                Ok(Some(Replacement::Ids { old, new: vec![Arc::new(run)], is_rebuild: false }))
+                let new = run.map(Arc::new).into_iter().collect();
+                Ok(Some(Replacement::Ids { old, new, is_rebuild: false }))
             }
             Err(error) => {
                 let _ = layout.fs().remove_file(&path);
@@ -51,8 +51,12 @@ impl IdMerge {
                 if error.kind() != io::ErrorKind::InvalidData {
                     return Err(error);
                 }
-                old.iter().for_each(|run| shared.report_rebuilt(&run.path, error.to_string()));
-                shared.id_rebuild_requested.store(true, Ordering::SeqCst);
+                for run in &old {
+                    run.set_aside_if_damaged();
+                    if run.is_set_aside() {
+                        shared.report_damaged_ids(&run.path, error.to_string());
+                    }
+                }
                 Ok(None)
             }
         }

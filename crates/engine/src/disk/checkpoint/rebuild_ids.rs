@@ -11,8 +11,9 @@ use super::catalog::{Catalog, CatalogTopic};
 use super::run_task::{Abandon, Replacement};
 use crate::disk::ids::recent::IdCoverage;
 use crate::disk::ids::run::{IdRun, write_run};
-use crate::disk::ids::{IdEntry, IdSeed, TopicOrdinal};
+use crate::disk::ids::{self, IdEntry, IdSeed, TopicOrdinal};
 use crate::disk::read::events;
+use crate::disk::segment::monotonic_ids::MonotonicIds;
 use crate::disk::shared::Shared;
 use crate::disk::storage::quarantine::link_into_quarantine;
 use crate::{Damaged, ReadBudget, ReadError, Unavailable};
@@ -21,13 +22,13 @@ use crate::{Damaged, ReadBudget, ReadError, Unavailable};
 const IDS_PER_RUN: usize = 1 << 20;
 const BYTES_PER_READ: usize = 1 << 20;
 
-/// Replaces all id runs. Every id is hashed, UUIDv7 as well: which of them were newer than all before
-/// is unknown once events were trimmed.
+/// Replaces all id runs. Hashes the ids that the segments alone do not find, which in most stores are
+/// few: with all of them, one flipped bit could fill the disk.
 pub(super) struct IdRebuild {
     old: Vec<Arc<IdRun>>,
     topics: Vec<TopicRange>,
     store_seed: u64,
-    /// The numbers of the new runs: enough for all ids.
+    /// The numbers of the new runs: enough for all ids, and for merging the runs.
     numbers: Range<u64>,
 }
 
@@ -56,7 +57,8 @@ impl IdRebuild {
         let topics: Vec<_> = catalog.topics.iter().filter_map(TopicRange::of).collect();
         let ids: u64 = topics.iter().map(TopicRange::events).sum();
         let start = catalog.next_run;
-        catalog.next_run += ids / IDS_PER_RUN as u64 + 1;
+        // There are fewer merges than runs.
+        catalog.next_run += 2 * (ids / IDS_PER_RUN as u64 + 1);
         Self { old, topics, store_seed: catalog.store_seed, numbers: start..catalog.next_run }
     }
 
@@ -112,12 +114,13 @@ impl RunWriter<'_> {
             self.add_topic(topic, IdSeed::of(store_seed, &topic.name), abandon)?;
         }
         if !self.entries.is_empty() {
-            self.write_run()?;
+            self.write_run(abandon)?;
         }
         self.shared.layout.fs().sync_folder(&self.shared.layout.ids())
     }
 
     fn add_topic(&mut self, topic: &TopicRange, seed: IdSeed, abandon: &Abandon) -> io::Result<()> {
+        let mut monotonic = MonotonicIds::default();
         let mut from = topic.first;
         while from <= topic.last {
             abandon.check()?;
@@ -133,27 +136,49 @@ impl RunWriter<'_> {
             let Some(last) = events.last() else { break };
             from = last.seq.next();
             for event in events.iter().take_while(|event| event.seq <= topic.last) {
+                let time_ordered = event.id.time_ordered();
+                if let Some(id) = time_ordered {
+                    if !monotonic.cover(event.seq) {
+                        monotonic = MonotonicIds::around(self.shared, &topic.name, event.seq)?;
+                    }
+                    if monotonic.contain(event.seq, id) {
+                        continue;
+                    }
+                }
                 let (hash, topic) = (seed.hash(&event.id), topic.ordinal);
                 self.entries.push(IdEntry { hash, topic, seq: event.seq });
-                self.coverage.add(event.id.time_ordered());
+                self.coverage.add(time_ordered);
             }
             if self.entries.len() >= IDS_PER_RUN {
-                self.write_run()?;
+                self.write_run(abandon)?;
             }
         }
         Ok(())
     }
 
-    /// Writes the entries gathered so far as one run.
-    fn write_run(&mut self) -> io::Result<()> {
+    /// Writes the entries gathered so far as one run, and merges the runs as checkpoints do: a look-up
+    /// may have to read each of them.
+    fn write_run(&mut self, abandon: &Abandon) -> io::Result<()> {
         self.entries.sort_unstable();
-        let number = self.numbers.next().expect("numbers were reserved for all ids");
+        let number = self.take_number();
         let (fs, path) = (self.shared.layout.fs(), self.shared.layout.id_run(number));
         let (coverage, count) = (mem::take(&mut self.coverage), self.entries.len() as u64);
         let entries = self.entries.drain(..).map(Ok);
         let run = write_run(fs, &path, number, 0, coverage, count, entries)?;
         self.runs.push(Arc::new(run));
+        while let Some(due) = ids::merge::due(&self.runs) {
+            let number = self.take_number();
+            let (fs, path) = (self.shared.layout.fs(), self.shared.layout.id_run(number));
+            let merged = ids::merge::merge(fs, &due, &path, number, |_| true, abandon)?;
+            self.runs.retain(|run| !due.iter().any(|old| Arc::ptr_eq(old, run)));
+            self.runs.extend(merged.map(Arc::new));
+            due.iter().for_each(|run| drop(fs.remove_file(&run.path)));
+        }
         Ok(())
+    }
+
+    fn take_number(&mut self) -> u64 {
+        self.numbers.next().expect("numbers were reserved for all ids")
     }
 }
 
@@ -165,5 +190,46 @@ fn into_io(error: ReadError) -> io::Error {
             None => io::Error::new(source.kind(), error),
         },
         _ => io::Error::other(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DiskOptions;
+    use crate::disk::ids::IdHash;
+    use crate::disk::read::view::View;
+    use crate::disk::storage::layout::Layout;
+
+    #[test]
+    fn merges_the_runs_that_it_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::new(folder.path().to_owned());
+        layout.create_folders().unwrap();
+        let shared = Shared::new(layout, DiskOptions::at(folder.path()), View::new(1));
+        let mut writer = RunWriter {
+            shared: &shared,
+            numbers: 1..200,
+            runs: Vec::new(),
+            entries: Vec::new(),
+            coverage: IdCoverage::default(),
+        };
+        for run in 0..100u64 {
+            let ids = (0..10).map(|i| run * 10 + i);
+            writer.entries.extend(ids.map(|n| IdEntry {
+                hash: IdHash(n.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+                topic: TopicOrdinal(0),
+                seq: Seq(n),
+            }));
+            writer.write_run(&Abandon::default()).unwrap();
+        }
+        assert!(writer.runs.len() < 3 * 8, "{} runs", writer.runs.len());
+        let entries = writer.runs.iter().flat_map(|run| run.iter());
+        let mut seqs: Vec<_> = entries.map(|entry| entry.unwrap().seq.0).collect();
+        seqs.sort_unstable();
+        assert!(seqs.into_iter().eq(0..1000));
+        let mut named: Vec<_> = writer.runs.iter().map(|run| run.info.number).collect();
+        named.sort_unstable();
+        assert_eq!(shared.layout.numbered(&shared.layout.ids(), "ids").unwrap(), named);
     }
 }

@@ -4,6 +4,7 @@
 //! checkpoint uses them as well. The checkpoint thread then replaces the old runs in the catalog; it
 //! remains the only one that changes it. One task runs at a time.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,8 +21,18 @@ use crate::disk::shared::Shared;
 use crate::disk::state::run::StateRun;
 use crate::disk::storage::faults::is_temporary;
 
-/// How long to wait after a task that failed, for lack of space or because of damage.
-const RETRY: Duration = Duration::from_secs(5);
+/// How long to wait after a task that failed, for lack of space or because of damage. Doubles with each
+/// failure, because a task may read the whole store.
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+const MAX_DOUBLINGS: u32 = 7;
+
+/// Each kind is retried on its own, so that none waits for one that keeps failing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TaskKind {
+    RebuildIds,
+    MergeIds,
+    MergeState,
+}
 
 pub(super) enum RunTask {
     RebuildIds(IdRebuild),
@@ -30,6 +41,14 @@ pub(super) enum RunTask {
 }
 
 impl RunTask {
+    const fn kind(&self) -> TaskKind {
+        match self {
+            Self::RebuildIds(_) => TaskKind::RebuildIds,
+            Self::MergeIds(_) => TaskKind::MergeIds,
+            Self::MergeState(_) => TaskKind::MergeState,
+        }
+    }
+
     /// Writes the new runs durably. Returns `None`, and leaves no file, if it was abandoned or found
     /// damage.
     fn run(self, shared: &Shared, abandon: &Abandon) -> TaskResult {
@@ -38,6 +57,16 @@ impl RunTask {
             Self::MergeIds(merge) => merge.run(shared, abandon),
             Self::MergeState(merge) => merge.run(shared, abandon),
         }
+    }
+}
+
+impl fmt::Display for TaskKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RebuildIds => "rebuild the index of event ids",
+            Self::MergeIds => "merge files of event ids",
+            Self::MergeState => "merge files of keyed state",
+        })
     }
 }
 
@@ -121,17 +150,49 @@ impl Drop for TaskThread {
     }
 }
 
-/// The running task, and when the next one may start.
+/// The running task, and when the next ones may start.
 pub(super) struct RunTasks {
     /// Whether tasks run on a thread of their own.
     pub(super) use_thread: bool,
-    running: Option<RunningTask>,
+    running: Option<(TaskKind, RunningTask)>,
+    /// The kind that failed last: any other comes first.
+    failed_last: Option<TaskKind>,
+    rebuild_ids: Backoff,
+    merge_ids: Backoff,
+    merge_state: Backoff,
+}
+
+/// When a kind of task may be tried again.
+#[derive(Debug, Default)]
+struct Backoff {
+    failures: u32,
     not_before: Option<Instant>,
+}
+
+impl Backoff {
+    const NONE: Self = Self { failures: 0, not_before: None };
+
+    fn is_waiting(&self) -> bool {
+        self.not_before.is_some_and(|at| Instant::now() < at)
+    }
+
+    fn next_wait(&mut self) -> Duration {
+        let doublings = self.failures.min(MAX_DOUBLINGS);
+        self.failures = self.failures.saturating_add(1);
+        FIRST_RETRY * 2_u32.pow(doublings)
+    }
 }
 
 impl RunTasks {
     pub(super) const fn without_thread() -> Self {
-        Self { use_thread: false, running: None, not_before: None }
+        Self {
+            use_thread: false,
+            running: None,
+            failed_last: None,
+            rebuild_ids: Backoff::NONE,
+            merge_ids: Backoff::NONE,
+            merge_state: Backoff::NONE,
+        }
     }
 
     pub(super) const fn is_running(&self) -> bool {
@@ -144,72 +205,106 @@ impl RunTasks {
     }
 
     /// Returns the result of a finished task.
-    fn take_finished(&mut self, shared: &Shared) -> Option<TaskResult> {
-        let is_finished = |task: &mut RunningTask| match task {
+    fn take_finished(&mut self, shared: &Shared) -> Option<(TaskKind, TaskResult)> {
+        let is_finished = |(_, task): &mut (TaskKind, RunningTask)| match task {
             RunningTask::Deferred(_) => true,
             RunningTask::Thread(thread) => thread.is_finished(),
         };
-        Some(match self.running.take_if(is_finished)? {
+        let (kind, task) = self.running.take_if(is_finished)?;
+        let result = match task {
             RunningTask::Deferred(task) => task.run(shared, &Abandon::default()),
             RunningTask::Thread(thread) => thread.join(),
-        })
+        };
+        Some((kind, result))
     }
 
-    fn wait_before_retry(&mut self) {
+    fn backoff(&mut self, kind: TaskKind) -> &mut Backoff {
+        match kind {
+            TaskKind::RebuildIds => &mut self.rebuild_ids,
+            TaskKind::MergeIds => &mut self.merge_ids,
+            TaskKind::MergeState => &mut self.merge_state,
+        }
+    }
+
+    fn succeeded(&mut self, kind: TaskKind) {
+        *self.backoff(kind) = Backoff::NONE;
+        self.failed_last = None;
+    }
+
+    fn failed(&mut self, kind: TaskKind) {
+        let wait = self.backoff(kind).next_wait();
         // Without threads a seed determines everything, and the clock is not asked.
-        self.not_before = self.use_thread.then(|| Instant::now() + RETRY);
+        self.backoff(kind).not_before = self.use_thread.then(|| Instant::now() + wait);
+        self.failed_last = Some(kind);
     }
 }
 
 impl Checkpointer {
     /// Starts the next task, if one is due and none is running.
     pub(super) fn start_run_task(&mut self) {
-        let is_early = self.run_tasks.not_before.is_some_and(|at| Instant::now() < at);
         // The sweep would take the files of a task for left-over ones.
         let is_swept = !matches!(self.sweep, Sweep::Everything);
-        if self.run_tasks.is_running() || is_early || !is_swept || self.stop.is_some() {
+        if self.run_tasks.is_running() || !is_swept || self.stop.is_some() {
             return;
         }
         let Some(task) = self.due_run_task() else { return };
-        self.run_tasks.not_before = None;
+        let kind = task.kind();
         if !self.run_tasks.use_thread {
-            self.run_tasks.running = Some(RunningTask::Deferred(task));
+            self.run_tasks.running = Some((kind, RunningTask::Deferred(task)));
             return;
         }
         match TaskThread::spawn(&self.shared, task) {
-            Ok(thread) => self.run_tasks.running = Some(RunningTask::Thread(thread)),
-            Err(_) => self.run_tasks.wait_before_retry(),
+            Ok(thread) => self.run_tasks.running = Some((kind, RunningTask::Thread(thread))),
+            Err(_) => self.run_tasks.failed(kind),
         }
     }
 
     fn due_run_task(&mut self) -> Option<RunTask> {
-        let (shared, catalog) = (&self.shared, &mut self.catalog);
-        if shared.id_rebuild_requested.load(Ordering::SeqCst) {
-            return Some(RunTask::RebuildIds(IdRebuild::new(shared, catalog)));
-        }
-        let ids = IdMerge::due(shared, catalog).map(RunTask::MergeIds);
-        ids.or_else(|| StateMerge::due(shared, catalog).map(RunTask::MergeState))
+        let mut kinds = [TaskKind::RebuildIds, TaskKind::MergeIds, TaskKind::MergeState];
+        kinds.sort_by_key(|kind| self.run_tasks.failed_last == Some(*kind));
+        kinds.into_iter().find_map(|kind| self.due_task_of(kind))
     }
 
-    /// Puts the new runs of a finished task into the catalog. Without room the runs stay as they are:
-    /// look-ups take longer, but nothing else waits.
+    fn due_task_of(&mut self, kind: TaskKind) -> Option<RunTask> {
+        if self.run_tasks.backoff(kind).is_waiting() {
+            return None;
+        }
+        let (shared, catalog) = (&self.shared, &mut self.catalog);
+        match kind {
+            TaskKind::RebuildIds => {
+                let is_requested = shared.id_rebuild_requested.load(Ordering::SeqCst);
+                is_requested.then(|| RunTask::RebuildIds(IdRebuild::new(shared, catalog)))
+            }
+            TaskKind::MergeIds => IdMerge::due(shared, catalog).map(RunTask::MergeIds),
+            TaskKind::MergeState => StateMerge::due(shared, catalog).map(RunTask::MergeState),
+        }
+    }
+
+    /// Puts the new runs of a finished task into the catalog. If the task failed, the runs stay as they
+    /// are: look-ups take longer, but nothing else waits.
     pub(super) fn finish_run_task(&mut self) -> io::Result<()> {
-        let replaced = match self.run_tasks.take_finished(&self.shared) {
-            None => return Ok(()),
-            Some(Ok(None)) => {
-                self.run_tasks.wait_before_retry();
+        let Some((kind, result)) = self.run_tasks.take_finished(&self.shared) else {
+            return Ok(());
+        };
+        let replaced = match result {
+            Ok(Some(replacement)) => self.replace_runs(replacement),
+            Ok(None) => {
+                self.run_tasks.failed(kind);
                 return Ok(());
             }
-            Some(Ok(Some(replacement))) => self.replace_runs(replacement),
-            Some(Err(error)) => Err(error),
+            // No catalog names what it wrote, so nothing is lost.
+            Err(error) => {
+                tracing::warn!("cannot {kind}: {error}; trying again later");
+                self.run_tasks.failed(kind);
+                return Ok(());
+            }
         };
         match replaced {
-            Err(error) if is_temporary(&error) => {
-                self.run_tasks.wait_before_retry();
-                Ok(())
-            }
-            replaced => replaced,
+            Ok(()) => self.run_tasks.succeeded(kind),
+            Err(error) if is_temporary(&error) => self.run_tasks.failed(kind),
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     fn replace_runs(&mut self, replacement: Replacement) -> io::Result<()> {
@@ -285,7 +380,6 @@ mod tests {
     use prombus_proto::Seq;
 
     use super::*;
-    use crate::DiskOptions;
     use crate::disk::checkpoint::catalog::Catalog;
     use crate::disk::checkpoint::catalog::files::StoredCatalog;
     use crate::disk::ids::recent::IdCoverage;
@@ -294,6 +388,7 @@ mod tests {
     use crate::disk::read::view::View;
     use crate::disk::sorted_runs::RUNS_PER_LEVEL;
     use crate::disk::storage::layout::Layout;
+    use crate::DiskOptions;
 
     /// A store with as many id runs as are merged.
     fn store(folder: &std::path::Path) -> (Arc<Shared>, Checkpointer) {
@@ -338,6 +433,32 @@ mod tests {
         let task = checkpointer.due_run_task().expect("still due");
         assert!(task.run(&shared, &Abandon::default()).unwrap().is_some());
         assert_eq!(id_runs(&shared).last(), Some(&10));
+    }
+
+    #[test]
+    fn a_rebuild_that_keeps_failing_holds_up_no_merge() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shared, mut checkpointer) = store(folder.path());
+        checkpointer.sweep = Sweep::Nothing;
+        shared.id_rebuild_requested.store(true, Ordering::SeqCst);
+        for use_thread in [false, true] {
+            checkpointer.run_tasks = RunTasks::without_thread();
+            checkpointer.run_tasks.use_thread = use_thread;
+            let mut next = || checkpointer.due_run_task().map(|task| task.kind());
+            assert_eq!(next(), Some(TaskKind::RebuildIds));
+            (0..9).for_each(|_| checkpointer.run_tasks.failed(TaskKind::RebuildIds));
+            let mut next = || checkpointer.due_run_task().map(|task| task.kind());
+            assert_eq!(next(), Some(TaskKind::MergeIds));
+            checkpointer.run_tasks.succeeded(TaskKind::MergeIds);
+            let next = checkpointer.due_run_task().map(|task| task.kind());
+            // A thread waits longer and longer before it reads everything again.
+            let is_waiting = next == Some(TaskKind::MergeIds);
+            assert_eq!(is_waiting, use_thread, "{next:?}");
+        }
+        checkpointer.run_tasks = RunTasks::without_thread();
+        let waits: Vec<_> =
+            (0..10).map(|_| checkpointer.run_tasks.rebuild_ids.next_wait()).collect();
+        assert!(waits.is_sorted() && waits[0] < waits[6] && waits[8] == waits[9], "{waits:?}");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Buf, BufMut};
 use prombus_proto::Seq;
@@ -41,6 +42,8 @@ pub(crate) struct IdRun {
     file: Option<File>,
     /// `None` in a file of version 1.
     filter: Option<Filter>,
+    /// Set when a merge could not read all of it: it is not merged again, but rebuilt.
+    is_set_aside: AtomicBool,
 }
 
 /// What the catalog records about an id run.
@@ -110,7 +113,8 @@ pub(crate) fn write_run(
     let filter = Some(filter.finish()?);
     file.sync_data()?;
     let info = IdRunInfo { number, level, home_pages, coverage };
-    Ok(IdRun { info, path: path.to_owned(), file: Some(file), filter })
+    let (path, is_set_aside) = (path.to_owned(), AtomicBool::new(false));
+    Ok(IdRun { info, path, file: Some(file), filter, is_set_aside })
 }
 
 struct IdPageWriter<'a, W: Write> {
@@ -144,12 +148,12 @@ impl IdRun {
     /// Opens a run. [`IdRun::check_header`] has to be called before it is used.
     pub(crate) fn open(fs: &FileSystem, path: PathBuf, info: IdRunInfo) -> io::Result<Self> {
         let file = Some(fs.open(&path, Access::Read)?);
-        Ok(Self { info, file, path, filter: None })
+        Ok(Self { info, file, path, filter: None, is_set_aside: AtomicBool::new(false) })
     }
 
     /// A run whose file is missing. A look-up in it fails, so that an id never seems to be new.
     pub(crate) const fn missing(path: PathBuf, info: IdRunInfo) -> Self {
-        Self { info, path, file: None, filter: None }
+        Self { info, path, file: None, filter: None, is_set_aside: AtomicBool::new(true) }
     }
 
     /// Checks the kind, version and number of its file. If its header is damaged, or if it is the file
@@ -239,6 +243,15 @@ impl IdRun {
         })
     }
 
+    pub(crate) fn is_set_aside(&self) -> bool {
+        self.is_set_aside.load(Ordering::Relaxed)
+    }
+
+    /// Sets it aside if any of it is damaged.
+    pub(crate) fn set_aside_if_damaged(&self) {
+        self.is_set_aside.store(self.is_damaged(), Ordering::Relaxed);
+    }
+
     /// Reads all of it and returns `true` if any of it is damaged.
     pub(crate) fn is_damaged(&self) -> bool {
         if let (Ok(file), Some(filter)) = (self.file(), &self.filter)
@@ -248,11 +261,6 @@ impl IdRun {
         }
         let is_damage = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
         self.iter().any(|entry| entry.as_ref().is_err_and(is_damage))
-    }
-
-    /// An estimate of its number of entries.
-    pub(crate) const fn planned_entries(&self) -> u64 {
-        self.info.home_pages * ENTRIES_PLANNED_PER_PAGE
     }
 }
 

@@ -12,6 +12,8 @@
 //! The search runs on the file, so an index takes no memory however large the topic is. Each entry
 //! has its own checksum: if one is damaged, the segment is read from its start.
 
+use std::io;
+
 use bytes::{Buf, BufMut};
 use prombus_proto::{Seq, Timestamp};
 
@@ -72,6 +74,13 @@ pub(crate) fn entry(file: &File, index: u32) -> Result<IndexEntry, String> {
     file.read_exact_at(&mut bytes, entry_offset(index))
         .map_err(|error| format!("entry {index}: {error}"))?;
     IndexEntry::decode(&bytes).ok_or_else(|| format!("entry {index}: checksum mismatch"))
+}
+
+/// Reads the first `entries` entries. `None` if one of them is damaged.
+pub(crate) fn read_all(file: &File, entries: u32) -> io::Result<Option<Vec<IndexEntry>>> {
+    let mut bytes = vec![0; entries as usize * ENTRY_BYTES];
+    file.read_exact_at(&mut bytes, entry_offset(0))?;
+    Ok(bytes.as_chunks().0.iter().map(IndexEntry::decode).collect())
 }
 
 /// Bisects the first `entries` entries. Returns the last one for which `is_before` holds and the first
