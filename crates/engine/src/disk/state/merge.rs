@@ -39,13 +39,10 @@ pub(crate) fn due(runs: &[Arc<StateRun>], now: Timestamp) -> Option<Range<usize>
     None
 }
 
-/// Marks the damaged ones of `runs` after a failed merge, so that it is not tried again. If all of
-/// them are readable, an older run that they may hide is damaged, and none of them can be merged.
+/// Marks the damaged ones of `runs` after a failed merge, so that it is not tried again.
 pub(crate) fn mark_damaged(runs: &[Arc<StateRun>]) -> io::Result<()> {
-    let readable = runs.iter().map(|run| run.is_readable()).collect::<io::Result<Vec<_>>>()?;
-    let are_all_readable = readable.iter().all(|is_readable| *is_readable);
-    for (run, is_readable) in runs.iter().zip(readable) {
-        if are_all_readable || !is_readable {
+    for run in runs {
+        if !run.is_readable()? {
             run.set_damaged();
         }
     }
@@ -108,8 +105,11 @@ fn still_needed(
         return Ok(Some(change));
     }
     for run in older {
-        if run.may_contain(&change.key)? {
-            return Ok(Some(change));
+        match run.may_contain(&change.key) {
+            Ok(false) => {}
+            // A damaged filter must not end all merges after it: keeping a delete is always right.
+            Ok(true) | Err(RunFault::Damaged(_)) => return Ok(Some(change)),
+            Err(fault) => return Err(fault),
         }
     }
     Ok(None)
@@ -191,6 +191,28 @@ mod tests {
         mark_damaged(&runs).unwrap();
         assert_eq!(due(&runs, now), Some(4..2 * RUNS_PER_LEVEL), "the runs after the damaged one");
         assert!(runs.iter().enumerate().all(|(n, run)| run.is_damaged() == (n == 3)));
+    }
+
+    #[test]
+    fn a_damaged_filter_of_an_older_run_ends_no_merge() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |n: u64| folder.path().join(format!("{n}.kv"));
+        let run = |n: u64, changes: &[StateChange]| {
+            let changes = changes.iter().cloned().map(Ok);
+            Arc::new(write_run(&FileSystem::Os, &path(n), n, 0, 9, changes).unwrap().unwrap())
+        };
+        let older = run(1, &[change("a", 1, Some(None))]);
+        let at = usize::try_from(older.info.filter).unwrap();
+        let mut bytes = std::fs::read(path(1)).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(path(1), bytes).unwrap();
+        let changes = [change("a", 2, None), change("b", 2, Some(None))];
+        let (runs, now) = ([run(2, &changes)], Timestamp(0));
+        let older = [older];
+        let merged = merge(&FileSystem::Os, &runs, &older, &path(3), 3, now, &Abandon::default());
+        let merged = merged.unwrap().unwrap();
+        let left: Vec<_> = merged.iter_from(b"", None).unwrap().map(Result::unwrap).collect();
+        assert_eq!(left, changes, "the delete may hide something");
     }
 
     #[test]
