@@ -89,7 +89,7 @@ impl DiskEngine {
         close_to_others(&layout);
         let Recovered { shared, catalog, sealed, start } = recovery::recover(options, layout)?;
         let shared = Arc::new(shared);
-        let (tasks, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog);
+        let (tasks, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog).map_err(io)?;
         for wal in sealed {
             shared.pending_checkpoints.add();
             tasks.send(CheckpointTask::Checkpoint(wal)).expect("the receiver is still owned here");
@@ -100,8 +100,10 @@ impl DiskEngine {
             thread::Builder::new().name(name.to_owned()).spawn(run).map_err(io)
         };
         let workers = Workers {
-            checkpointer: spawn("prombus-checkpoint", Box::new(|| checkpointer.run()))?,
+            // First: without the other thread it ends at once, while a lone checkpointer would still
+            // change the store after it is unlocked.
             journal: spawn("prombus-journal", Box::new(|| journal.run()))?,
+            checkpointer: spawn("prombus-checkpoint", Box::new(|| checkpointer.run()))?,
             lock,
         };
         Ok(Self { shared, requests, workers: Mutex::new(Some(workers)) })

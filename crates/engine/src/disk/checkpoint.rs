@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use std::{io, mem};
+use std::{io, mem, thread};
 
 use prombus_proto::Topic;
 use tokio::sync::oneshot;
@@ -37,6 +37,7 @@ use self::sealed_wal::SealedWal;
 use self::sweep::Sweep;
 use super::shared::Shared;
 use super::storage::faults::is_temporary;
+use super::storage::file_system::OpenFolder;
 use super::storage::reserve;
 use crate::Condition;
 
@@ -81,6 +82,8 @@ const MERGING: Duration = Duration::from_millis(20);
 /// The checkpoint thread.
 pub(crate) struct Checkpointer {
     shared: Arc<Shared>,
+    /// Open from the start, so that a sync of the filesystem reports every error since then.
+    root: OpenFolder,
     catalog: Catalog,
     catalog_files: CatalogFiles,
     packs: PackUsage,
@@ -98,13 +101,15 @@ impl Checkpointer {
     pub(crate) fn new(
         shared: Arc<Shared>,
         catalog: StoredCatalog,
-    ) -> (mpsc::Sender<CheckpointTask>, Self) {
+    ) -> io::Result<(mpsc::Sender<CheckpointTask>, Self)> {
+        let root = shared.layout.fs().open_folder(shared.layout.root())?;
         let (sender, tasks) = mpsc::channel();
         let StoredCatalog { catalog, files } = catalog;
         let (sealed, trimmed) = (VecDeque::new(), BTreeSet::new());
         let checkpointer = Self {
+            packs: PackUsage::of(&shared.layout, &catalog),
             shared,
-            packs: PackUsage::of(&catalog),
+            root,
             catalog,
             catalog_files: files,
             tasks,
@@ -115,7 +120,7 @@ impl Checkpointer {
             sweep: Sweep::Everything,
             run_tasks: RunTasks::without_thread(),
         };
-        (sender, checkpointer)
+        Ok((sender, checkpointer))
     }
 
     /// Runs until it is stopped or every sender is dropped.
@@ -274,8 +279,20 @@ impl Checkpointer {
     /// space, until the next start sweeps it.
     fn remove_files(&self, paths: &[PathBuf]) {
         for path in paths {
-            self.shared.file_cache.forget(path);
             let _ = self.shared.layout.fs().remove_file(path);
+            // A reader that opened it in between would keep it, and its space, in the cache.
+            self.shared.file_cache.forget(path);
+        }
+    }
+}
+
+impl Drop for Checkpointer {
+    /// After a panic, nobody checkpoints any more, and commits must not wait for it.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let reason = "the checkpoint thread panicked; see the log".to_owned();
+            self.shared.set_condition(Condition::Poisoned(reason));
+            self.shared.pending_checkpoints.wake();
         }
     }
 }

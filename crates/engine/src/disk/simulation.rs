@@ -173,7 +173,7 @@ impl Simulation {
         let Recovered { shared, catalog, sealed, start } =
             recovery::recover(&self.options(), layout)?;
         let shared = Arc::new(shared);
-        let (tasks, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog);
+        let (tasks, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog).map_err(io)?;
         for wal in sealed {
             shared.pending_checkpoints.add();
             tasks.send(CheckpointTask::Checkpoint(wal)).expect("the receiver exists");

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::catalog::Catalog;
 use crate::disk::segment::Segment;
+use crate::disk::storage::file_system::Access;
+use crate::disk::storage::layout::Layout;
 
 /// The packs that the catalog names.
 #[derive(Debug, Default)]
@@ -16,14 +18,19 @@ pub(super) struct PackUsage {
 #[derive(Clone, Copy, Debug, Default)]
 struct PackUse {
     live_bytes: u64,
-    /// The offset at which the last segment ever seen ends.
+    /// The length of the file, or the offset at which the last segment ever seen ends.
     end: u64,
 }
 
 impl PackUsage {
-    pub(super) fn of(catalog: &Catalog) -> Self {
+    pub(super) fn of(layout: &Layout, catalog: &Catalog) -> Self {
         let mut usage = Self::default();
         catalog.topics.values().for_each(|row| usage.add(&row.segments));
+        // The segments at its end may be gone. If the length is not known, less of it seems unused.
+        for (pack, found) in &mut usage.packs {
+            let file = layout.fs().open(&layout.pack(*pack), Access::Read);
+            found.end = file.and_then(|file| file.len()).unwrap_or(0).max(found.end);
+        }
         usage
     }
 

@@ -388,7 +388,7 @@ mod tests {
     use crate::disk::read::view::View;
     use crate::disk::sorted_runs::RUNS_PER_LEVEL;
     use crate::disk::storage::layout::Layout;
-    use crate::DiskOptions;
+    use crate::{Condition, DiskOptions};
 
     /// A store with as many id runs as are merged.
     fn store(folder: &std::path::Path) -> (Arc<Shared>, Checkpointer) {
@@ -411,7 +411,7 @@ mod tests {
         }
         let shared = Arc::new(shared);
         let catalog = StoredCatalog::create(&shared.layout, catalog).unwrap();
-        let (_, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog);
+        let (_, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog).unwrap();
         (shared, checkpointer)
     }
 
@@ -433,6 +433,20 @@ mod tests {
         let task = checkpointer.due_run_task().expect("still due");
         assert!(task.run(&shared, &Abandon::default()).unwrap().is_some());
         assert_eq!(id_runs(&shared).last(), Some(&10));
+    }
+
+    #[test]
+    fn commits_do_not_wait_for_a_checkpoint_thread_that_panicked() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shared, checkpointer) = store(folder.path());
+        shared.pending_checkpoints.add();
+        let panicking = thread::spawn(move || {
+            let _checkpointer = checkpointer;
+            panic!("as if a checkpoint had found a bug");
+        });
+        assert!(panicking.join().is_err());
+        let condition = shared.condition();
+        assert!(matches!(condition, Condition::Poisoned(_)), "{condition:?}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::disk::storage::quarantine::link_into_quarantine;
 
 /// How many topics are switched to their new segments before readers and commits get their turn.
 const TOPICS_PER_LOCK: usize = 256;
-/// With more files than this, one sync of the whole filesystem is cheaper than one per file.
+/// With more files than this, one sync of the whole filesystem writes them faster than one per file.
 const MAX_FILE_SYNCS: usize = 64;
 
 impl Checkpointer {
@@ -56,8 +56,10 @@ impl Checkpointer {
         dirty.sort_unstable();
         dirty.dedup();
         if dirty.len() > MAX_FILE_SYNCS {
-            return fs.sync_everything(self.shared.layout.root());
+            self.root.sync_filesystem()?;
         }
+        // After a sync of the filesystem as well: there is nothing left to write then, but a file knows of
+        // an error that the filesystem may not have told.
         dirty.iter().try_for_each(|path| fs.sync(path))
     }
 

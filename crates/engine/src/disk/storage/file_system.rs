@@ -171,15 +171,6 @@ impl FileSystem {
             Self::Simulated(disk) => disk.sync(path),
         }
     }
-
-    /// Makes everything on the filesystem of `root` durable.
-    pub(crate) fn sync_everything(&self, root: &Path) -> io::Result<()> {
-        match self {
-            Self::Os => Ok(rustix::fs::syncfs(fs::File::open(root)?)?),
-            #[cfg(test)]
-            Self::Simulated(disk) => disk.sync_everything(),
-        }
-    }
 }
 
 /// An open folder.
@@ -197,6 +188,16 @@ impl OpenFolder {
             Self::Os(folder) => folder.sync_all(),
             #[cfg(test)]
             Self::Simulated(disk, folder) => disk.sync_open_folder(folder),
+        }
+    }
+
+    /// Makes everything on its filesystem durable. Fails if something could not be written since the
+    /// folder was opened, or since the last call. Not every filesystem tells.
+    pub(crate) fn sync_filesystem(&self) -> io::Result<()> {
+        match self {
+            Self::Os(folder) => Ok(rustix::fs::syncfs(folder)?),
+            #[cfg(test)]
+            Self::Simulated(disk, _) => disk.sync_everything(),
         }
     }
 }

@@ -86,6 +86,8 @@ struct DiskState {
     capacity: usize,
     /// Sectors that cannot be read.
     unreadable: BTreeSet<(FileNumber, usize)>,
+    /// The file that the next sync of everything fails to write back, without saying so.
+    fails_write_back: Option<FileNumber>,
     /// The power fails after so many calls.
     calls_left: Option<u64>,
     /// Counts the power failures. A file that was opened before one is gone.
@@ -101,6 +103,8 @@ struct FileState {
     content: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<ContentChange>,
+    /// Whether it could not be written back, and nobody was told yet.
+    failed: bool,
 }
 
 #[derive(Debug)]
@@ -169,6 +173,21 @@ impl FileState {
     fn sync(&mut self) {
         self.durable.clone_from(&self.content);
         self.unsynced.clear();
+    }
+
+    /// Fails once if it could not be written back before.
+    fn sync_or_tell(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.failed) {
+            return Err(Errno::IO.into());
+        }
+        self.sync();
+        Ok(())
+    }
+
+    /// Drops what was not synced from the durable content for good, as if writing it back had failed.
+    fn fail_write_back(&mut self) {
+        self.unsynced.clear();
+        self.failed = true;
     }
 
     /// Keeps what was synced, and of the rest what `keeps` says, sector by sector.
@@ -269,6 +288,7 @@ impl SimulatedDisk {
             faults: None,
             capacity: usize::MAX,
             unreadable: BTreeSet::new(),
+            fails_write_back: None,
             calls_left: None,
             failures: 0,
         };
@@ -301,6 +321,12 @@ impl SimulatedDisk {
         let mut state = self.state.lock();
         let number = state.file_at(path).expect("the file exists");
         state.unreadable.insert((number, offset / SECTOR_BYTES));
+    }
+
+    /// Makes the next sync of everything skip a file, as if somebody else had been told of the error.
+    pub(crate) fn fail_write_back(&self, path: &Path) {
+        let mut state = self.state.lock();
+        state.fails_write_back = Some(state.file_at(path).expect("the file exists"));
     }
 
     /// Flips a bit of a file.
@@ -474,14 +500,16 @@ impl SimulatedDisk {
         let mut state = self.state.lock();
         state.call(Call::Open)?;
         let number = state.file_at(path)?;
-        state.files.get_mut(&number).expect("a name has a file").sync();
-        Ok(())
+        state.files.get_mut(&number).expect("a name has a file").sync_or_tell()
     }
 
     pub(super) fn sync_everything(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         state.call(Call::Open)?;
-        state.files.values_mut().for_each(FileState::sync);
+        if let Some(number) = state.fails_write_back.take() {
+            state.files.get_mut(&number).expect("a name has a file").fail_write_back();
+        }
+        state.files.values_mut().filter(|file| !file.failed).for_each(FileState::sync);
         for folder in state.folders.values_mut() {
             folder.sync();
             folder.is_durable = true;
@@ -593,6 +621,6 @@ impl SimulatedFile {
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.with(Call::Change, FileState::sync)
+        self.with(Call::Change, FileState::sync_or_tell)?
     }
 }
