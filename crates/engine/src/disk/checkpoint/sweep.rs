@@ -48,6 +48,10 @@ impl Checkpointer {
         self.sweep_folder(&layout.ids(), "ids", &ids.collect());
         self.sweep_folder(&layout.state(), "kv", &state.collect());
         self.sweep_folder(&layout.packs(), "pack", &packs.collect());
+        if self.catalog_files.lacks_copy {
+            // The older full copy needs the edits after it.
+            return;
+        }
         let edits = self.catalog_files.edits(catalog.checkpoint);
         let edits: HashSet<_> = edits.flat_map(|number| layout.edit_copies(number)).collect();
         self.sweep_folder(&layout.edits(), "edit", &edits);

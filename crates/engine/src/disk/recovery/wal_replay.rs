@@ -153,7 +153,9 @@ impl<'a> WalReplay<'a> {
         let Range { start: from, end } = range;
         let mut rest = Vec::new();
         file.read_range(from, end, &mut rest).map_err(failed(&file.path))?;
-        let mut scan = WalScan::new(&rest, from, self.next_frame, !is_newest);
+        // Whether everything in the file was completely written.
+        let mut is_complete = !is_newest;
+        let mut scan = WalScan::new(&rest, from, self.next_frame, is_complete);
         loop {
             match scan.next_step() {
                 ScanStep::Frame(frame) => self.apply(file, frame, replayed),
@@ -163,12 +165,18 @@ impl<'a> WalReplay<'a> {
                     let file = file.path.clone();
                     self.shared.report(Incident::DamagedLog { file, offset, bytes });
                 }
-                ScanStep::Torn { offset } if is_newest => {
+                ScanStep::Torn { offset } if !is_complete => {
                     let torn = &rest[usize::try_from(offset - from).unwrap_or(usize::MAX)..];
-                    return self.truncate_torn_tail(file, offset, torn);
+                    if file.is_readable(offset, torn.len()).map_err(failed(&file.path))? {
+                        return self.truncate_torn_tail(file, offset, torn);
+                    }
+                    // Nothing tells an unfinished batch from acknowledged ones on a bad medium. What
+                    // can be read of them is kept.
+                    is_complete = true;
+                    scan = WalScan::new(torn, offset, self.next_frame, is_complete);
                 }
                 ScanStep::Torn { offset } => {
-                    // Later files exist, so this one was complete once.
+                    // Later files exist, so this one was complete once, or it cannot be read.
                     replayed.damaged = true;
                     let (file, bytes) = (file.path.clone(), end - offset);
                     self.shared.report(Incident::DamagedLog { file, offset, bytes });

@@ -11,6 +11,7 @@ use bytes::{Buf, BufMut};
 
 use crate::OpenError;
 use crate::disk::storage::checksum::checksum;
+use crate::disk::storage::faults::is_damage;
 use crate::disk::storage::file_system::File;
 
 const MAGIC: &[u8; 8] = b"PROMBUS\n";
@@ -84,12 +85,15 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8]) -> Result<u64, HeaderFault> {
     Ok(fields.get_u64_le())
 }
 
-/// Reads and checks the header of an open file.
+/// Reads and checks the header of an open file. A header on an unreadable medium is damaged.
 pub(crate) fn read(file: &File, kind: FileKind) -> io::Result<Result<u64, HeaderFault>> {
     let mut header = [0; HEADER_BYTES];
     match file.read_exact_at(&mut header, 0) {
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
-        _ => Ok(decode(kind, &header)),
+        Ok(()) => Ok(decode(kind, &header)),
+        Err(error) if is_damage(&error) => {
+            Ok(Err(HeaderFault::Damaged("the header cannot be read")))
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -198,6 +198,11 @@ impl WalFile {
         Ok(())
     }
 
+    /// Returns `true` if all of the `bytes` bytes at `offset` can be read.
+    pub(crate) fn is_readable(&self, offset: u64, bytes: usize) -> io::Result<bool> {
+        Ok(self.file.read_undamaged_at(&mut vec![0; bytes], offset)? == 0)
+    }
+
     /// How many bytes could not be read so far. What was read twice counts twice.
     pub(crate) fn unreadable_bytes(&self) -> u64 {
         self.unreadable_bytes.load(Ordering::Relaxed)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::Catalog;
 use super::edit::CatalogEdit;
-use crate::disk::storage::faults::is_temporary;
+use crate::disk::storage::faults::{is_damage, is_temporary};
 use crate::disk::storage::file_header::{CATALOG, HeaderFault};
 use crate::disk::storage::file_system::FileSystem;
 use crate::disk::storage::layout::Layout;
@@ -27,6 +27,8 @@ pub(crate) struct CatalogFiles {
     full: Option<u64>,
     full_bytes: u64,
     edit_bytes: u64,
+    /// Whether something has only one good copy, because there was no room for another.
+    pub(crate) lacks_copy: bool,
 }
 
 /// A catalog and its files.
@@ -66,7 +68,8 @@ impl CatalogFiles {
         max_edits: u64,
     ) -> io::Result<()> {
         let Some(full) = self.full else { return Ok(()) };
-        let is_short = catalog.checkpoint - full < max_edits
+        let is_short = !self.lacks_copy
+            && catalog.checkpoint - full < max_edits
             && self.edit_bytes < self.full_bytes.max(MIN_EDIT_BYTES);
         if is_short {
             return Ok(());
@@ -91,6 +94,7 @@ impl CatalogFiles {
         self.full = Some(catalog.checkpoint);
         self.full_bytes = bytes.len() as u64;
         self.edit_bytes = 0;
+        self.lacks_copy = false;
         Ok(())
     }
 
@@ -148,7 +152,7 @@ impl StoredCatalog {
         };
         found.report_missing();
         let full = (version == CATALOG.version).then_some(catalog.checkpoint);
-        let mut files = CatalogFiles { full, full_bytes: found.bytes, edit_bytes: 0 };
+        let mut files = CatalogFiles { full, full_bytes: found.bytes, ..CatalogFiles::default() };
         let edits = edits_after(layout, catalog.checkpoint)?;
         for number in edits.iter().copied() {
             let copies = layout.edit_copies(number);
@@ -169,7 +173,11 @@ impl StoredCatalog {
             copy_to_quarantine(layout, path, 0, bytes).map_err(io)?;
         }
         if found.differ || !found.incidents.is_empty() {
-            files.store(layout, &catalog).map_err(io)?;
+            match files.store(layout, &catalog) {
+                // The next change of the catalog tries again.
+                Err(error) if is_temporary(&error) => files.lacks_copy = true,
+                stored => stored.map_err(io)?,
+            }
         }
         Ok(Some((Self { catalog, files }, found.incidents)))
     }
@@ -220,6 +228,12 @@ impl FoundCopies {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.missing.push(path.clone());
+                    continue;
+                }
+                // There is nothing to put into quarantine.
+                Err(error) if is_damage(&error) => {
+                    let (file, detail) = (path.clone(), format!("it cannot be read: {error}"));
+                    self.incidents.push(Incident::Rebuilt { file, detail });
                     continue;
                 }
                 Err(source) => return Err(OpenError::Io { path: path.clone(), source }),
@@ -281,7 +295,20 @@ fn has_data(layout: &Layout) -> Result<bool, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(source) => Err(OpenError::Io { path: folder.to_owned(), source }),
     };
-    Ok(has_files(&layout.wal())? || has_files(&layout.topics())? || has_files(&layout.packs())?)
+    let folders = [
+        layout.edits(),
+        layout.wal(),
+        layout.topics(),
+        layout.packs(),
+        layout.ids(),
+        layout.state(),
+    ];
+    for folder in &folders {
+        if has_files(folder)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -330,8 +357,13 @@ mod tests {
     fn rejects_data_without_a_catalog() {
         let folder = tempfile::tempdir().unwrap();
         let layout = layout(&folder);
-        fs::write(layout.wal_file(1), b"x").unwrap();
-        assert!(matches!(StoredCatalog::load(&layout), Err(OpenError::Damaged { .. })));
+        let [edit, _] = layout.edit_copies(1);
+        for file in [layout.wal_file(1), edit, layout.id_run(1), layout.state_run(1)] {
+            fs::write(&file, b"x").unwrap();
+            assert!(matches!(StoredCatalog::load(&layout), Err(OpenError::Damaged { .. })));
+            fs::remove_file(&file).unwrap();
+        }
+        assert!(StoredCatalog::load(&layout).unwrap().is_none());
     }
 
     /// Adds an edit and returns the catalog that results.
