@@ -52,8 +52,9 @@ struct Sweep {
     now: Timestamp,
     /// The newest arrival so far that counts.
     newest: Timestamp,
-    /// The arrival of the next event whose arrival counts, as long as those in between do not.
-    next_in_order: Option<Timestamp>,
+    /// The arrival of the next event whose arrival counts, if any, once it was searched for. Holds until
+    /// that event.
+    next_in_order: Option<Option<Timestamp>>,
     undated_since: Timestamp,
 }
 
@@ -105,9 +106,33 @@ impl Sweep {
             self.next_in_order = None;
             return Some(arrived);
         }
-        if self.next_in_order.is_none() {
-            self.next_in_order = later.find(|later| in_order.contains(later));
+        *self.next_in_order.get_or_insert_with(|| later.find(|later| in_order.contains(later)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::disk::ids::TopicOrdinal;
+
+    #[test]
+    fn arrivals_that_count_for_nothing_are_searched_once() {
+        let view = TopicView::new(&Topic::new("t").unwrap(), TopicOrdinal(0), 1);
+        let now = Timestamp(1000);
+        let arrivals = |last| (0..500).map(|n| Timestamp(2000 + n)).chain([last]);
+        for last in [Timestamp(500), Timestamp(3000)] {
+            let (mut sweep, visited) = (Sweep::new(&view, now), Cell::new(0));
+            for start in 0..500 {
+                let later = arrivals(last).skip(start + 1);
+                let later = later.inspect(|_| visited.set(visited.get() + 1));
+                let expected = (last <= now).then_some(last);
+                assert_eq!(sweep.stored_at(Timestamp(2000), later), expected);
+            }
+            assert!(visited.get() <= 501, "{} arrivals were visited", visited.get());
+            assert_eq!(sweep.stored_at(Timestamp(600), std::iter::empty()), Some(Timestamp(600)));
+            assert_eq!(sweep.stored_at(Timestamp(2000), std::iter::empty()), None);
         }
-        self.next_in_order
     }
 }

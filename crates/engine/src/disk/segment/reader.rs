@@ -12,6 +12,7 @@ use crate::ReadBudget;
 use crate::disk::record::RecordSeed;
 use crate::disk::record::walk::{ReadAt, RecordRange, RecordWalk, WalkItem};
 use crate::disk::shared::Shared;
+use crate::disk::storage::faults::is_temporary;
 use crate::disk::storage::file_header::SPARSE_INDEX;
 use crate::disk::storage::file_system::File;
 use crate::disk::wal::EXTENT_BYTES;
@@ -57,6 +58,7 @@ impl<'a> SegmentReader<'a> {
                 shared.report_rebuilt(&index_path, detail);
             }) {
                 Ok(index) => Some(index),
+                Err(error) if is_temporary(&error) => return Err(error),
                 Err(error) => {
                     shared.report_rebuilt(&index_path, error.to_string());
                     None
