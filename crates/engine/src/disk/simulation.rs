@@ -31,7 +31,7 @@ use super::storage::file_system::simulated::{Dice, Faults, Loss, SimulatedDisk};
 use super::storage::layout::Layout;
 use crate::{
     Batch, CommitError, Committed, Durability, Expect, Incident, OpenError, ReadBudget, ReadError,
-    StateKey, StateOp,
+    Retention, StateKey, StateOp,
 };
 
 const STEPS_PER_SEED: u64 = 400;
@@ -114,11 +114,13 @@ impl Simulation {
         match self.dice.below(100) {
             0..50 => self.commit(),
             50..70 => self.work(),
-            70..78 => self.trim(),
+            70..75 => self.trim(),
+            75..78 => self.retain(),
             78..88 => self.check_reading(),
             88..92 => self.change_faults(),
             92..94 => self.disk.fail_power_after(self.dice.below(60)),
-            94..96 => self.clock.advance_ms(self.dice.below(10_000)),
+            94 => self.clock.advance_ms(self.dice.below(10_000)),
+            95 => self.change_clock(),
             96..98 => self.kill(),
             _ => self.crash(),
         }
@@ -227,6 +229,28 @@ impl Simulation {
         let answer = answer.try_recv().expect("the journal answers before it returns");
         self.model.trimmed(name, below, &answer.map(|bounds| bounds.first));
         self.reopen_if_poisoned();
+    }
+
+    /// Drops old events, as far as the arrivals and sizes of segments allow.
+    fn retain(&mut self) {
+        let name = *self.dice.pick(&TOPICS);
+        let limit = |dice: &Dice, bound| dice.one_in(2).then(|| dice.below(bound));
+        let rule = Retention {
+            max_age_ms: limit(&self.dice, 60_000),
+            max_bytes: limit(&self.dice, 60 << 10),
+            revision: self.model.take_number(),
+        };
+        let (reply, mut answer) = oneshot::channel();
+        let request = Request::Retain { topic: topic(name), rule, reply };
+        self.store().journal.serve_all(vec![request]);
+        let answer = answer.try_recv().expect("the journal answers before it returns");
+        self.model.retained(name, &answer.map(|bounds| bounds.first));
+        self.reopen_if_poisoned();
+    }
+
+    /// Somebody sets the clock, minutes forwards or back.
+    fn change_clock(&self) {
+        self.clock.set(NOW.plus_ms(self.dice.below(600_000)));
     }
 
     fn reopen_if_poisoned(&mut self) {

@@ -50,6 +50,8 @@ enum Unsettled {
     Commit(Arc<NewCommit>, Option<Vec<Position>>),
     /// A trim that was not acknowledged.
     Trim { topic: String, below: Seq },
+    /// The same for a retention rule, which may trim anything.
+    Retain { topic: String },
 }
 
 #[derive(Clone, Default)]
@@ -158,6 +160,20 @@ impl Model {
         }
     }
 
+    /// Retention dropped the events before the answer, if it is one.
+    pub(super) fn retained(&mut self, name: &str, answer: &Result<Seq, CommitError>) {
+        match answer {
+            Ok(first) => {
+                self.settle_all();
+                let topic = self.durable.topic(name);
+                assert!(topic.bounds().0 <= *first && *first <= topic.bounds().1);
+                topic.trim(*first);
+            }
+            Err(CommitError::Full(_)) => {}
+            Err(_) => self.unsettled.push(Unsettled::Retain { topic: name.to_owned() }),
+        }
+    }
+
     /// A sync succeeded, so everything written before it is durable.
     fn settle_all(&mut self) {
         self.durable = self.visible();
@@ -179,7 +195,7 @@ impl Model {
     pub(super) fn killed(&mut self) {
         let is_lost = |unsettled: &Unsettled| match unsettled {
             Unsettled::Commit(_, positions) => positions.is_none(),
-            Unsettled::Trim { .. } => true,
+            Unsettled::Trim { .. } | Unsettled::Retain { .. } => true,
         };
         self.durable = self.visible();
         self.unsettled.retain(is_lost);
@@ -200,6 +216,11 @@ impl Model {
                     let model = self.durable.topic(&name);
                     if first > Some(model.bounds().0) {
                         model.trim(below);
+                    }
+                }
+                Unsettled::Retain { topic: name } => {
+                    if let Some(view) = shared.view().topics.get(&topic(&name)) {
+                        self.durable.topic(&name).trim(view.first);
                     }
                 }
             }
