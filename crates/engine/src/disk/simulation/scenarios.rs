@@ -54,15 +54,15 @@ impl Simulation {
     fn put_to_many(&mut self, topics: u64) {
         let number = self.model.take_number();
         let event = |n: u64| event_of(&format!("t{n}"), &format!("{number}/{n}"));
-        self.commit_all(NewCommit {
+        self.commit_all(&NewCommit {
             number,
             events: (0..topics).map(event).collect(),
             keys: vec![],
         });
     }
 
-    fn commit_all(&mut self, commit: NewCommit) {
-        let (request, mut reply) = commit_request(&commit, Durability::Fsync);
+    fn commit_all(&mut self, commit: &NewCommit) {
+        let (request, mut reply) = commit_request(commit, Durability::Fsync);
         self.store().journal.serve_all(vec![request]);
         reply.try_recv().expect("an answer").0.expect("stored");
     }
@@ -232,7 +232,7 @@ fn a_pack_that_is_mostly_unused_is_emptied_after_a_restart_as_well() {
         while simulation.files("wal").iter().any(|log| logs.contains(log)) {
             let number = simulation.model.take_number();
             let keys = vec![("key".to_owned(), Some("x".repeat(1000)))];
-            simulation.commit_all(NewCommit { number, events: vec![], keys });
+            simulation.commit_all(&NewCommit { number, events: vec![], keys });
             simulation.work();
         }
     };
@@ -377,7 +377,7 @@ fn an_unreadable_part_of_the_last_frame_hides_only_its_events() {
         simulation.put_to_many(1);
         let number = simulation.model.take_number();
         let events = (0..40).map(|n| event_of("t0", &format!("{number}/{n}"))).collect();
-        simulation.commit_all(NewCommit { number, events, keys: vec![] });
+        simulation.commit_all(&NewCommit { number, events, keys: vec![] });
         let extent = {
             let shared = Arc::clone(&simulation.store().shared);
             let view = shared.view();
