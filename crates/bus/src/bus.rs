@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use prombus_engine::{Durability, Engine};
-use prombus_proto::{Clock, ErrorCode, Group, IdSource, NewEvent, Topic};
+use prombus_proto::{Clock, Group, IdSource, NewEvent, Topic};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -18,7 +18,6 @@ use crate::memory::Memory;
 use crate::metrics::{self, Metrics};
 use crate::publish::{Committer, Submission, check_ts};
 use crate::sharing::GroupLeases;
-use crate::stored::cursor::Cursor;
 use crate::time::now;
 use crate::topics::{
     FeedMemory, RetentionTask, Settings, TopicInUse, Topics, keep_settings_current,
@@ -164,7 +163,7 @@ impl Bus {
         group: &Group,
         options: SubscribeOptions,
     ) -> Result<(Subscription, GroupInfo), Refusal> {
-        let (subscription, joined) = self.join(connection, topic, group, options).await?;
+        let (subscription, joined) = self.join(connection, topic, group, options)?;
         let info = joined.await.unwrap_or_else(|_| Err(self.dropped_reply()))?;
         // No one waits for the reply.
         drop(subscription.resume());
@@ -175,18 +174,18 @@ impl Bus {
     ///
     /// Returns before the member has joined. Commands may follow at once: the group handles them after the
     /// join. The member is paused, so that nothing is delivered before its client knows that it has joined.
+    /// If it cannot join, the reply says why.
     ///
     /// # Errors
     ///
-    /// If the bus is shutting down, the options are invalid, or there are too many groups.
-    pub async fn join(
+    /// If the bus is shutting down, the topic cannot have groups, or there are too many topics.
+    pub fn join(
         &self,
         connection: &Connection,
         topic: &Topic,
         group: &Group,
         options: SubscribeOptions,
     ) -> Result<(Subscription, GroupReply<GroupInfo>), Refusal> {
-        self.check_room_for_group(topic, group).await?;
         self.check_open()?;
         let id = MemberId(self.next_member.fetch_add(1, Ordering::Relaxed));
         let defaults = self.settings.subscription;
@@ -196,28 +195,18 @@ impl Bus {
             options.max_in_flight.unwrap_or(defaults.max_in_flight),
             options.ack_timeout.unwrap_or(defaults.ack_timeout),
         );
-        let (SubscribeOptions { start, max_attempts, .. }, (reply, joined)) =
-            (options, oneshot::channel());
+        let (reply, joined) = oneshot::channel();
+        let SubscribeOptions { start, max_attempts, .. } = options;
         let join = Command::Join { member, start, max_attempts, reply };
-        let start = || self.start_group(topic, group);
-        let commands = self.ctx.groups.send(topic, group, join, start)?;
-        let (topic, group) = (topic.clone(), group.clone());
-        let is_closing = Arc::clone(&self.ctx.is_closing);
-        Ok((Subscription { topic, group, member: id, commands, is_closing }, joined))
-    }
-
-    /// Refuses a group that would be one too many, before anything is started for it.
-    async fn check_room_for_group(&self, topic: &Topic, group: &Group) -> Result<(), Refusal> {
-        if self.ctx.groups.get(topic, group).is_some() {
-            return Ok(());
-        }
-        let Err(refusal) = self.topics.census().permit_group(topic) else { return Ok(()) };
-        let key = Cursor::key(topic, group)
-            .map_err(|error| Refusal::new(ErrorCode::BadGroup, error.to_string()))?;
-        match self.engine().get(&key).await? {
-            Some(_) => Ok(()),
-            None => Err(refusal),
-        }
+        let start_group = || self.start_group(topic, group);
+        let subscription = Subscription {
+            topic: topic.clone(),
+            group: group.clone(),
+            member: id,
+            commands: self.ctx.groups.send(topic, group, join, start_group)?,
+            is_closing: Arc::clone(&self.ctx.is_closing),
+        };
+        Ok((subscription, joined))
     }
 
     /// Counts the topics and groups of the store, for the limits of their numbers. Call it before anything
@@ -237,7 +226,9 @@ impl Bus {
         group: &Group,
     ) -> Result<mpsc::UnboundedSender<Command>, Refusal> {
         let (commands, inbox) = mpsc::unbounded_channel();
-        let topic = self.topics.get(topic, now());
+        // A group that is one too many is refused by its task, which knows whether it exists. A topic without
+        // room is not remembered.
+        let (topic, _) = self.topics.permit(topic, now())?;
         let task = GroupTask::new(self.ctx.clone(), topic, group.clone(), inbox)?;
         tokio::spawn(task.run());
         Ok(commands)
@@ -268,8 +259,8 @@ impl Bus {
         metrics::text(&self.ctx.metrics, self.ctx.engine.as_ref(), &self.memory).await
     }
 
-    /// Why a group dropped a [`GroupReply`]: the bus is closing, or the group left memory because no one
-    /// had joined it.
+    /// Returns why a group dropped a [`GroupReply`]: the bus is closing, or the group has ended because no one
+    /// could join it.
     #[must_use]
     pub fn dropped_reply(&self) -> Refusal {
         dropped_reply(&self.ctx.is_closing)

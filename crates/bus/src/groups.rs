@@ -26,6 +26,7 @@ pub use command::{Acked, AfterNack, Description, GroupInfo, Nacked};
 pub use dead_letter::dead_letter_topic;
 pub use delivery_queue::{Delivery, DeliveryQueue};
 pub use leases::{MAX_WINDOW, MemberId};
+pub use marks::AckedAndMarked;
 pub(crate) use members::Member;
 pub(crate) use registry::Groups;
 pub use retry::RetryDelays;

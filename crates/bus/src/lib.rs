@@ -35,8 +35,8 @@ mod topics;
 pub use bus::{Bus, Connection};
 pub use error::Refusal;
 pub use groups::{
-    Acked, AfterNack, Delivery, DeliveryQueue, Description, GroupInfo, GroupReply, MAX_WINDOW,
-    MemberId, Nacked, RetryDelays, SubscribeOptions, Subscription, dead_letter_topic,
+    Acked, AckedAndMarked, AfterNack, Delivery, DeliveryQueue, Description, GroupInfo, GroupReply,
+    MAX_WINDOW, MemberId, Nacked, RetryDelays, SubscribeOptions, Subscription, dead_letter_topic,
 };
 pub use inspect::{GroupOverview, Lag, TopicOverview};
 pub use limits::{

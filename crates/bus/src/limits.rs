@@ -21,7 +21,6 @@ pub use census::CensusLimits;
 pub(crate) use census::{Census, GroupPermit, TopicPermit, keep_census_current};
 pub use charges::Charges;
 pub use connection_limit::ConnectionLimit;
-pub(crate) use connection_limit::lookup_tokens;
 pub(crate) use principals::Principals;
 pub use principals::{Network, Principal};
 pub use rate_limit::{LimitScope, LimitStatus, RateLimit};

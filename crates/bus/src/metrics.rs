@@ -18,6 +18,8 @@ mod scrape;
 mod topic_series;
 mod transport;
 
+use std::sync::{Arc, LazyLock};
+
 use prombus_proto::{Group, Topic};
 use prometheus::core::Collector;
 use prometheus::{
@@ -28,7 +30,7 @@ use self::cardinality::CardinalityLimit;
 use crate::limits::LimitScope;
 
 pub(crate) use self::commit_meter::CommitMeter;
-pub(crate) use self::group_series::{GroupSeries, InFlight};
+pub(crate) use self::group_series::{GroupSeries, InFlight, LazySeries};
 pub use self::memory_gauge::MemoryGauge;
 pub(crate) use self::scrape::text;
 pub(crate) use self::topic_series::TopicSeries;
@@ -211,9 +213,14 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn group(&self, topic: &Topic, group: &Group) -> GroupSeries {
-        let pair = (topic.clone(), group.clone());
-        let labels = self.pair_labels(&pair);
+    /// Returns the series of a group, which are registered when they are used first.
+    pub(crate) fn group(self: &Arc<Self>, topic: &Topic, group: &Group) -> LazySeries {
+        let (metrics, pair) = (Arc::clone(self), (topic.clone(), group.clone()));
+        LazyLock::new(Box::new(move || Arc::new(metrics.group_series(&pair))))
+    }
+
+    fn group_series(&self, pair: &(Topic, Group)) -> GroupSeries {
+        let labels = self.pair_labels(pair);
         // Creates the series, so that the first loss shows as an increase.
         drop(self.lost_to_retention.with_label_values(&labels));
         GroupSeries {

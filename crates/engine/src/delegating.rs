@@ -55,6 +55,11 @@ pub trait DelegatingEngine: Send + Sync + 'static {
         self.inner().seek_ids(topic, ids).await
     }
 
+    /// See [`Engine::get`]. Runs after [`before_read`](Self::before_read).
+    async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
+        self.inner().get(key).await
+    }
+
     /// See [`Engine::get_many`]. Runs after [`before_read`](Self::before_read).
     async fn get_many(&self, keys: &[StateKey]) -> Result<Vec<Option<StateEntry>>, ReadError> {
         self.inner().get_many(keys).await
@@ -132,7 +137,7 @@ impl<T: DelegatingEngine> Engine for T {
 
     async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
         self.before_read(Some(key.as_bytes()))?;
-        self.inner().get(key).await
+        DelegatingEngine::get(self, key).await
     }
 
     async fn get_many(&self, keys: &[StateKey]) -> Result<Vec<Option<StateEntry>>, ReadError> {

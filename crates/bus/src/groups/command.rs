@@ -120,7 +120,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Returns the number of ids that are looked up for it.
+    /// Returns how many ids it names, at least one: handling it takes the longer the more there are.
     pub(crate) const fn ids(&self) -> usize {
         match self {
             Self::Ack { ids, .. } | Self::Nack { ids, .. } => ids.len(),

@@ -3,26 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use prombus_engine::{Durability, Engine};
 use prombus_proto::{EventId, Group, Timestamp, Topic};
 
 use crate::bus::{Bus, Connection};
 use crate::error::Refusal;
 use crate::groups::{Acked, Subscription, dropped_reply};
-use crate::limits::{Charges, lookup_tokens};
-use crate::publish::{PendingCommit, Submission};
+use crate::limits::Charges;
+use crate::publish::{Committer, PendingCommit, Submission};
 use crate::stored::mark::{Marks, are_marked};
-use crate::time::now;
+
+/// The answer to an acknowledgement that marks its events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AckedAndMarked {
+    /// The acknowledgement, which is stored with the marks of the ids that were leased.
+    pub acked: Acked,
+    /// Whether the stale ids are marked, those of events that exist.
+    pub stale_marked: Result<(), Refusal>,
+}
 
 impl Bus {
-    /// Takes the tokens of a connection for a lookup of `count` ids, such as [`Bus::seen`].
-    ///
-    /// # Errors
-    ///
-    /// If the connection or its principal has too few tokens.
-    pub fn charge_lookup(&self, connection: &Connection, count: usize) -> Result<(), Refusal> {
-        self.charge(connection, lookup_tokens(count)).map(Charges::keep)
-    }
-
     /// Returns those of `ids` that `group` on `topic` has marked, in order.
     pub async fn seen(
         &self,
@@ -61,49 +61,32 @@ impl Bus {
     /// handled: they are marked as well, by a later commit, if `topic` has such an event. Marks of made-up
     /// ids would fill the store.
     ///
-    /// The acknowledgement is sent before this returns. Only the caller waits for the lookup of stale ids.
-    /// The tokens of `charges`, one per id, return if the acknowledgement is refused.
+    /// The acknowledgement is sent before this returns. Only the caller waits for the lookup of stale ids,
+    /// which may fail although the acknowledgement is stored. The tokens of `charges`, one per id, return if
+    /// the acknowledgement is refused.
     pub fn ack_and_mark(
         &self,
         subscription: &Subscription,
         ids: Vec<EventId>,
         until: Timestamp,
         charges: Charges,
-    ) -> impl Future<Output = Result<Acked, Refusal>> + Send + use<> {
+    ) -> impl Future<Output = Result<AckedAndMarked, Refusal>> + Send + use<> {
         let reply = subscription.ack_charged(ids.clone(), Some(until), None, charges);
-        let (topic, group) = (subscription.topic().clone(), subscription.group().clone());
-        let durability = self.topics_in_use().rules(&topic).durability;
-        let (engine, committer) = (Arc::clone(self.engine()), self.committer().clone());
+        let topic = subscription.topic();
+        let marking = LateMarking {
+            engine: Arc::clone(self.engine()),
+            committer: self.committer().clone(),
+            marks: Marks::of(topic, subscription.group(), until),
+            durability: self.topics_in_use().rules(topic).durability,
+            topic: topic.clone(),
+        };
         let is_closing = Arc::clone(&subscription.is_closing);
         async move {
             let acked = reply.await.unwrap_or_else(|_| Err(dropped_reply(&is_closing)))?;
-            if acked.stale.is_empty() {
-                return Ok(acked);
-            }
             let stale: Vec<_> = acked.stale.iter().map(|index| ids[*index].clone()).collect();
-            let found = engine.seek_ids(&topic, &stale).await?;
-            let mut marks = Marks::of(&topic, &group, until);
-            let existing = stale.iter().zip(found).filter(|(_, seq)| seq.is_some());
-            existing.for_each(|(id, _)| marks.add(id));
-            if !marks.is_empty() {
-                let submission = Submission::of_state(marks.into_state(), durability);
-                PendingCommit::submit(&committer, submission).await?.stored().await?;
-            }
-            Ok(acked)
+            let stale_marked = if stale.is_empty() { Ok(()) } else { marking.run(stale).await };
+            Ok(AckedAndMarked { acked, stale_marked })
         }
-    }
-
-    /// Takes `tokens` from a connection and its principal: one per event that is marked.
-    ///
-    /// # Errors
-    ///
-    /// If the connection or its principal has too few tokens.
-    pub fn charge(&self, connection: &Connection, tokens: u64) -> Result<Charges, Refusal> {
-        connection
-            .limit
-            .try_take(tokens, now())
-            .inspect_err(|limited| self.metrics().rate_limited(limited.scope, tokens))?;
-        Ok(Charges::of_connection(&connection.limit, tokens))
     }
 
     /// Returns when a mark expires that is stored now for `ttl`.
@@ -111,5 +94,29 @@ impl Bus {
     pub fn marked_until(&self, ttl: Duration) -> Timestamp {
         let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         self.clock().now().plus_ms(ttl)
+    }
+}
+
+/// Marks ids that are not on lease any more.
+struct LateMarking {
+    engine: Arc<dyn Engine>,
+    committer: Committer,
+    topic: Topic,
+    /// Empty.
+    marks: Marks,
+    durability: Durability,
+}
+
+impl LateMarking {
+    /// Marks those of `ids` that the topic has.
+    async fn run(mut self, ids: Vec<EventId>) -> Result<(), Refusal> {
+        let found = self.engine.seek_ids(&self.topic, &ids).await?;
+        let existing = ids.iter().zip(found).filter(|(_, seq)| seq.is_some());
+        existing.for_each(|(id, _)| self.marks.add(id));
+        if !self.marks.is_empty() {
+            let submission = Submission::of_state(self.marks.into_state(), self.durability);
+            PendingCommit::submit(&self.committer, submission).await?.stored().await?;
+        }
+        Ok(())
     }
 }

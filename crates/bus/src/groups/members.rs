@@ -184,6 +184,12 @@ impl Members {
         self.members.iter().any(Member::can_take)
     }
 
+    /// Returns how many events those members may take that have room for any.
+    pub(super) fn credit(&self) -> usize {
+        let able = self.members.iter().filter(|member| member.can_take());
+        able.map(|member| member.credit() as usize).sum()
+    }
+
     /// Picks the member with the most free credit, in turn among equals, and takes a token from its
     /// connection.
     pub(super) fn pick(&mut self, now: Instant) -> Option<&mut Member> {

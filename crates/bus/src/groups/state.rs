@@ -41,7 +41,7 @@ pub(super) use self::pending::{DeadLetterPending, StoredAck};
 use super::RetryRules;
 use super::command::{Description, GroupInfo};
 use super::members::Members;
-use crate::metrics::GroupSeries;
+use crate::metrics::LazySeries;
 use crate::stored::group_properties::GroupProperties;
 use crate::time::Moment;
 
@@ -63,7 +63,7 @@ pub(super) struct GroupState {
     /// Effects of commands, performed before the next command is handled.
     effects: VecDeque<Effect>,
     idle_since: Option<Instant>,
-    series: Arc<GroupSeries>,
+    series: LazySeries,
     /// Notified when a full delivery queue has room again.
     room: Arc<Notify>,
 }
@@ -119,7 +119,7 @@ impl GroupState {
         name: GroupName,
         defaults: RetryRules,
         is_shared: bool,
-        series: Arc<GroupSeries>,
+        series: LazySeries,
         room: Arc<Notify>,
     ) -> Self {
         Self {
@@ -141,6 +141,9 @@ impl GroupState {
     /// deliver and commit.
     pub(super) fn begin_turn(&mut self, now: Instant) {
         self.partition.end_back_off(now);
+        if let Some(owned) = self.owned_mut() {
+            owned.fetched.drop_unused(now);
+        }
         self.expire_due_leases(now);
         self.turn = Turn::Deliver;
     }
@@ -177,10 +180,11 @@ impl GroupState {
     /// When to take a turn although nothing else happened.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         let leases = self.owned().and_then(|owned| owned.leases.next_timer());
+        let unused = self.owned().and_then(|owned| owned.fetched.unused_at());
         let idle = self.idle_since.map(|since| since + IDLE_TIME);
         // While the storage is down nothing is delivered, whoever has tokens.
         let delivering = self.partition.retry_at.or(self.members.deliver_again_at);
-        [leases, idle, delivering].into_iter().flatten().min()
+        [leases, unused, idle, delivering].into_iter().flatten().min()
     }
 
     /// Returns `true` if the group is not needed and may leave memory.
@@ -207,6 +211,17 @@ impl GroupState {
 
     pub(super) fn in_flight(&self) -> usize {
         self.owned().map_or(0, |owned| owned.leases.in_flight())
+    }
+
+    pub(super) const fn series(&self) -> &LazySeries {
+        &self.series
+    }
+
+    /// Drops events that were read and that no member can take, except for the next one.
+    pub(super) fn drop_read_ahead(&mut self) {
+        if let Some(owned) = self.owned_mut() {
+            owned.fetched.drop_all_but_next();
+        }
     }
 
     /// The bytes of the events that were read and not delivered yet.

@@ -146,8 +146,8 @@ impl Subscription {
     }
 }
 
-/// Why a group dropped a reply. A group that nobody has joined leaves memory with the commands of those who
-/// could not join.
+/// Returns why a group dropped a reply. The task of a group that no one could join ends, and drops the commands
+/// that followed the refused join.
 pub(crate) fn dropped_reply(is_closing: &AtomicBool) -> Refusal {
     if is_closing.load(Ordering::SeqCst) {
         Refusal::shutting_down()

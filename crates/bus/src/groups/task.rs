@@ -77,8 +77,7 @@ impl GroupTask {
         let cursor_key = Cursor::key(&topic.topic, &group).map_err(bad_group)?;
         let lease = GroupLease::key(&topic.topic, &group).map_err(bad_group)?;
         let properties = GroupProperties::key(&topic.topic, &group).map_err(bad_group)?;
-        let series = Arc::new(ctx.metrics.group(&topic.topic, &group));
-        let in_flight = InFlight::of(&series);
+        let series = ctx.metrics.group(&topic.topic, &group);
         let room = Arc::new(Notify::new());
         let name = GroupName { topic: topic.topic.clone(), group, cursor_key };
         let is_shared = ctx.group_leases.is_some();
@@ -87,6 +86,7 @@ impl GroupTask {
         let keys = GroupKeys { lease, properties };
         let read_ahead = ctx.read_ahead.share();
         let store = GroupStore::new(ctx, topic, name, keys, dead_letters);
+        let in_flight = InFlight::default();
         Ok(Self { state, store, commands, topic_end, room, commit: None, in_flight, read_ahead })
     }
 
@@ -107,8 +107,12 @@ impl GroupTask {
             }
             let now = now();
             self.take_turn(now).await;
-            self.in_flight.set(self.state.in_flight());
+            self.in_flight.set(self.state.in_flight(), self.state.series());
             self.read_ahead.set(self.state.fetched_bytes());
+            if self.read_ahead.exceeds_fair_share() {
+                self.state.drop_read_ahead();
+                self.read_ahead.set(self.state.fetched_bytes());
+            }
             if self.state.is_idle(now) && self.store.retire(|| self.commands.is_empty()) {
                 break;
             }
@@ -226,12 +230,13 @@ impl GroupTask {
                 let marked = self.store.first_marked(&lookup.ack.ids).await;
                 self.state.marks_found(lookup, marked, now());
             }
-            Effect::Read { from } => {
+            Effect::Read { from, events } => {
                 let held = self.state.fetched_bytes();
                 self.read_ahead.set(held);
                 // Reserved before the read: many groups may read at the same time.
                 let bytes = self.read_ahead.grow_up_to(held + READ_AHEAD.bytes);
-                let outcome = self.store.read(from, ReadBudget { bytes, ..READ_AHEAD }).await;
+                let budget = ReadBudget { events: events.min(READ_AHEAD.events), bytes };
+                let outcome = self.store.read(from, budget).await;
                 self.state.events_read(from, outcome, now());
                 self.read_ahead.set(self.state.fetched_bytes());
             }

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use super::ConnectionLimit;
+use super::connection_limit::lookup_tokens;
+use crate::bus::{Bus, Connection};
+use crate::error::Refusal;
+use crate::time::now;
 use crate::topics::TopicInUse;
 
 /// Tokens that were taken, and return when this is dropped, unless `Charges::keep` says that what they
@@ -62,6 +66,30 @@ impl Charges {
     /// Keeps the tokens: what they were taken for has happened.
     pub fn keep(mut self) {
         self.0.clear();
+    }
+}
+
+impl Bus {
+    /// Takes `tokens` from a connection and its principal.
+    ///
+    /// # Errors
+    ///
+    /// If the connection or its principal has too few tokens.
+    pub fn charge(&self, connection: &Connection, tokens: u64) -> Result<Charges, Refusal> {
+        connection
+            .limit
+            .try_take(tokens, now())
+            .inspect_err(|limited| self.metrics().rate_limited(limited.scope, tokens))?;
+        Ok(Charges::of_connection(&connection.limit, tokens))
+    }
+
+    /// Takes the tokens of a connection for a lookup of `count` ids, such as [`Bus::seen`].
+    ///
+    /// # Errors
+    ///
+    /// If the connection or its principal has too few tokens.
+    pub fn charge_lookup(&self, connection: &Connection, count: usize) -> Result<(), Refusal> {
+        self.charge(connection, lookup_tokens(count)).map(Charges::keep)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The limits of a connection: its own buckets, and those of its principal.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -18,7 +18,7 @@ pub struct ConnectionLimit(Option<Arc<Mutex<Buckets>>>);
 /// How many ids are looked up for a token: that costs far less than to store as many events.
 const LOOKUPS_PER_TOKEN: usize = 100;
 
-/// How many bytes of a frame that is refused are parsed for a token.
+/// How many bytes of refused frames are parsed for a token.
 const REFUSED_BYTES_PER_TOKEN: usize = 4 << 10;
 
 /// Returns the tokens for looking up `count` ids.
@@ -76,19 +76,20 @@ impl ConnectionLimit {
 
     /// Takes what looking up `count` ids costs, which has been done already.
     ///
-    /// What the connection lacks it owes, up to the capacity of its bucket: until it is paid, the connection
-    /// gets no tokens. Its principal owes nothing, as others share it. Where the principal has too few
-    /// tokens, the connection owes as much as it can.
+    /// What the connection lacks it owes, up to what a second refills: until it is paid, the connection gets
+    /// no tokens. Its principal owes nothing, as others share it. What the principal lacks, the connection
+    /// pays in its place.
     pub(crate) fn owe_lookups(&self, count: usize, now: Instant) {
         if count > 0 {
-            self.with(|buckets| buckets.owe(lookup_tokens(count), now));
+            self.owe(lookup_tokens(count), now);
         }
     }
 
-    /// Takes what parsing a frame of `bytes` costs that is refused, as [`ConnectionLimit::owe_lookups`] does.
-    pub fn owe_refused_frame(&self, bytes: usize, now: Instant) {
-        let tokens = bytes.div_ceil(REFUSED_BYTES_PER_TOKEN).max(1) as u64;
-        self.with(|buckets| buckets.owe(tokens, now));
+    /// Charges the connection for `frames` of `bytes` that were parsed and refused, as
+    /// [`ConnectionLimit::owe_lookups`] does. Takes at least a token per frame. Returns how much longer a
+    /// request waits for tokens because of that.
+    pub fn owe_refused_frames(&self, frames: usize, bytes: usize, now: Instant) -> Duration {
+        self.owe(bytes.div_ceil(REFUSED_BYTES_PER_TOKEN).max(frames) as u64, now)
     }
 
     /// Returns when the connection will have paid what it owes, or `None` if it owes nothing.
@@ -160,6 +161,10 @@ impl ConnectionLimit {
         self.0.is_none()
     }
 
+    fn owe(&self, count: u64, now: Instant) -> Duration {
+        self.with(|buckets| buckets.owe(count, now)).unwrap_or_default()
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut Buckets) -> T) -> Option<T> {
         let buckets = self.0.as_ref()?;
         Some(act(&mut buckets.lock()))
@@ -190,11 +195,12 @@ impl Buckets {
         Ok(())
     }
 
-    fn owe(&mut self, count: u64, now: Instant) {
+    fn owe(&mut self, count: u64, now: Instant) -> Duration {
+        // Others share the principal: it pays for no more than the connection does.
+        let count = count.min(self.tokens.chargeable(now));
         let principal = self.principal.as_ref();
         let given = principal.map_or(count, |it| it.tokens().take_up_to(count, now));
-        let owed = if given == count { count } else { u64::MAX };
-        self.tokens.owe(owed, now);
+        self.tokens.owe(count + (count - given), now)
     }
 
     fn take_bytes(&mut self, bytes: u64, now: Instant) -> Result<(), Limited> {

@@ -53,9 +53,7 @@ impl FairBucket {
         if missing <= 0 || self.may_take_all(usage, count) {
             return None;
         }
-        let all = self.bucket.units_per_nano();
-        let part = if self.claim(usage.other()).is_some() { all / 2 } else { all };
-        Some(self.bucket.wait_for(count, missing, part))
+        Some(self.wait_for(usage, count, missing))
     }
 
     /// Takes `count` tokens that are there. Ends the claim of this use: it has what it asked for.
@@ -79,15 +77,29 @@ impl FairBucket {
         taken
     }
 
-    /// Takes `count` tokens, whether they are there or not. The bucket owes at most its capacity.
-    pub(crate) fn owe(&mut self, count: u64, now: Instant) {
+    /// Returns the most tokens that [`FairBucket::owe`] may take now.
+    pub(crate) fn chargeable(&mut self, now: Instant) -> u64 {
         self.refill(now);
+        self.bucket.chargeable()
+    }
+
+    /// Takes `count` tokens, whether they are there or not, as far as a second refills the debt. Returns how
+    /// much longer a request waits for tokens because of that.
+    pub(crate) fn owe(&mut self, count: u64, now: Instant) -> Duration {
+        self.refill(now);
+        let before = self.bucket.level();
         self.bucket.owe(count);
         let mut left = self.bucket.level().max(0);
+        let delay = match self.wait_for(TokenUse::Request, 0, before - self.bucket.level()) {
+            Deficit::Wait(time) => time,
+            Deficit::Never => Duration::ZERO,
+        };
         for claim in [&mut self.requests, &mut self.deliveries].into_iter().flatten() {
             claim.saved = claim.saved.min(left);
+            claim.ends_at += delay;
             left -= claim.saved;
         }
+        delay
     }
 
     /// Returns how long it takes to pay what [`FairBucket::owe`] took, or `None` if nothing is owed.
@@ -134,8 +146,15 @@ impl FairBucket {
         self.bucket.level() - self.claim(usage.other()).map_or(0, |claim| claim.saved)
     }
 
+    /// Returns the deficit of `count` tokens for `usage`, of which `missing` units are missing.
+    fn wait_for(&self, usage: TokenUse, count: u64, missing: i128) -> Deficit {
+        let all = self.bucket.units_per_nano();
+        let part = if self.claim(usage.other()).is_some() { all / 2 } else { all };
+        self.bucket.wait_for(count, missing, part)
+    }
+
     fn refill(&mut self, now: Instant) {
-        // What pays a debt is nobody's.
+        // Tokens that pay a debt cannot be saved.
         let before = self.bucket.level().max(0);
         self.bucket.refill(now);
         let gained = self.bucket.level().max(0) - before;
@@ -293,6 +312,20 @@ mod tests {
         world.now += Duration::from_secs(1);
         world.ask(TokenUse::Request, 100).unwrap();
         assert_eq!(world.deliver().0, 100);
+    }
+
+    /// Otherwise a client that waits as told would be refused, and charged, again and again.
+    #[test]
+    fn a_request_that_was_charged_gets_its_tokens_that_much_later() {
+        let mut world = World::new(200, 200);
+        world.ask(TokenUse::Request, 200).unwrap();
+        assert_eq!(world.deliver().0, 0);
+        let wait = world.ask(TokenUse::Request, 100).unwrap_err();
+        let delay = world.bucket.owe(80, world.now);
+        assert_eq!((wait, delay), (Duration::from_secs(1), Duration::from_millis(800)));
+        world.now += wait + delay;
+        assert!(world.deliver().0 > 0);
+        world.ask(TokenUse::Request, 100).unwrap();
     }
 
     proptest! {

@@ -125,10 +125,22 @@ impl TokenBucket {
         self.level -= i128::from(count) * TOKEN;
     }
 
-    /// Takes `count` tokens. The level may fall to minus the capacity, not below.
+    /// Takes `count` tokens, or as many as [`TokenBucket::chargeable`] returns.
     pub(super) fn owe(&mut self, count: u64) {
         let owed = self.level - i128::from(count) * TOKEN;
-        self.level = owed.max(-self.capacity()).min(self.level);
+        self.level = owed.max(-self.largest_debt()).min(self.level);
+    }
+
+    /// Returns the tokens in the bucket and those that it may owe besides, rounded up.
+    pub(super) fn chargeable(&self) -> u64 {
+        let units = (self.level + self.largest_debt()).max(0);
+        u64::try_from((units + TOKEN - 1) / TOKEN).unwrap_or(u64::MAX)
+    }
+
+    /// The units that the bucket owes at most: a debt is paid within about a second.
+    fn largest_debt(&self) -> i128 {
+        let Rate { capacity, refill_per_sec } = self.rate;
+        i128::from(refill_per_sec.clamp(1, capacity.max(1))) * TOKEN
     }
 
     /// Returns how long it takes until the bucket owes nothing, or `None` if it owes nothing now. A bucket

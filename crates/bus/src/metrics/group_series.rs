@@ -1,6 +1,6 @@
 //! The series of a consumer group.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use prometheus::{Histogram, IntCounter, IntGauge};
@@ -18,6 +18,10 @@ pub(crate) struct GroupSeries {
     pub(super) publish_to_deliver: Histogram,
     pub(super) deliver_to_ack: Histogram,
 }
+
+/// The series of a group that may not come into being: they are registered when they are used first.
+pub(crate) type LazySeries =
+    LazyLock<Arc<GroupSeries>, Box<dyn FnOnce() -> Arc<GroupSeries> + Send>>;
 
 impl GroupSeries {
     /// Records deliveries sent at `now`, which may belong to several groups.
@@ -61,21 +65,19 @@ impl GroupSeries {
 }
 
 /// A group's share of an in-flight gauge, which several groups may use. Subtracted on drop.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    gauge: IntGauge,
+    /// `None` until something was in flight.
+    gauge: Option<IntGauge>,
     current: i64,
 }
 
 impl InFlight {
-    pub(crate) fn of(series: &GroupSeries) -> Self {
-        Self { gauge: series.in_flight.clone(), current: 0 }
-    }
-
-    pub(crate) fn set(&mut self, count: usize) {
+    pub(crate) fn set(&mut self, count: usize, series: &LazySeries) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         if count != self.current {
-            self.gauge.add(count - self.current);
+            let gauge = self.gauge.get_or_insert_with(|| series.in_flight.clone());
+            gauge.add(count - self.current);
             self.current = count;
         }
     }
@@ -83,6 +85,8 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.set(0);
+        if let Some(gauge) = &self.gauge {
+            gauge.sub(self.current);
+        }
     }
 }

@@ -98,7 +98,13 @@ impl RetryTime {
     pub(crate) fn after(wait: Duration, now: Timestamp) -> Self {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let at_ms = now.0.saturating_add(wait_ms).saturating_sub(ROUNDING_MS);
-        Self { at_secs: at_ms.div_ceil(1000), in_secs: wait_ms.div_ceil(1000).max(1) }
+        let at_secs = at_ms.div_ceil(1000);
+        Self { at_secs, in_secs: secs_until(at_secs, now).max(1) }
+    }
+
+    /// Returns `true` if the clock was set back since this was stored: the wait then counts from `now`.
+    pub(crate) const fn is_ahead_of(self, now: Timestamp) -> bool {
+        secs_until(self.at_secs, now) > self.in_secs
     }
 
     /// How long it still takes at `now`.
@@ -106,6 +112,11 @@ impl RetryTime {
         let left = Duration::from_millis(self.at_secs.saturating_mul(1000).saturating_sub(now.0));
         left.min(Duration::from_secs(self.in_secs))
     }
+}
+
+/// Returns the seconds from `now` to `at_secs`, rounded up.
+const fn secs_until(at_secs: u64, now: Timestamp) -> u64 {
+    at_secs.saturating_mul(1000).saturating_sub(now.0).div_ceil(1000)
 }
 
 impl Versioned for Cursor {
@@ -213,6 +224,15 @@ impl Cursor {
     pub fn above(&self) -> impl Iterator<Item = Progress> {
         self.above.iter().flat_map(|run| {
             std::iter::repeat_n(run.progress(), usize::try_from(run.0).unwrap_or(usize::MAX))
+        })
+    }
+
+    /// Returns `true` if the clock was set back since the cursor was stored, as far as its waits tell. It has
+    /// to be stored again: each time it is loaded, the waits would start from the beginning.
+    pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {
+        self.above.iter().any(|run| match run.progress() {
+            Progress::BackingOff(_, retry) => retry.is_ahead_of(now),
+            Progress::Done | Progress::Tried(_) => false,
         })
     }
 

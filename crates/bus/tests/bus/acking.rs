@@ -211,3 +211,17 @@ async fn a_late_ack_withdraws_the_redelivery() {
     let again = consumer.next_within(Duration::from_secs(6)).await.unwrap();
     assert_eq!((again.event.seq, again.attempt), (Seq(2), 3));
 }
+
+/// One group must not keep others from their turn.
+#[tokio::test(start_paused = true)]
+async fn a_group_that_handles_many_ids_lets_others_go_on_in_between() {
+    let harness = Harness::new();
+    let consumer = harness.consumer(at_most(10)).await;
+    let made_up: Vec<_> = (0..10_000).map(|n: u32| EventId::new(&n.to_string()).unwrap()).collect();
+    let ack = || consumer.subscription.ack(made_up.clone(), None, None);
+    let (first, second, mut third) = (ack(), ack(), ack());
+    assert_eq!(first.await.unwrap().unwrap().stale.len(), 10_000);
+    assert!(third.try_recv().is_err(), "all are handled at once");
+    assert_eq!(second.await.unwrap().unwrap().stale.len(), 10_000);
+    assert_eq!(third.await.unwrap().unwrap().stale.len(), 10_000);
+}

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use prombus_bus::{AfterNack, Delivery, StartAt, SubscribeOptions};
 use prombus_engine::StoredEvent;
-use prombus_proto::{Event, Seq};
+use prombus_proto::{Event, Seq, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use crate::harness::{
-    Consumer, Harness, at_most, attempts, from, ids, memory, orders, seqs, settle, unlimited,
+    Consumer, Harness, NOW, at_most, attempts, from, ids, memory, orders, seqs, settle, unlimited,
 };
 use crate::watched_engine::WatchedEngine;
 
@@ -210,6 +210,52 @@ async fn a_back_off_survives_a_restart() {
     consumer.ack(ids(&not_failed)).await;
     assert!(consumer.next_within(Duration::from_secs(59)).await.is_none());
     let again = consumer.next_within(Duration::from_secs(2)).await.unwrap();
+    assert_eq!((again.event.seq, again.attempt), (Seq(1), 2));
+}
+
+/// Returns a harness whose first event failed and is delivered again after ten minutes.
+async fn backing_off_for_ten_minutes() -> Harness {
+    let harness = Harness::over(WatchedEngine::that_stays_open(memory()), unlimited());
+    harness.publish(&orders(), 1).await;
+    let consumer = harness.consumer(at_most(10)).await;
+    let failed = consumer.next().await;
+    consumer.nack(&failed, Some(Duration::from_secs(600))).await;
+    harness
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_back_off_goes_on_while_the_server_is_stopped() {
+    let mut harness = backing_off_for_ten_minutes().await;
+    for _ in 0..2 {
+        harness.pass(Duration::from_secs(100)).await;
+        harness = harness.close_and_restart().await;
+        let consumer = harness.consumer(at_most(10)).await;
+        assert!(consumer.arrived().await.is_empty());
+    }
+    harness.pass(Duration::from_secs(300)).await;
+    let harness = harness.close_and_restart().await;
+    let consumer = harness.consumer(at_most(10)).await;
+    assert!(consumer.next_within(Duration::from_secs(98)).await.is_none());
+    let again = consumer.next_within(Duration::from_secs(3)).await.unwrap();
+    assert_eq!((again.event.seq, again.attempt), (Seq(1), 2));
+}
+
+/// The wait starts again once, not with every restart.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_back_prolongs_a_back_off_at_most_once() {
+    let mut harness = backing_off_for_ten_minutes().await;
+    harness.clock.set(Timestamp(NOW.0 - 365 * 86_400_000));
+    for _ in 0..2 {
+        harness = harness.close_and_restart().await;
+        let consumer = harness.consumer(at_most(10)).await;
+        assert!(consumer.arrived().await.is_empty());
+        drop(consumer);
+        harness.pass(Duration::from_secs(300)).await;
+    }
+    let harness = harness.close_and_restart().await;
+    let consumer = harness.consumer(at_most(10)).await;
+    let again =
+        consumer.next_within(Duration::from_secs(3)).await.expect("it starts again and again");
     assert_eq!((again.event.seq, again.attempt), (Seq(1), 2));
 }
 

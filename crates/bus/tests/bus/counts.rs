@@ -8,7 +8,7 @@ use prombus_bus::{
 use prombus_engine::{Engine, Faults, FaultyEngine};
 use prombus_proto::{ErrorCode, Group, NewEvent, Topic};
 
-use crate::harness::{Harness, event, from, memory, named, orders, unlimited};
+use crate::harness::{Harness, event, from, memory, named, orders, settle, unlimited};
 
 fn at_most(topics: usize, groups_per_topic: usize) -> Settings {
     Settings { max_counts: Some(CensusLimits { topics, groups_per_topic }), ..unlimited() }
@@ -122,6 +122,24 @@ async fn groups_are_limited_per_topic_also_after_a_restart() {
         drop(subscribe(&harness, "a", group).await.unwrap());
     }
     subscribe(&harness, "c", "i").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_group_leaves_nothing_behind() {
+    let harness = counted(memory(), at_most(1, 1)).await;
+    publish(&harness, "a").await.unwrap();
+    let known = subscribe(&harness, "a", "known").await.unwrap();
+    for (topic, group) in [("a", "surplus"), ("b", "known")] {
+        assert_eq!(code(subscribe(&harness, topic, group).await), EXCEEDED);
+        settle().await;
+        let (topic, group) = (named(topic), Group::new(group).unwrap());
+        assert!(harness.bus.describe_group(&topic, &group).await.is_none());
+    }
+    assert!(harness.bus.topic_limit(&named("b")).is_none());
+    let metrics = harness.bus.metrics_text().await.unwrap();
+    assert!(metrics.contains("group=\"known\"") && !metrics.contains("surplus"), "{metrics}");
+    assert!(!metrics.contains("topic=\"b\""), "{metrics}");
+    drop(known);
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,6 +24,8 @@ pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000);
 pub(crate) struct Harness {
     pub(crate) bus: Bus,
     pub(crate) engine: Arc<dyn Engine>,
+    /// The wall clock. It stands still unless [`Harness::pass`] moves it.
+    pub(crate) clock: ManualClock,
     settings: Settings,
     ids: Arc<IdSource>,
 }
@@ -137,22 +139,34 @@ impl Harness {
 
     /// One of several gateways over one store, each with its own random source.
     pub(crate) fn numbered(number: u64, engine: Arc<dyn Engine>, settings: Settings) -> Self {
-        let clock = Arc::new(ManualClock::at(NOW));
+        let clock = ManualClock::at(NOW);
         let random = Arc::new(SeededRandom::new(number));
-        Self::resume(engine, settings, Arc::new(IdSource::new(clock, random)))
+        let ids = Arc::new(IdSource::new(Arc::new(clock.clone()), random));
+        Self::resume(engine, settings, clock, ids)
     }
 
-    fn resume(engine: Arc<dyn Engine>, settings: Settings, ids: Arc<IdSource>) -> Self {
-        let clock = Arc::new(ManualClock::at(NOW));
-        let bus = Bus::start(Arc::clone(&engine), settings.clone(), clock, Arc::clone(&ids));
-        Self { bus, engine, settings, ids }
+    fn resume(
+        engine: Arc<dyn Engine>,
+        settings: Settings,
+        clock: ManualClock,
+        ids: Arc<IdSource>,
+    ) -> Self {
+        let bus_clock = Arc::new(clock.clone());
+        let bus = Bus::start(Arc::clone(&engine), settings.clone(), bus_clock, Arc::clone(&ids));
+        Self { bus, engine, clock, settings, ids }
+    }
+
+    /// Lets `time` pass on both clocks.
+    pub(crate) async fn pass(&self, time: Duration) {
+        self.clock.advance_ms(u64::try_from(time.as_millis()).unwrap());
+        tokio::time::sleep(time).await;
     }
 
     /// Drops the bus without closing it, and starts a new one over the same engine.
     pub(crate) fn restart(self) -> Self {
-        let Self { bus, engine, settings, ids } = self;
+        let Self { bus, engine, clock, settings, ids } = self;
         drop(bus);
-        Self::resume(engine, settings, ids)
+        Self::resume(engine, settings, clock, ids)
     }
 
     /// Closes the bus, and starts a new one over the same engine.
@@ -163,8 +177,8 @@ impl Harness {
 
     /// Drops the bus without closing it, and returns a function that starts one over another engine.
     pub(crate) fn stop(self) -> impl FnOnce(Arc<dyn Engine>) -> Self {
-        let Self { settings, ids, .. } = self;
-        |engine| Self::resume(engine, settings, ids)
+        let Self { clock, settings, ids, .. } = self;
+        |engine| Self::resume(engine, settings, clock, ids)
     }
 
     pub(crate) fn batch(

@@ -1,10 +1,26 @@
 //! Groups without members.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use prombus_proto::Seq;
+use prombus_bus::Bus;
+use prombus_proto::{Clock, IdSource, SeededRandom, Seq, Timestamp};
 
-use crate::harness::{Harness, at_most, attempts, billing, ids, orders, seqs, settle};
+use crate::harness::{
+    Harness, NOW, at_most, attempts, billing, ids, orders, seqs, settle, unlimited,
+};
+
+/// Counts how often the time is read, which a group does in each of its turns.
+#[derive(Default)]
+struct CountingClock(AtomicUsize);
+
+impl Clock for CountingClock {
+    fn now(&self) -> Timestamp {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        NOW
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_group_without_members_leaves_memory_and_comes_back_with_its_cursor() {
@@ -85,4 +101,30 @@ async fn a_group_with_an_inactive_member_stays_in_memory() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     harness.publish(&orders(), 1).await;
     assert_eq!(consumer.arrived().await.len(), 1);
+}
+
+/// It stays in memory for a while, as it knows why its event failed.
+#[tokio::test(start_paused = true)]
+async fn a_group_without_members_takes_no_turn_when_its_topic_grows() {
+    let clock = Arc::new(CountingClock::default());
+    let ids = IdSource::new(clock.clone(), Arc::new(SeededRandom::new(1)));
+    let mut harness = Harness::new();
+    harness.bus =
+        Bus::start(Arc::clone(&harness.engine), unlimited(), clock.clone(), Arc::new(ids));
+    let count_publishes = async || {
+        let before = clock.0.load(Ordering::SeqCst);
+        for _ in 0..10 {
+            harness.publish(&orders(), 1).await;
+            settle().await;
+        }
+        clock.0.load(Ordering::SeqCst) - before
+    };
+    let without_group = count_publishes().await;
+    let consumer = harness.consumer(at_most(1)).await;
+    let delivery = consumer.next().await;
+    consumer.nack(&delivery, Some(Duration::from_secs(50))).await;
+    drop(consumer);
+    settle().await;
+    assert_eq!(count_publishes().await, without_group);
+    assert!(harness.bus.describe_group(&orders(), &billing()).await.is_some());
 }

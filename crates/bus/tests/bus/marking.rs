@@ -7,10 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use prombus_bus::{
-    Acked, AfterNack, Charges, DEFAULT_MARK_TTL, PublishBatch, Rate, Refusal, Settings, StartAt,
+    Acked, AckedAndMarked, AfterNack, Charges, DEFAULT_MARK_TTL, PublishBatch, Rate, Refusal,
+    Settings, StartAt,
 };
 use prombus_engine::delegating::DelegatingEngine;
-use prombus_engine::{CommitError, Engine, MemoryEngine, ReadError};
+use prombus_engine::{CommitError, Engine, Faults, FaultyEngine, MemoryEngine, ReadError};
 use prombus_proto::{ErrorCode, EventId, Group, ManualClock, Seq, Topic};
 use tokio::sync::Notify;
 
@@ -40,7 +41,11 @@ fn ack_and_mark(
     ids: Vec<EventId>,
 ) -> impl Future<Output = Result<Acked, Refusal>> + use<> {
     let until = harness.bus.marked_until(DEFAULT_MARK_TTL);
-    harness.bus.ack_and_mark(&consumer.subscription, ids, until, Charges::default())
+    let acked = harness.bus.ack_and_mark(&consumer.subscription, ids, until, Charges::default());
+    async move {
+        let AckedAndMarked { acked, stale_marked } = acked.await?;
+        stale_marked.map(|()| acked)
+    }
 }
 
 async fn seen(harness: &Harness, ids: &[EventId]) -> Vec<EventId> {
@@ -239,7 +244,7 @@ async fn lookups_take_a_token_per_hundred_ids() {
 /// tokens that it does not have, and gets nothing more until it has paid.
 #[tokio::test(start_paused = true)]
 async fn acks_of_ids_that_are_not_leased_take_tokens() {
-    let rate = Rate { capacity: 4, refill_per_sec: 1 };
+    let rate = Rate { capacity: 4, refill_per_sec: 2 };
     let harness = Harness::with(Settings { connection_rate: Some(rate), ..unlimited() });
     let consumer = harness.consumer(at_most(10)).await;
     let limit = &consumer.connection.limit;
@@ -250,13 +255,39 @@ async fn acks_of_ids_that_are_not_leased_take_tokens() {
     let now = tokio::time::Instant::now().into_std();
     let next = AfterNack::BackOff;
     assert!(consumer.subscription.nack(made_up(101), None, next).await.unwrap().unwrap().stale);
-    assert_eq!(owes_until(), Some(now + Duration::from_secs(2)));
-    // However much it costs, a debt is paid in the time in which an empty bucket fills up.
+    assert_eq!(owes_until(), Some(now + Duration::from_secs(1)));
+    // However much it costs, a debt is paid within a second.
     consumer.ack(made_up(10_000)).await;
-    assert_eq!(owes_until(), Some(now + Duration::from_secs(4)));
+    assert_eq!(owes_until(), Some(now + Duration::from_secs(1)));
     harness.publish(&orders(), 1).await;
-    assert!(consumer.next_within(Duration::from_millis(4_900)).await.is_none());
+    assert!(consumer.next_within(Duration::from_millis(1_400)).await.is_none());
     consumer.next_within(Duration::from_millis(200)).await.unwrap();
+}
+
+/// An acknowledgement that has to go into another commit costs no more.
+#[tokio::test(start_paused = true)]
+async fn an_ack_takes_the_tokens_for_its_lookups_once() {
+    let rate = Rate { capacity: 1000, refill_per_sec: 1 };
+    let faults = Faults::none();
+    let engine = Arc::new(FaultyEngine::new(memory(), faults.clone()));
+    let harness = Harness::over(engine, Settings { connection_rate: Some(rate), ..unlimited() });
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(10)).await;
+    let delivered = ids(&consumer.arrived().await);
+    faults.shut_gate();
+    let first = consumer.subscription.ack(delivered[..1].to_vec(), None, None);
+    faults.until_waiting(1).await;
+    let made_up = (0..9_000).map(|number| id(&number.to_string()));
+    let mixed = delivered[1..].iter().cloned().chain(made_up).collect();
+    let second = consumer.subscription.ack(mixed, None, None);
+    settle().await;
+    // The first is stored, which the group finds out when it reads its cursor, and begins the second anew.
+    faults.fail_commits_after(1);
+    faults.open_gate();
+    assert!(first.await.unwrap().unwrap().stale.is_empty());
+    assert_eq!(second.await.unwrap().unwrap().stale.len(), 9_000);
+    let left = consumer.connection.limit.available(tokio::time::Instant::now().into_std());
+    assert!((900..920).contains(&left), "{left}");
 }
 
 #[tokio::test(start_paused = true)]

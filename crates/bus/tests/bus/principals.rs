@@ -100,15 +100,53 @@ async fn what_a_connection_owes_is_not_owed_by_others_of_its_principal() {
     let attacker = connect(&harness, &token("one"));
     let neighbour = connect(&harness, &token("one"));
     // Far more than the connection and its principal have.
-    attacker.limit.owe_refused_frame(1 << 20, now());
+    attacker.limit.owe_refused_frames(1, 1 << 20, now());
     assert_eq!(attacker.limit.pays_debt_at(now()), Some(now() + Duration::from_secs(1)));
     assert_eq!(neighbour.limit.pays_debt_at(now()), None);
     advance(Duration::from_millis(50)).await;
     harness.try_publish(&neighbour, &orders(), events(1)).await.unwrap();
-    // One that connects again finds no tokens of its principal, and owes for it.
+    // One that connects again finds no tokens of its principal, and pays in its place.
     let again = connect(&harness, &token("one"));
-    again.limit.owe_refused_frame(1, now());
-    assert_eq!(again.limit.pays_debt_at(now()), Some(now() + Duration::from_secs(1)));
+    for _ in 0..5 {
+        again.limit.owe_refused_frames(1, 1, now());
+        assert_eq!(again.limit.pays_debt_at(now()), None);
+    }
+    again.limit.owe_refused_frames(1, 1, now());
+    assert_eq!(again.limit.pays_debt_at(now()), Some(now() + Duration::from_millis(200)));
+}
+
+/// Others have emptied the principal, and a large bucket takes long to fill up.
+#[tokio::test(start_paused = true)]
+async fn a_connection_owes_no_more_than_a_second_refills() {
+    let rate = Rate { capacity: 1000, refill_per_sec: 10 };
+    let harness = Harness::with(Settings { connection_rate: Some(rate), ..limited() });
+    let now = || tokio::time::Instant::now().into_std();
+    let other = connect(&harness, &token("one"));
+    harness.try_publish(&other, &orders(), events(20)).await.unwrap();
+    let honest = connect(&harness, &token("one"));
+    honest.limit.owe_refused_frames(1, 100, now());
+    assert_eq!(honest.limit.pays_debt_at(now()), None);
+    assert_eq!(honest.limit.status(now()).unwrap().available, 998);
+    honest.limit.owe_refused_frames(1, 64 << 20, now());
+    assert_eq!(honest.limit.pays_debt_at(now()), Some(now() + Duration::from_secs(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_takes_no_more_from_its_principal_than_it_pays_itself() {
+    let principal = Rate { capacity: 200, refill_per_sec: 200 };
+    let rate = Rate { capacity: 150, refill_per_sec: 10 };
+    let harness = Harness::with(Settings {
+        connection_rate: Some(rate),
+        principal_rate: Some(principal),
+        ..unlimited()
+    });
+    let now = || tokio::time::Instant::now().into_std();
+    let attacker = connect(&harness, &token("one"));
+    let neighbour = connect(&harness, &token("one"));
+    for _ in 0..10 {
+        attacker.limit.owe_refused_frames(1, 64 << 20, now());
+    }
+    assert_eq!(neighbour.limit.available(now()), 200 - 160);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prombus_bus::{AfterNack, Charges, Delivery, Durability, StartAt, TopicSettings};
+use prombus_bus::{AfterNack, Charges, Delivery, Durability, Rate, StartAt, TopicSettings};
 use prombus_engine::{Engine, Faults, FaultyEngine};
-use prombus_proto::{ErrorCode, Seq};
+use prombus_proto::{ErrorCode, EventId, Seq};
 
 use crate::harness::{
     Consumer, Harness, NOW, at_most, attempts, billing, event, from, ids, memory, named, orders,
@@ -196,11 +196,29 @@ async fn an_ack_at_a_replaced_gateway_still_marks() {
         let until = NOW.plus_ms(1000);
         let (bus, charges) = (&one.harness.bus, Charges::default());
         let acked = bus.ack_and_mark(&first.subscription, vec![id.clone()], until, charges);
-        assert_eq!(acked.await.unwrap().stale, [0]);
+        assert_eq!(acked.await.unwrap().acked.stale, [0]);
         let seen = two.harness.bus.seen(&orders(), &billing(), vec![id.clone()]).await.unwrap();
         assert_eq!(seen, [id]);
     }
     assert_eq!(store.floor().await, Seq(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn made_up_ids_take_tokens_at_a_gateway_that_does_not_own_the_group() {
+    let store = Shared::new();
+    let one = store.gateway(1);
+    let _owner = one.consumer().await;
+    let rate = Rate { capacity: 100, refill_per_sec: 1 };
+    let settings = prombus_bus::Settings { connection_rate: Some(rate), ..unlimited() };
+    let two = Harness::numbered(2, store.0.clone(), settings);
+    let second = two.consumer(at_most(100)).await;
+    let made_up: Vec<_> = (0..1000).map(|n: u32| EventId::new(&n.to_string()).unwrap()).collect();
+    let available = || second.connection.limit.available(tokio::time::Instant::now().into_std());
+    assert_eq!(second.ack(made_up.clone()).await.stale.len(), 1000);
+    assert_eq!(available(), 90);
+    let nacked = second.subscription.nack(made_up, None, AfterNack::BackOff);
+    assert!(nacked.await.unwrap().unwrap().stale);
+    assert_eq!(available(), 80);
 }
 
 #[tokio::test(start_paused = true)]

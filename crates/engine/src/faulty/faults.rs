@@ -23,6 +23,15 @@ pub struct FaultReport {
     pub reads_failed: u64,
     /// Commits that are waiting at the gate now.
     pub commits_waiting: usize,
+    /// Reads of state entries that are waiting at their gate now.
+    pub state_reads_waiting: usize,
+}
+
+/// What waits while a gate is shut.
+#[derive(Clone, Copy)]
+pub(super) enum Gate {
+    Commits,
+    StateReads,
 }
 
 #[derive(Default)]
@@ -30,7 +39,8 @@ struct Switches {
     fail_before: usize,
     fail_after: usize,
     fail_reads: usize,
-    gate_shut: bool,
+    commits_shut: bool,
+    state_reads_shut: bool,
     report: FaultReport,
 }
 
@@ -65,12 +75,12 @@ impl Faults {
 
     /// Makes commits wait before they reach the wrapped engine.
     pub fn shut_gate(&self) {
-        self.0.send_modify(|switches| switches.gate_shut = true);
+        self.0.send_modify(|switches| switches.commits_shut = true);
     }
 
     /// Releases the commits that wait at the gate.
     pub fn open_gate(&self) {
-        self.0.send_modify(|switches| switches.gate_shut = false);
+        self.0.send_modify(|switches| switches.commits_shut = false);
     }
 
     /// Waits until at least `count` commits are waiting at the gate.
@@ -78,7 +88,22 @@ impl Faults {
         self.wait_for(|switches| switches.report.commits_waiting >= count).await;
     }
 
-    /// Switches every fault off and opens the gate.
+    /// Makes reads of single state entries wait before they reach the wrapped engine.
+    pub fn shut_state_reads(&self) {
+        self.0.send_modify(|switches| switches.state_reads_shut = true);
+    }
+
+    /// Releases the reads of state entries that wait.
+    pub fn open_state_reads(&self) {
+        self.0.send_modify(|switches| switches.state_reads_shut = false);
+    }
+
+    /// Waits until at least `count` reads of state entries are waiting.
+    pub async fn until_state_reads_waiting(&self, count: usize) {
+        self.wait_for(|switches| switches.report.state_reads_waiting >= count).await;
+    }
+
+    /// Switches every fault off and opens the gates.
     pub fn heal(&self) {
         self.0.send_modify(|switches| {
             *switches = Switches { report: switches.report, ..Switches::default() };
@@ -91,17 +116,18 @@ impl Faults {
         self.0.borrow().report
     }
 
-    pub(super) async fn pass_gate(&self) {
+    pub(super) async fn pass_gate(&self, gate: Gate) {
         let mut waiting = None;
         self.0.send_if_modified(|switches| {
-            if switches.gate_shut {
-                switches.report.commits_waiting += 1;
-                waiting = Some(Waiting(self));
+            let is_shut = switches.is_shut(gate);
+            if is_shut {
+                *switches.waiting(gate) += 1;
+                waiting = Some(Waiting(self, gate));
             }
-            switches.gate_shut
+            is_shut
         });
         if waiting.is_some() {
-            self.wait_for(|switches| !switches.gate_shut).await;
+            self.wait_for(|switches| !switches.is_shut(gate)).await;
         }
     }
 
@@ -162,11 +188,28 @@ fn take_one(count: &mut usize) -> bool {
     }
 }
 
-/// A commit at the gate. Dropping it, also by cancellation, leaves the gate.
-struct Waiting<'a>(&'a Faults);
+impl Switches {
+    const fn is_shut(&self, gate: Gate) -> bool {
+        match gate {
+            Gate::Commits => self.commits_shut,
+            Gate::StateReads => self.state_reads_shut,
+        }
+    }
+
+    const fn waiting(&mut self, gate: Gate) -> &mut usize {
+        match gate {
+            Gate::Commits => &mut self.report.commits_waiting,
+            Gate::StateReads => &mut self.report.state_reads_waiting,
+        }
+    }
+}
+
+/// A call at a gate. Dropping it, also by cancellation, leaves the gate.
+struct Waiting<'a>(&'a Faults, Gate);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.0.send_modify(|switches| switches.report.commits_waiting -= 1);
+        let Self(faults, gate) = self;
+        faults.0.send_modify(|switches| *switches.waiting(*gate) -= 1);
     }
 }

@@ -3,7 +3,7 @@
 //! [`FaultyEngine`] wraps another engine and forwards every call until its [`Faults`] are switched
 //! on. It lets tests of the layers above meet failures that a healthy engine never shows: a commit
 //! that was not stored, a commit that was stored but whose answer was lost, a commit that is slow,
-//! a read that fails.
+//! a read that fails or is slow.
 
 mod faults;
 
@@ -12,7 +12,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::delegating::DelegatingEngine;
-use crate::{Batch, CommitError, Committed, Engine, Unavailable};
+use crate::{Batch, CommitError, Committed, Engine, ReadError, StateEntry, StateKey, Unavailable};
+use faults::Gate;
 pub use faults::{FaultReport, Faults};
 
 /// Wraps an engine and injects the faults that a [`Faults`] handle switches on.
@@ -72,11 +73,18 @@ impl DelegatingEngine for FaultyEngine {
         }
     }
 
+    async fn get(&self, key: &StateKey) -> Result<Option<StateEntry>, ReadError> {
+        if !starts_with(key.as_bytes(), self.spared_reads) {
+            self.faults.pass_gate(Gate::StateReads).await;
+        }
+        self.inner.get(key).await
+    }
+
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         if self.spares(&batch) {
             return self.inner.commit(batch).await;
         }
-        self.faults.pass_gate().await;
+        self.faults.pass_gate(Gate::Commits).await;
         self.faults.before_commit()?;
         let committed = self.inner.commit(batch).await?;
         self.faults.after_commit()?;

@@ -9,7 +9,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use prombus_bus::{
-    Acked, Bus, GroupInfo, GroupReply, MemberId, Nacked, PendingCommit, Position, Refusal,
+    Acked, AckedAndMarked, Bus, GroupInfo, GroupReply, MemberId, Nacked, PendingCommit, Position,
+    Refusal,
 };
 use prombus_proto::frame::{Corr, JoinedGroup, answer};
 use prombus_proto::{EventId, Group, Topic};
@@ -25,6 +26,8 @@ pub(super) struct Answers {
     frames: usize,
     /// Ids in the ACKs and NACKs that `pending` answers.
     ids: usize,
+    /// The SUBSCRIBEs that `pending` answers.
+    subscribes: usize,
     /// Bytes of all frames that were received and are not answered.
     frame_bytes: usize,
     /// The part of `frame_bytes` that belongs to the next pending answer.
@@ -45,13 +48,15 @@ pub(super) enum PendingAnswer {
         frames: Vec<AckedFrame>,
     },
     AckedAndMarked {
-        acked: LaterAnswer<Acked>,
+        acked: LaterAnswer<AckedAndMarked>,
         frames: Vec<AckedFrame>,
     },
     AckedAndPublished {
         reply: GroupReply<Acked>,
         corr: Option<Corr>,
-        ids: Vec<EventId>,
+        /// How many ids it acknowledges.
+        acked: usize,
+        published: Vec<EventId>,
     },
     Marked {
         commit: PendingCommit,
@@ -64,7 +69,8 @@ pub(super) enum PendingAnswer {
     Subscribed {
         joined: GroupReply<GroupInfo>,
         corr: Option<Corr>,
-        membership: Membership,
+        key: (Topic, Group),
+        member: MemberId,
     },
     Nacked {
         reply: GroupReply<Nacked>,
@@ -81,14 +87,29 @@ pub(super) enum PendingAnswer {
 /// answered, so it sees their effects.
 pub(super) struct LaterAnswer<T>(Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>>);
 
-/// A subscription, and which of several in a row it is.
-pub(super) type Membership = ((Topic, Group), MemberId);
+/// What follows from an answer that has been written.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// The SUBSCRIBE that it answers.
+    pub(super) subscribe: Option<AnsweredSubscribe>,
+    /// The frames that it refuses. Those of [`Answers::refuse`] are not among them.
+    pub(super) refused: Option<RefusedFrames>,
+}
 
-/// A SUBSCRIBE whose answer has been written.
 #[derive(Debug)]
 pub(super) struct AnsweredSubscribe {
-    pub(super) membership: Membership,
+    pub(super) key: (Topic, Group),
+    /// Which of several subscriptions in a row it is.
+    pub(super) member: MemberId,
     pub(super) has_joined: bool,
+}
+
+/// Frames that were refused after something was tried.
+#[derive(Debug)]
+pub(super) struct RefusedFrames {
+    pub(super) refusal: Refusal,
+    pub(super) frames: usize,
+    pub(super) bytes: usize,
 }
 
 /// One PUBLISH of a batch.
@@ -135,6 +156,7 @@ impl Answers {
     pub(super) fn push(&mut self, answer: PendingAnswer) {
         self.frames += answer.frames();
         self.ids += answer.ids();
+        self.subscribes += usize::from(answer.is_subscribe());
         self.pending.push_back((answer, std::mem::take(&mut self.unassigned_bytes)));
     }
 
@@ -160,6 +182,11 @@ impl Answers {
         self.ids
     }
 
+    /// Returns `true` if the answer to a SUBSCRIBE is pending.
+    pub(super) const fn has_subscribe(&self) -> bool {
+        self.subscribes > 0
+    }
+
     /// Returns the bytes of all unanswered frames.
     pub(super) const fn frame_bytes(&self) -> usize {
         self.frame_bytes
@@ -169,21 +196,29 @@ impl Answers {
         self.pending.is_empty()
     }
 
-    /// Writes the oldest answer when it is ready, and returns the SUBSCRIBE if it answers one. Stays pending
-    /// when there is none.
+    /// Writes the oldest answer when it is ready. Stays pending when there is none.
     pub(super) fn poll_write(
         &mut self,
         context: &mut Context<'_>,
         out: &mut Outgoing,
         bus: &Bus,
-    ) -> Poll<Option<AnsweredSubscribe>> {
-        let Some((oldest, bytes)) = self.pending.front_mut() else { return Poll::Pending };
-        let answered = ready!(oldest.poll_write(context, out, bus));
-        self.frames -= oldest.frames();
-        self.ids -= oldest.ids();
-        self.frame_bytes -= *bytes;
-        self.pending.pop_front();
-        Poll::Ready(answered)
+    ) -> Poll<Written> {
+        let Some((oldest, _)) = self.pending.front_mut() else { return Poll::Pending };
+        let outcome = ready!(oldest.poll_write(context, out, bus));
+        let (answer, bytes) = self.pending.pop_front().expect("it was just written");
+        let frames = answer.frames();
+        self.frames -= frames;
+        self.ids -= answer.ids();
+        self.subscribes -= usize::from(answer.is_subscribe());
+        self.frame_bytes -= bytes;
+        let refused = outcome.err().map(|refusal| RefusedFrames { refusal, frames, bytes });
+        let subscribe = match answer {
+            PendingAnswer::Subscribed { key, member, .. } => {
+                Some(AnsweredSubscribe { key, member, has_joined: refused.is_none() })
+            }
+            _ => None,
+        };
+        Poll::Ready(Written { subscribe, refused })
     }
 }
 
@@ -202,72 +237,83 @@ impl PendingAnswer {
                 frames.iter().map(|frame| frame.ids).sum()
             }
             Self::Nacked { ids, .. } => *ids,
+            Self::AckedAndPublished { acked, .. } => *acked,
             _ => 0,
         }
     }
 
+    const fn is_subscribe(&self) -> bool {
+        matches!(self, Self::Subscribed { .. })
+    }
+
+    /// Writes the answer when it is ready. The error is why its frames are refused.
     fn poll_write(
         &mut self,
         context: &mut Context<'_>,
         out: &mut Outgoing,
         bus: &Bus,
-    ) -> Poll<Option<AnsweredSubscribe>> {
-        match self {
-            Self::Ready(json) => out.text(|text| text.extend_from_slice(json)),
+    ) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(match self {
+            Self::Ready(json) => {
+                out.text(|text| text.extend_from_slice(json));
+                Ok(())
+            }
             Self::Published { commit, frames } => {
-                match ready!(pin!(commit.stored()).poll(context)) {
-                    Ok(positions) => write_published(out, frames, positions),
-                    Err(refusal) => refuse_all(out, frames.iter().map(|it| &it.corr), &refusal),
-                }
+                let outcome = ready!(pin!(commit.stored()).poll(context));
+                refuse_or(out, frames.iter().map(|it| &it.corr), outcome, |out, positions| {
+                    write_published(out, frames, positions);
+                })
             }
             Self::Acked { reply, frames } => {
-                write_acked(out, frames, ready!(poll_reply(reply, context, bus)));
+                let outcome = ready!(poll_reply(reply, context, bus));
+                refuse_or(out, frames.iter().map(|it| &it.corr), outcome, |out, acked| {
+                    write_acked(out, frames, &acked, &Ok(()));
+                })
             }
             Self::AckedAndMarked { acked, frames } => {
-                write_acked(out, frames, ready!(acked.0.as_mut().poll(context)));
+                let outcome = ready!(acked.0.as_mut().poll(context));
+                refuse_or(out, frames.iter().map(|it| &it.corr), outcome, |out, outcome| {
+                    write_acked(out, frames, &outcome.acked, &outcome.stale_marked);
+                })
             }
-            Self::AckedAndPublished { reply, corr, ids } => {
+            Self::AckedAndPublished { reply, corr, published, .. } => {
                 let outcome = ready!(poll_reply(reply, context, bus));
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, acked| {
-                    answer::write_results(text, corr, results(ids, acked.published));
-                });
+                    answer::write_results(text, corr, results(published, acked.published));
+                })
             }
             Self::Marked { commit, corr } => {
                 let outcome = ready!(pin!(commit.stored()).poll(context));
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, _| {
                     answer::write_ok(text, corr);
-                });
+                })
             }
             Self::Seen { seen, corr } => {
                 let outcome = ready!(seen.0.as_mut().poll(context));
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, seen| {
                     answer::write_seen(text, corr, &seen);
-                });
+                })
             }
-            Self::Subscribed { joined, corr, membership } => {
+            Self::Subscribed { joined, corr, .. } => {
                 let outcome = ready!(poll_reply(joined, context, bus));
-                let has_joined = outcome.is_ok();
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, group| {
                     let GroupInfo { max_attempts, created } = group;
                     answer::write_subscribed(text, corr, JoinedGroup { max_attempts, created });
-                });
-                let membership = membership.clone();
-                return Poll::Ready(Some(AnsweredSubscribe { membership, has_joined }));
+                })
             }
             Self::Nacked { reply, corr, .. } => {
                 let outcome = ready!(poll_reply(reply, context, bus));
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, Nacked { stale }| {
                     write_ok_or_stale(text, corr, stale);
-                });
+                })
             }
             Self::Done { reply, corr } => {
                 let outcome = ready!(poll_reply(reply, context, bus));
                 write_outcome(out, corr.as_ref(), outcome, |text, corr, ()| {
                     answer::write_ok(text, corr);
-                });
+                })
             }
-        }
-        Poll::Ready(None)
+        })
     }
 }
 
@@ -285,11 +331,37 @@ fn write_outcome<T>(
     corr: Option<&Corr>,
     outcome: Result<T, Refusal>,
     write: impl FnOnce(&mut Vec<u8>, Option<&Corr>, T),
-) {
+) -> Result<(), Refusal> {
+    let mut written = Ok(());
     out.text(|text| match outcome {
         Ok(value) => write(text, corr, value),
-        Err(refusal) => write_refusal(text, corr, &refusal),
+        Err(refusal) => {
+            write_refusal(text, corr, &refusal);
+            written = Err(refusal);
+        }
     });
+    written
+}
+
+/// Writes the answers to several frames, which have the same outcome.
+fn refuse_or<'a, T>(
+    out: &mut Outgoing,
+    corrs: impl Iterator<Item = &'a Option<Corr>>,
+    outcome: Result<T, Refusal>,
+    write: impl FnOnce(&mut Outgoing, T),
+) -> Result<(), Refusal> {
+    match outcome {
+        Ok(value) => {
+            write(out, value);
+            Ok(())
+        }
+        Err(refusal) => {
+            for corr in corrs {
+                out.text(|text| write_refusal(text, corr.as_ref(), &refusal));
+            }
+            Err(refusal)
+        }
+    }
 }
 
 /// `positions` are those of all events of `frames`, in order.
@@ -316,11 +388,13 @@ fn results(
     ids.iter().zip(positions).map(|(id, position)| (id, position.seq, position.duplicate))
 }
 
-fn write_acked(out: &mut Outgoing, frames: &[AckedFrame], acked: Result<Acked, Refusal>) {
-    let acked = match acked {
-        Ok(acked) => acked,
-        Err(refusal) => return refuse_all(out, frames.iter().map(|it| &it.corr), &refusal),
-    };
+/// `stale_marked` is the outcome of what followed for the stale ids: it concerns the frames with such ids only.
+fn write_acked(
+    out: &mut Outgoing,
+    frames: &[AckedFrame],
+    acked: &Acked,
+    stale_marked: &Result<(), Refusal>,
+) {
     let mut stale = acked.stale.iter().copied().peekable();
     let mut end = 0;
     for AckedFrame { corr, ids } in frames {
@@ -329,7 +403,10 @@ fn write_acked(out: &mut Outgoing, frames: &[AckedFrame], acked: Result<Acked, R
         while stale.next_if(|index| *index < end).is_some() {
             is_stale = true;
         }
-        out.text(|text| write_ok_or_stale(text, corr.as_ref(), is_stale));
+        out.text(|text| match stale_marked {
+            Err(refusal) if is_stale => write_refusal(text, corr.as_ref(), refusal),
+            _ => write_ok_or_stale(text, corr.as_ref(), is_stale),
+        });
     }
 }
 
@@ -337,16 +414,6 @@ fn write_ok_or_stale(text: &mut Vec<u8>, corr: Option<&Corr>, is_stale: bool) {
     match is_stale {
         true => answer::write_stale(text, corr),
         false => answer::write_ok(text, corr),
-    }
-}
-
-fn refuse_all<'a>(
-    out: &mut Outgoing,
-    corrs: impl Iterator<Item = &'a Option<Corr>>,
-    refusal: &Refusal,
-) {
-    for corr in corrs {
-        out.text(|text| write_refusal(text, corr.as_ref(), refusal));
     }
 }
 

@@ -1,7 +1,9 @@
 //! The state of one client, and the dispatch of its frames.
 
+mod active_subscription;
 mod command;
 mod pending_batch;
+mod refusing;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,16 +11,16 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use prombus_bus::{
-    Connection, Delivery, DeliveryQueue, GroupReply, Memory, Principal, Refusal, Subscription,
-    Transport,
+    Connection, Delivery, DeliveryQueue, Memory, Principal, Refusal, Transport, dead_letter_topic,
 };
-use prombus_proto::frame::{ClientFrame, ClientOp, Corr, FrameError, FrameLimits, Mark, Subscribe};
+use prombus_proto::frame::{Ack, ClientFrame, ClientOp, Corr, FrameError, FrameLimits, Mark};
 use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
+use self::active_subscription::ActiveSubscription;
 use self::pending_batch::PendingBatch;
 use super::Gateway;
-use super::answers::{Answers, LaterAnswer, PendingAnswer};
+use super::answers::{Answers, LaterAnswer, PendingAnswer, Written};
 use super::outgoing::Outgoing;
 use crate::accept::Arrival;
 use crate::auth::{Action, Caller, Credential, Grant};
@@ -40,32 +42,13 @@ pub(super) struct Client {
     batch: PendingBatch,
 }
 
-struct ActiveSubscription {
-    subscription: Subscription,
-    flow: Flow,
-}
-
-/// Whether a subscription wants deliveries. An expired token pauses subscriptions as well, which this does
-/// not record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
-    /// Deliveries begin when its SUBSCRIBE is answered, so that no event precedes the OK.
-    Joining,
-    Delivering,
-    /// The client paused it.
-    Paused,
-    /// The client paused it before its SUBSCRIBE was answered.
-    JoiningPaused,
-}
-
 /// The result of dispatching a frame.
 enum Dispatched {
     /// An answer is pending, or will be when the pending batch is submitted.
     Done,
     Refused(Option<Corr>, Refusal),
-    /// The pending batch has to be submitted before this frame is dispatched.
-    SubmitFirst(ClientFrame),
-    Subscribe(Subscribe, Option<Corr>),
+    /// The frame has to wait until [`Client::prepare`] is done.
+    NotYet(ClientFrame),
     Mark(Mark, Option<Corr>),
 }
 
@@ -79,54 +62,6 @@ const MAX_UNANSWERED_IDS: usize = 10_000;
 const MAX_UNANSWERED_LARGE_FRAMES: usize = 4;
 /// The lower bound of that limit, for servers with a small maximum frame size.
 const MIN_UNANSWERED_BYTES: usize = 1 << 20;
-
-impl ActiveSubscription {
-    const fn joining(subscription: Subscription) -> Self {
-        Self { subscription, flow: Flow::Joining }
-    }
-
-    fn pause(&mut self) -> GroupReply<()> {
-        self.flow = match self.flow {
-            Flow::Joining | Flow::JoiningPaused => Flow::JoiningPaused,
-            Flow::Delivering | Flow::Paused => Flow::Paused,
-        };
-        self.subscription.pause()
-    }
-
-    /// Lets the group deliver again, once it has begun to.
-    fn resume(&mut self) -> GroupReply<()> {
-        match self.flow {
-            Flow::Joining | Flow::JoiningPaused => {
-                self.flow = Flow::Joining;
-                // It is paused already: the reply says that it has joined.
-                self.subscription.pause()
-            }
-            Flow::Delivering | Flow::Paused => {
-                self.flow = Flow::Delivering;
-                self.subscription.resume()
-            }
-        }
-    }
-
-    /// Its SUBSCRIBE is answered: deliveries begin, unless the client has paused it or lost its rights.
-    fn confirm(&mut self, may_deliver: bool) {
-        self.flow = match self.flow {
-            Flow::Joining | Flow::Delivering => Flow::Delivering,
-            Flow::JoiningPaused | Flow::Paused => Flow::Paused,
-        };
-        if may_deliver {
-            self.resume_unless_paused();
-        }
-    }
-
-    /// Lets the group deliver if the client wants deliveries.
-    fn resume_unless_paused(&self) {
-        if self.flow == Flow::Delivering {
-            // No one waits for the reply.
-            drop(self.subscription.resume());
-        }
-    }
-}
 
 impl Client {
     pub(super) fn new(gateway: Arc<Gateway>, arrival: &Arrival) -> Self {
@@ -160,26 +95,20 @@ impl Client {
         self.answers.received(text.len());
         let limits = FrameLimits { max_payload_bytes: self.settings().max_frame_bytes };
         let mut dispatched = self.dispatch(ClientFrame::parse_text(text, text.as_ref(), &limits));
-        if let Dispatched::SubmitFirst(frame) = dispatched {
-            self.submit_batch().await;
+        if let Dispatched::NotYet(frame) = dispatched {
+            self.prepare(&frame.op).await;
             dispatched = self.dispatch(Ok(frame));
         }
         let (corr, refusal) = match dispatched {
             Dispatched::Done => return,
             Dispatched::Refused(corr, refusal) => (corr, refusal),
-            Dispatched::Subscribe(subscribe, mut corr) => {
-                match self.subscribe(subscribe, &mut corr).await {
-                    Ok(()) => return,
-                    Err(refusal) => (corr, refusal),
-                }
-            }
             Dispatched::Mark(mark, mut corr) => match self.mark(&mark, &mut corr).await {
                 Ok(()) => return,
                 Err(refusal) => (corr, refusal),
             },
-            Dispatched::SubmitFirst(_) => unreachable!("no batch is pending"),
+            Dispatched::NotYet(_) => unreachable!("everything is prepared"),
         };
-        self.refuse_frame(corr.as_ref(), &refusal, text.len()).await;
+        self.refuse_frame(corr.as_ref(), refusal, text.len()).await;
     }
 
     /// Runs the command of a frame. A command takes `corr` unless it is refused.
@@ -188,8 +117,8 @@ impl Client {
     /// pending batch, and moving it into the future of [`Client::serve`] would copy it.
     fn dispatch(&mut self, parsed: Result<ClientFrame, FrameError>) -> Dispatched {
         let frame = match parsed {
-            Ok(frame) if self.batch.must_precede(&frame.op) => {
-                return Dispatched::SubmitFirst(frame);
+            Ok(frame) if self.batch.must_precede(&frame.op) || self.awaits_group(&frame.op) => {
+                return Dispatched::NotYet(frame);
             }
             Ok(frame) => frame,
             Err(FrameError { code, msg, corr }) => {
@@ -207,7 +136,7 @@ impl Client {
             ClientOp::Resume(membership) => self.resume(&membership, &mut corr),
             ClientOp::Unsubscribe(membership) => self.unsubscribe(membership, &mut corr),
             ClientOp::Auth(auth) => self.authenticate(&auth, corr.as_ref()),
-            ClientOp::Subscribe(subscribe) => return Dispatched::Subscribe(subscribe, corr),
+            ClientOp::Subscribe(subscribe) => self.subscribe(subscribe, &mut corr),
             ClientOp::Mark(mark) => return Dispatched::Mark(mark, corr),
         };
         match served {
@@ -216,24 +145,24 @@ impl Client {
         }
     }
 
-    /// Refuses a frame of `bytes`, after the frames before it. It takes tokens, unless it is refused for a lack
-    /// of tokens, and its client is to send it again.
-    pub(super) async fn refuse_frame(
-        &mut self,
-        corr: Option<&Corr>,
-        refusal: &Refusal,
-        bytes: usize,
-    ) {
-        if refusal.retry_after.is_none() {
-            self.connection.limit.owe_refused_frame(bytes, now());
-        }
+    /// Does what has to come before `op`.
+    async fn prepare(&mut self, op: &ClientOp) {
         self.submit_batch().await;
-        self.answers.refuse(corr, refusal);
+        for ((topic, _), active) in &mut self.subscriptions {
+            if active.is_joining() && may_publish_to(op, topic) {
+                active.placed().await;
+            }
+        }
     }
 
-    /// Refuses a message that could not be read. No batch may be pending.
-    pub(super) fn refuse_unparsed(&mut self, refusal: &Refusal) {
-        self.answers.refuse(None, refusal);
+    /// Returns `true` if `op` may publish to a topic on which the client is joining a group. A group that starts
+    /// with the latest event must not miss what its client publishes after the SUBSCRIBE.
+    fn awaits_group(&self, op: &ClientOp) -> bool {
+        self.answers.has_subscribe()
+            && self
+                .subscriptions
+                .iter()
+                .any(|((topic, _), active)| active.is_joining() && may_publish_to(op, topic))
     }
 
     /// Submits the pending batch.
@@ -367,8 +296,13 @@ impl Client {
         context: &mut Context<'_>,
         out: &mut Outgoing,
     ) -> Poll<()> {
-        if let Some(answered) = ready!(self.answers.poll_write(context, out, &self.gateway.bus)) {
+        let written = ready!(self.answers.poll_write(context, out, &self.gateway.bus));
+        let Written { subscribe, refused } = written;
+        if let Some(answered) = subscribe {
             self.subscribe_answered(answered);
+        }
+        if let Some(refused) = refused {
+            self.frames_refused(refused);
         }
         Poll::Ready(())
     }
@@ -387,6 +321,18 @@ impl Client {
 
     fn now(&self) -> Timestamp {
         self.gateway.clock.now()
+    }
+}
+
+/// Returns `true` if `op` may publish to `topic`.
+fn may_publish_to(op: &ClientOp, topic: &Topic) -> bool {
+    match op {
+        ClientOp::Publish(publish) => publish.topic == *topic,
+        ClientOp::Ack(Ack { publish: Some(events), .. }) => {
+            events.iter().any(|(target, _)| target == topic)
+        }
+        ClientOp::Nack(nack) => dead_letter_topic(&nack.topic).is_ok_and(|dlq| dlq == *topic),
+        _ => false,
     }
 }
 

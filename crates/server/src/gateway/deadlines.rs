@@ -66,7 +66,7 @@ impl Deadlines {
         is_over(self.close_at).then_some(CloseCode::GoingAway)
     }
 
-    /// Sets when reading resumes, or that it need not stop.
+    /// Stops reading until `at`. `None` lets it go on.
     pub(super) fn set_read_at(&mut self, at: Option<Instant>) {
         self.read_at = at;
     }

@@ -180,13 +180,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let queue = Arc::clone(self.client.delivery_queue());
         let mut filled = std::pin::pin!(queue.filled());
         poll_fn(|context| {
-            self.deadlines.set_read_at(self.client.pays_debt_at().map(Instant::from_std));
-            if !self.may_read() {
-                self.socket.restart_arrival();
-            }
-            if !self.may_read() || self.socket.is_waiting_for_room() {
-                self.deadlines.restart_pong(self.client.settings().pong_timeout);
-            }
             loop {
                 self.fill(context);
                 match self.drain(context) {
@@ -196,6 +189,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
                 }
             }
             self.settle_outbox();
+            // After writing: refused frames are charged when their answers are written.
+            self.deadlines.set_read_at(self.client.pays_debt_at().map(Instant::from_std));
+            if !self.may_read() {
+                self.socket.restart_arrival();
+            }
+            if !self.may_read() || self.socket.is_waiting_for_room() {
+                self.deadlines.restart_pong(self.client.settings().pong_timeout);
+            }
             // Before reading: a busy peer always has something to read.
             if !self.deadlines.is_closing()
                 && let Poll::Ready((phase, phases)) = self.next_phase.as_mut().poll(context)
@@ -302,36 +303,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         self.outbox.set(self.socket.wire.outgoing.capacity());
     }
 
-    /// Serves all frames that have arrived, up to [`MAX_BURST`].
+    /// Serves the frames that have arrived, up to the bounds of a burst, or until the client owes tokens.
     async fn serve_burst(&mut self, first: Message) -> Result<(), End> {
-        let mut next = Some(first);
+        let mut message = first;
         let (mut served, mut bytes) = (0, 0);
-        while let Some(message) = next {
+        let is_full = loop {
             bytes += message.len();
             self.serve_message(message).await;
             served += 1;
             if self.client.is_authenticated() {
                 self.socket.authenticated(self.client.settings().max_frame_bytes);
             }
-            next = if served < MAX_BURST && bytes < MAX_BURST_BYTES && self.may_read() {
-                let unanswered = self.client.unanswered_bytes();
-                let polled =
-                    poll_fn(|context| Poll::Ready(self.socket.poll_message(context, unanswered)));
-                match polled.await {
-                    Poll::Ready(Some(Ok(message))) => Some(message),
-                    Poll::Ready(Some(Err(error))) => {
-                        self.client.submit_batch().await;
-                        return Err(self.read_failed(&error));
-                    }
-                    // The next wakeup sees the end of the stream again.
-                    Poll::Ready(None) | Poll::Pending => None,
+            let is_full = served >= MAX_BURST || bytes >= MAX_BURST_BYTES;
+            if is_full || !self.may_read() || self.client.pays_debt_at().is_some() {
+                break is_full;
+            }
+            let unanswered = self.client.unanswered_bytes();
+            let polled =
+                poll_fn(|context| Poll::Ready(self.socket.poll_message(context, unanswered)));
+            message = match polled.await {
+                Poll::Ready(Some(Ok(message))) => message,
+                Poll::Ready(Some(Err(error))) => {
+                    self.client.submit_batch().await;
+                    return Err(self.read_failed(&error));
                 }
-            } else {
-                None
+                // The next wakeup sees the end of the stream again.
+                Poll::Ready(None) | Poll::Pending => break false,
             };
-        }
+        };
         self.client.submit_batch().await;
-        if served == MAX_BURST {
+        if is_full {
             // Without this the runtime would poll us again right away if there is more to read, and bursts
             // would be read, stored and answered one after the other instead of concurrently.
             yield_now().await;
@@ -348,7 +349,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
             Message::Text(text) => self.client.serve(&text).await,
             Message::Binary(bytes) => {
                 let refusal = Refusal::new(ErrorCode::BadFrame, "send text frames, not binary");
-                self.client.refuse_frame(None, &refusal, bytes.len()).await;
+                self.client.refuse_frame(None, refusal, bytes.len()).await;
             }
             Message::Pong(_) => self.deadlines.pong_received(),
             // tungstenite answers both.

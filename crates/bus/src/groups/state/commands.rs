@@ -1,6 +1,7 @@
 //! The commands of members: join and leave, ACK, NACK and MODACK, pause and resume.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use prombus_proto::{ErrorCode, EventId};
@@ -44,11 +45,7 @@ impl GroupState {
                 let _ = reply.send(self.extend(member, &id, now + time));
             }
             Command::SetPaused { member, paused, reply } => {
-                if paused {
-                    self.take_back_unsent(member, |_| true);
-                }
-                let member = self.members.get_mut(member).ok_or_else(Refusal::not_subscribed);
-                let _ = reply.send(member.map(|member| member.is_paused = paused));
+                let _ = reply.send(self.set_paused(member, paused));
             }
             Command::TakeOver { expired } => self.take_over(expired),
             Command::PropertiesStored(properties) => self.apply_properties(properties),
@@ -94,6 +91,7 @@ impl GroupState {
     }
 
     fn joined(&mut self, Joining { member, created, reply, .. }: Joining) {
+        LazyLock::force(&self.series);
         self.members.add(member);
         // A member whose caller has stopped waiting leaves when its subscription is dropped.
         let _ = reply.send(Ok(self.info(created)));
@@ -116,6 +114,15 @@ impl GroupState {
                 owned.record_end(&ended, LOST_CONNECTIONS, None);
             }
         }
+        Ok(())
+    }
+
+    fn set_paused(&mut self, id: MemberId, paused: bool) -> Result<(), Refusal> {
+        if paused {
+            self.take_back_unsent(id, |_| true);
+        }
+        let member = self.members.get_mut(id).ok_or_else(Refusal::not_subscribed)?;
+        member.is_paused = paused;
         Ok(())
     }
 

@@ -96,7 +96,8 @@ impl GroupState {
                     }
                 }
                 Next::Read(from) => {
-                    read = Some(Effect::Read { from });
+                    let events = owned.fetched.read_size(self.members.credit());
+                    read = Some(Effect::Read { from, events });
                     break;
                 }
                 Next::Nothing => break,
@@ -109,7 +110,7 @@ impl GroupState {
     fn deliver_one(&mut self, seq: Seq, now: Instant) -> bool {
         let owned = self.partition.ownership.owned_mut().expect("only an owner delivers");
         let Some(member) = self.members.pick(now) else { return false };
-        let event = owned.fetched.take(seq).expect("the event was fetched");
+        let event = owned.fetched.take(seq, now).expect("the event was fetched");
         lease_to(member, owned, &self.name, event, &self.series, now);
         true
     }
@@ -125,7 +126,7 @@ impl GroupState {
             return None;
         }
         if !owned.fetched.has_suspect(seq) {
-            return Some(Effect::Read { from: seq });
+            return Some(Effect::Read { from: seq, events: 1 });
         }
         let member = self.members.pick_apart(now)?;
         let event = owned.fetched.take_suspect(seq)?;
@@ -138,7 +139,7 @@ impl GroupState {
     pub(in crate::groups) fn events_read(&mut self, from: Seq, outcome: ReadOutcome, now: Instant) {
         let Some(owned) = self.partition.ownership.owned_mut() else { return };
         match outcome {
-            ReadOutcome::Events(events) => owned.fetched.put(events, &owned.leases),
+            ReadOutcome::Events(events) => owned.fetched.put(events, &owned.leases, now),
             ReadOutcome::NotYet => owned.fetched.ends_before(from),
             ReadOutcome::Trimmed(first) => {
                 tracing::warn!(topic = %self.name.topic, group = %self.name.group, %from,

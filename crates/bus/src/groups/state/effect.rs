@@ -31,8 +31,8 @@ pub(in crate::groups) enum Effect {
     Unwatch,
     /// Looks up marks for an acknowledgement that publishes; then `GroupState::marks_found`.
     LookUpMarks(MarkLookup),
-    /// Reads events from `from` on; then `GroupState::events_read`.
-    Read { from: Seq },
+    /// Reads at most so many events from `from` on; then `GroupState::events_read`.
+    Read { from: Seq, events: usize },
     /// Reads the stored cursor to see what is stored and whether the group is still owned; then
     /// `GroupState::cursor_read` with the failed commit that made this necessary, unless its waiters are
     /// answered.

@@ -1,6 +1,7 @@
 //! The events a group is about to deliver.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use prombus_proto::Seq;
 
@@ -16,7 +17,15 @@ pub(super) struct Fetched {
     suspect: Option<FeedEvent>,
     /// Bytes of all events, overhead included.
     bytes: usize,
+    /// How many events the next read asks for, even if members can take fewer. Doubles from read to read, until
+    /// events are dropped that nobody took.
+    ahead: usize,
+    /// When an event was read or taken last.
+    used_at: Option<Instant>,
 }
+
+/// Events that nobody takes are dropped after this time: others need the memory.
+const KEEP_TIME: Duration = Duration::from_secs(1);
 
 /// What to deliver next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +40,7 @@ pub(super) enum Next {
 impl Fetched {
     pub(super) fn up_to(topic_end: Seq) -> Self {
         let (new, redeliveries) = (VecDeque::new(), BTreeMap::new());
-        Self { topic_end, new, redeliveries, suspect: None, bytes: 0 }
+        Self { topic_end, new, redeliveries, suspect: None, bytes: 0, ahead: 1, used_at: None }
     }
 
     pub(super) const fn bytes(&self) -> usize {
@@ -71,8 +80,44 @@ impl Fetched {
         }
     }
 
+    /// Returns how many events to read for members that can take `credit` now.
+    pub(super) fn read_size(&self, credit: usize) -> usize {
+        credit.max(self.ahead)
+    }
+
+    /// When [`Fetched::drop_unused`] has something to drop, unless an event is taken before.
+    pub(super) fn unused_at(&self) -> Option<Instant> {
+        Some(self.used_at? + KEEP_TIME).filter(|_| self.has_more_than_next())
+    }
+
+    /// Drops the events behind the next one if none has been taken for a while.
+    pub(super) fn drop_unused(&mut self, now: Instant) {
+        if self.unused_at().is_some_and(|at| at <= now) {
+            self.drop_all_but_next();
+        }
+    }
+
+    /// Drops the events behind the next one. They are read again when they are needed.
+    pub(super) fn drop_all_but_next(&mut self) {
+        if !self.has_more_than_next() {
+            return;
+        }
+        self.new.truncate(1);
+        self.new.shrink_to_fit();
+        while self.redeliveries.len() > 1 {
+            self.redeliveries.pop_last();
+        }
+        self.ahead = 1;
+        self.count_bytes();
+    }
+
+    fn has_more_than_next(&self) -> bool {
+        self.new.len() > 1 || self.redeliveries.len() > 1
+    }
+
     /// Takes an event that [`Fetched::next`] named.
-    pub(super) fn take(&mut self, seq: Seq) -> Option<FeedEvent> {
+    pub(super) fn take(&mut self, seq: Seq, now: Instant) -> Option<FeedEvent> {
+        self.used_at = Some(now);
         let event = if self.new.front().is_some_and(|event| event.seq == seq) {
             self.new.pop_front()
         } else {
@@ -99,7 +144,9 @@ impl Fetched {
     }
 
     /// Keeps events that were read because the first of them is to be delivered next.
-    pub(super) fn put(&mut self, events: Vec<FeedEvent>, leases: &Leases) {
+    pub(super) fn put(&mut self, events: Vec<FeedEvent>, leases: &Leases, now: Instant) {
+        self.used_at = Some(now);
+        self.ahead = events.len() * 2;
         let first = events.first().map(|event| event.seq);
         if first.is_some() && first == leases.first_suspect() {
             self.suspect = events.into_iter().next();
@@ -109,6 +156,10 @@ impl Fetched {
         } else {
             self.new = events.into();
         }
+        self.count_bytes();
+    }
+
+    fn count_bytes(&mut self) {
         let kept = self.new.iter().chain(self.redeliveries.values()).chain(&self.suspect);
         self.bytes = kept.map(event_bytes).sum();
     }

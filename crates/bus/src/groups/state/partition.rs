@@ -124,10 +124,11 @@ impl Ownership {
 impl OwnedPartition {
     /// Resumes where a group that was read from the store had got to.
     pub(super) fn resume(loaded: &Loaded, rules: RetryRules) -> Box<Self> {
+        let cursor_changed = loaded.cursor.is_ahead_of(loaded.at.timestamp);
         Box::new(Self {
             leases: Leases::resume(&loaded.cursor, rules, loaded.at),
             fetched: Fetched::up_to(loaded.topic_end),
-            pending: CommitDraft::default(),
+            pending: CommitDraft { cursor_changed, ..CommitDraft::default() },
             commit: None,
             reasons: NackReasons::default(),
         })

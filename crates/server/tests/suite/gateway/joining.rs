@@ -143,3 +143,82 @@ async fn a_refused_subscribe_leaves_nothing_behind() {
     client.ok(subscribe("t", "new")).await;
     assert_eq!(payload(&client.event().await), 1);
 }
+
+fn latest(topic: &str) -> Value {
+    json!({"op": "SUBSCRIBE", "topic": topic, "group": "g"})
+}
+
+/// Sends `frames` while their group cannot be read, and returns the payload of the first event. `prepare` are
+/// the frames before them, which make the server deliver another event.
+async fn first_event_after(frames: impl IntoIterator<Item = Value>, prepare: &[Value]) -> Value {
+    let (running, faults) = started_with_faults(&[]).await;
+    let mut client = running.connect().await;
+    for frame in prepare {
+        client.ok(frame.clone()).await;
+    }
+    if !prepare.is_empty() {
+        client.event().await;
+    }
+    faults.shut_state_reads();
+    let frames: Vec<_> = frames.into_iter().collect();
+    let count = frames.len();
+    client.send_all(frames).await;
+    faults.until_state_reads_waiting(1).await;
+    // What does not wait for the group is stored meanwhile.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    faults.open_state_reads();
+    assert_answers(&mut client, &vec!["OK"; count]).await;
+    client.event_within(Duration::from_secs(5)).await.expect("the event is lost")["event"]["payload"]
+        .clone()
+}
+
+#[tokio::test]
+async fn a_new_group_gets_what_its_client_publishes_after_the_subscribe() {
+    let publish = json!({"op": "PUBLISH", "topic": "t", "payload": 1});
+    assert_eq!(first_event_after([latest("t"), publish.clone()], &[]).await, 1);
+    let other = json!({"op": "PUBLISH", "topic": "u", "payload": 2});
+    assert_eq!(first_event_after([other, latest("t"), publish.clone()], &[]).await, 1);
+    let events = json!([{"topic": "u", "payload": 2}, {"topic": "t", "payload": 1}]);
+    let ack = json!({"op": "ACK", "topic": "s", "group": "g", "id": "e", "publish": events});
+    let event = json!({"op": "PUBLISH", "topic": "s", "payload": 3, "opts": {"id": "e"}});
+    let prepare = [latest("s"), event.clone()];
+    assert_eq!(first_event_after([latest("t"), ack], &prepare).await, 1);
+    let nack = json!({"op": "NACK", "topic": "s", "group": "g", "id": "e", "dead": true});
+    let letter = first_event_after([latest("dlq.s"), nack], &prepare).await;
+    assert_eq!(letter["original"]["id"], "e");
+}
+
+#[tokio::test]
+async fn publishes_to_other_topics_do_not_wait_for_a_group() {
+    let (running, faults) = started_with_faults(&[]).await;
+    let mut client = running.connect().await;
+    faults.shut_state_reads();
+    let publish = json!({"op": "PUBLISH", "topic": "u", "payload": 1});
+    client.send_all([latest("t"), publish]).await;
+    faults.until_state_reads_waiting(1).await;
+    while running.last_of("u").await.0 == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    faults.open_state_reads();
+    assert_answers(&mut client, &["OK", "OK"]).await;
+}
+
+#[tokio::test]
+async fn other_subscriptions_go_on_while_a_group_too_many_is_looked_up() {
+    let set = ["limits.enabled=true", "limits.max_groups_per_topic=1"];
+    let (running, faults) = started_with_faults(&set).await;
+    let mut client = running.connect().await;
+    prepare(&mut client).await;
+    client.send_all([subscribe("t", "g"), membership("PAUSE", "t", "g")]).await;
+    assert_answers(&mut client, &["OK", "OK"]).await;
+    faults.shut_state_reads();
+    client.send(&subscribe("t", "new")).await;
+    faults.until_state_reads_waiting(1).await;
+    client.send(&membership("RESUME", "t", "g")).await;
+    for number in 1..=3 {
+        assert_eq!(payload(&client.next_frame().await), number);
+    }
+    faults.open_state_reads();
+    assert_eq!(parsed(&client.answer().await)["code"], "limit_exceeded");
+    assert_answers(&mut client, &["OK"]).await;
+}

@@ -157,15 +157,14 @@ async fn a_client_that_acknowledges_made_up_ids_goes_on_when_it_has_paid() {
     }
 }
 
+/// Five tokens, and another every 50 ms.
+const SLOW: [&str; 3] =
+    ["limits.enabled=true", "limits.connection.capacity=5", "limits.connection.refill_per_sec=20"];
+
 /// Frames that are refused cost the server as much as others.
 #[tokio::test]
 async fn refused_frames_take_tokens() {
-    let set = [
-        "limits.enabled=true",
-        "limits.connection.capacity=5",
-        "limits.connection.refill_per_sec=20",
-    ];
-    let running = started(&set).await;
+    let running = started(&SLOW).await;
     let mut client = running.connect().await;
     let start = Instant::now();
     for _ in 0..20 {
@@ -173,6 +172,94 @@ async fn refused_frames_take_tokens() {
     }
     // Five tokens are there, and each further frame but the last is paid for before the next one is read.
     assert!(start.elapsed() >= Duration::from_millis(14 * 50), "{:?}", start.elapsed());
+}
+
+/// What only the group knows is paid for as well.
+#[tokio::test]
+async fn frames_that_a_group_refuses_take_tokens() {
+    let running = started(&SLOW).await;
+    let mut client = running.connect().await;
+    client.subscribe("t", "g", json!({})).await;
+    let modack = json!({"op": "MODACK", "topic": "t", "group": "g", "id": "x", "extend_ms": 1000});
+    let ack = json!({"op": "ACK", "topic": "t", "group": "g", "id": "x", "publish": []});
+    let start = Instant::now();
+    for _ in 0..10 {
+        for frame in [&modack, &ack] {
+            assert_eq!(parsed(&client.ask(frame.clone()).await)["code"], "lease_lost");
+        }
+    }
+    assert!(start.elapsed() >= Duration::from_millis(14 * 50), "{:?}", start.elapsed());
+    // Those that are sent together, too.
+    let start = Instant::now();
+    client.send_all([modack, ack].into_iter().cycle().take(10)).await;
+    for _ in 0..10 {
+        assert_eq!(parsed(&client.answer().await)["code"], "lease_lost");
+    }
+    client.ok(json!({"op": "PAUSE", "topic": "t", "group": "g"})).await;
+    assert!(start.elapsed() >= Duration::from_millis(4 * 50), "{:?}", start.elapsed());
+}
+
+/// No more of them are parsed than are paid for.
+#[tokio::test]
+async fn refused_frames_that_arrive_together_take_tokens() {
+    let running = started(&SLOW).await;
+    let mut client = running.connect().await;
+    let start = Instant::now();
+    client.send_all(vec![json!({"op": "NOTHING"}); 20]).await;
+    for _ in 0..20 {
+        assert_eq!(parsed(&client.answer().await)["code"], "unknown_op");
+    }
+    assert!(start.elapsed() >= Duration::from_millis(14 * 50), "{:?}", start.elapsed());
+}
+
+/// A large frame costs something however often it is too early, and is stored if its client waits as told.
+#[tokio::test]
+async fn large_frames_that_come_too_early_take_tokens() {
+    let set = [
+        "limits.enabled=true",
+        "limits.connection.capacity=100",
+        "limits.connection.refill_per_sec=100",
+    ];
+    let running = started(&set).await;
+    let mut client = running.connect().await;
+    client.ok(batch("t", 100)).await;
+    let event = json!({"payload": "x".repeat(2000)});
+    let large = json!({"op": "PUBLISH", "topic": "t", "events": vec![event; 100]});
+    let start = Instant::now();
+    let mut wait = 0;
+    for _ in 0..4 {
+        let refused = parsed(&client.ask(large.clone()).await);
+        assert_eq!(refused["code"], "rate_limited");
+        wait = refused["retry_after_ms"].as_u64().unwrap();
+        // Until the bucket is full, and it owes about 48 tokens.
+        assert!(wait > 1100, "{wait}");
+    }
+    assert!(start.elapsed() >= Duration::from_millis(3 * 400), "{:?}", start.elapsed());
+    tokio::time::sleep(Duration::from_millis(wait)).await;
+    client.ok(large).await;
+}
+
+/// An ACK that publishes counts like others.
+#[tokio::test]
+async fn nothing_is_read_while_many_ids_of_acks_that_publish_are_unanswered() {
+    let (running, faults) = started_with_faults(&[]).await;
+    let mut client = running.connect().await;
+    client.subscribe("u", "g", json!({})).await;
+    client.ok(json!({"op": "PAUSE", "topic": "u", "group": "g"})).await;
+    client.publish("u", json!(2)).await;
+    faults.shut_gate();
+    let ids: Vec<_> = (0..10_000).map(|number| number.to_string()).collect();
+    let publish = json!({"op": "PUBLISH", "topic": "t", "payload": 1});
+    let ack = json!({"op": "ACK", "topic": "u", "group": "g", "ids": ids, "publish": []});
+    client.send_all([publish, ack]).await;
+    faults.until_waiting(1).await;
+    client.send(&json!({"op": "RESUME", "topic": "u", "group": "g"})).await;
+    client.gets_nothing_for(Duration::from_millis(200)).await;
+    faults.open_gate();
+    for op in ["OK", "ERR", "OK"] {
+        assert_eq!(parsed(&client.answer().await)["op"], op);
+    }
+    assert_eq!(client.event().await["event"]["payload"], 2);
 }
 
 #[tokio::test]

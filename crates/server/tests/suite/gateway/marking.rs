@@ -105,20 +105,24 @@ async fn a_failed_ack_neither_marks_nor_ends_the_lease() {
 
 #[tokio::test]
 async fn marks_take_tokens_and_so_do_acks_that_mark() {
-    let limits = ["limits.enabled=true", "limits.connection.capacity=11"];
-    let slow = "limits.connection.refill_per_sec=1";
-    let running = started(&[limits[0], limits[1], slow]).await;
-    // Takes three tokens for the publishes, one for SUBSCRIBE and three for the deliveries.
+    let running = started(&[
+        "limits.enabled=true",
+        "limits.connection.capacity=1300",
+        "limits.connection.refill_per_sec=1",
+    ])
+    .await;
+    // Few tokens for its subscription, its publishes and its deliveries.
     let mut client = consumer(&running).await;
-    let three =
-        json!({"op": "ACK", "topic": "t", "group": "g", "ids": ["e1", "e2", "e3"], "mark": true});
-    // Three more for its marks, which leaves one.
-    client.ok(three).await;
-    let refused = parsed(&client.ask(mark(json!(["a", "b", "c", "d"]))).await);
+    let ids = |count: usize| (0..count).map(|number| format!("id-{number}")).collect::<Vec<_>>();
+    // 400 for the marks, and four for the lookup of ids that are not leased.
+    let acked = ids(400);
+    client.ok(json!({"op": "ACK", "topic": "t", "group": "g", "ids": acked, "mark": true})).await;
+    client.ok(mark(json!(ids(500)))).await;
+    let refused = parsed(&client.ask(mark(json!(ids(500)))).await);
     assert_eq!(refused["code"], "rate_limited");
     assert_eq!(refused["msg"], "conn publish rate exceeded");
     assert!(refused["retry_after_ms"].as_u64().unwrap() > 0);
-    client.ok(mark(json!(["a"]))).await;
+    client.ok(mark(json!(ids(300)))).await;
 }
 
 #[tokio::test]
@@ -158,4 +162,26 @@ async fn an_ack_of_another_members_event_marks_it_and_keeps_the_lease() {
     assert_eq!(holder.ok(ack).await, json!({"op": "OK"}));
     let event = json!({"topic": "t", "group": "g", "event": {"id": "e2"}});
     holder.ok(frame_for("ACK", &event)).await;
+}
+
+/// The ids that were on lease are done and marked, whatever happens to the others.
+#[tokio::test]
+async fn only_acks_of_stale_ids_fail_if_those_cannot_be_looked_up() {
+    let (running, faults) = started_with_faults(&[]).await;
+    let mut client = consumer(&running).await;
+    client.ok(json!({"op": "PAUSE", "topic": "t", "group": "g"})).await;
+    let ack =
+        |ids: Value| json!({"op": "ACK", "topic": "t", "group": "g", "ids": ids, "mark": true});
+    faults.fail_reads(1);
+    let frames = [ack(json!(["e1"])), ack(json!(["e2", "old"])), ack(json!(["e3"]))];
+    client.send_all(frames.clone()).await;
+    assert_eq!(client.answer().await, r#"{"op":"OK"}"#);
+    assert_eq!(parsed(&client.answer().await)["code"], "storage_unavailable");
+    assert_eq!(client.answer().await, r#"{"op":"OK"}"#);
+    assert_eq!(
+        client.ok(seen(json!(["e1", "e2", "e3", "old"]))).await["seen"],
+        json!(["e1", "e2", "e3"])
+    );
+    // Sending it again does no harm.
+    assert_eq!(client.ask(frames[1].clone()).await, r#"{"op":"OK","stale":true}"#);
 }

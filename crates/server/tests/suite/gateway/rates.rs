@@ -84,16 +84,25 @@ async fn the_events_of_an_ack_are_admitted_all_or_none() {
 
 #[tokio::test]
 async fn a_batch_above_the_capacity_has_no_retry_time() {
-    let running = started(&CONNECTION).await;
+    let running = started(&[
+        "limits.enabled=true",
+        "limits.connection.capacity=900",
+        "limits.connection.refill_per_sec=1",
+    ])
+    .await;
     let mut client = running.connect().await;
-    let events: Vec<_> = (0..5).map(|n| json!({"payload": n})).collect();
+    let batch = |count: usize, payload: &str| {
+        let events = vec![json!({"payload": payload}); count];
+        json!({"op": "PUBLISH", "topic": "t", "events": events})
+    };
+    // About 420 kB.
     assert_eq!(
-        client.ask(json!({"op": "PUBLISH", "topic": "t", "events": events})).await,
+        client.ask(batch(1000, &"x".repeat(400))).await,
         r#"{"op":"ERR","code":"rate_limited","msg":"conn publish rate exceeded"}"#
     );
-    // The refused frame took one of the four tokens.
-    let events: Vec<_> = (0..3).map(|n| json!({"payload": n})).collect();
-    client.ok(json!({"op": "PUBLISH", "topic": "t", "events": events})).await;
+    // The refused frame took a token for every 4 KiB.
+    assert_eq!(parsed(&client.ask(batch(840, "")).await)["code"], "rate_limited");
+    client.ok(batch(750, "")).await;
 }
 
 #[tokio::test]

@@ -185,7 +185,7 @@ impl Gateway {
     pub(super) fn new(number: usize, is_shared: bool) -> Self {
         let cursor_key = Cursor::key(&topic(), &group()).unwrap();
         let name = GroupName { topic: topic(), group: group(), cursor_key };
-        let series = Arc::new(Metrics::new().group(&topic(), &group()));
+        let series = Arc::new(Metrics::new()).group(&topic(), &group());
         Self {
             number,
             state: GroupState::new(name, RULES, is_shared, series, Arc::new(Notify::new())),
@@ -297,11 +297,11 @@ impl Gateway {
             Effect::WatchProperties => (self.is_watching, self.watches_properties) = (false, true),
             Effect::Unwatch => (self.is_watching, self.watches_properties) = (false, false),
             Effect::LookUpMarks(_) => panic!("nothing is marked"),
-            Effect::Read { from } => {
+            Effect::Read { from, events } => {
                 let outcome = match self.read() {
-                    Ok(()) if from.0 <= store.last => {
-                        ReadOutcome::Events((from.0..=store.last).take(7).map(event).collect())
-                    }
+                    Ok(()) if from.0 <= store.last => ReadOutcome::Events(
+                        (from.0..=store.last).take(events.min(7)).map(event).collect(),
+                    ),
                     Ok(()) => ReadOutcome::NotYet,
                     Err(_) => ReadOutcome::Failed(ReadError::Unavailable(unavailable())),
                 };

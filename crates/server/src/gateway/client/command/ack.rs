@@ -51,12 +51,13 @@ impl Client {
         let mut batch = PublishBatch::new();
         batch.push_mixed(&self.gateway.bus, &self.connection, events)?;
         let published = batch.ids().cloned().collect();
-        let charges = self.charge_marks(mark, ids.len())?;
+        let acked = ids.len();
+        let charges = self.charge_marks(mark, acked)?;
         let mark_until = mark.map(|mark| self.marked_until(mark));
         let subscription = &self.active_subscription(topic, group)?.subscription;
         let reply = subscription.ack_charged(ids, mark_until, Some(batch), charges);
         let corr = corr.take();
-        self.answers.push(PendingAnswer::AckedAndPublished { reply, corr, ids: published });
+        self.answers.push(PendingAnswer::AckedAndPublished { reply, corr, acked, published });
         Ok(())
     }
 

@@ -5,7 +5,8 @@ use prombus_proto::ErrorCode;
 use prombus_proto::frame::{Auth, Corr};
 
 use crate::auth::{Action, Credential, Grant, Login, Secret, Standing};
-use crate::gateway::client::{ActiveSubscription, Client};
+use crate::gateway::client::Client;
+use crate::gateway::client::active_subscription::ActiveSubscription;
 
 impl Client {
     pub(in crate::gateway::client) fn authenticate(

@@ -9,10 +9,11 @@ use prombus_proto::frame::{Corr, StartFrom, Subscribe};
 
 use crate::auth::Action;
 use crate::gateway::answers::{AnsweredSubscribe, PendingAnswer};
-use crate::gateway::client::{ActiveSubscription, Client};
+use crate::gateway::client::Client;
+use crate::gateway::client::active_subscription::ActiveSubscription;
 
 impl Client {
-    pub(in crate::gateway::client) async fn subscribe(
+    pub(in crate::gateway::client) fn subscribe(
         &mut self,
         subscribe: Subscribe,
         corr: &mut Option<Corr>,
@@ -43,17 +44,17 @@ impl Client {
         };
         let bus = &self.gateway.bus;
         bus.charge(&self.connection, 1)?.keep();
-        let (subscription, joined) = bus.join(&self.connection, &key.0, &key.1, options).await?;
-        let membership = (key.clone(), subscription.member());
-        self.subscriptions.insert(key, ActiveSubscription::joining(subscription));
-        self.answers.push(PendingAnswer::Subscribed { joined, corr: corr.take(), membership });
+        let (subscription, joined) = bus.join(&self.connection, &key.0, &key.1, options)?;
+        let (corr, member) = (corr.take(), subscription.member());
+        self.subscriptions.insert(key.clone(), ActiveSubscription::joining(subscription));
+        self.answers.push(PendingAnswer::Subscribed { joined, corr, key, member });
         Ok(())
     }
 
     /// Starts deliveries of a subscription whose SUBSCRIBE has been answered with OK, and removes one that
     /// was refused.
     pub(in crate::gateway::client) fn subscribe_answered(&mut self, answered: AnsweredSubscribe) {
-        let AnsweredSubscribe { membership: (key, member), has_joined } = answered;
+        let AnsweredSubscribe { key, member, has_joined } = answered;
         let Entry::Occupied(mut entry) = self.subscriptions.entry(key) else { return };
         // Another SUBSCRIBE may have followed an UNSUBSCRIBE.
         if entry.get().subscription.member() != member {
