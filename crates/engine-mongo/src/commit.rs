@@ -64,6 +64,14 @@ impl From<Error> for AttemptError {
 impl Store {
     /// Stores all of `batch` or none of it.
     pub(crate) async fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
+        let durable;
+        let batch = match batch.deleted_topics.is_empty() {
+            true => batch,
+            false => {
+                durable = Batch { durability: Durability::Fsync, ..batch.clone() };
+                &durable
+            }
+        };
         let _guards = match self.deployment.has_transactions() {
             true => self.topic_locks.lock(topics_of(batch)).await,
             false => self.topic_locks.lock_exclusive().await,
@@ -134,12 +142,22 @@ impl Store {
             }
         };
         let sync_started = Instant::now();
+        let deleted = plan.names_of_deleted();
+        self.own_deletions.begin(&deleted);
         if in_transaction {
             let committed = commit_transaction(&mut session).await;
-            committed.inspect_err(|_| self.topic_cache.remove(topics_of(batch)))?;
+            committed.inspect_err(|_| {
+                self.own_deletions.undo(&deleted);
+                self.topic_cache.remove(topics_of(batch));
+            })?;
         }
+        self.topic_cache.remove(batch.deleted_topics.iter().map(|topic| topic.as_str()));
         self.topic_cache.insert(&plan.appended);
         self.causality.advance_to(session.operation_time());
+        if !batch.deleted_topics.is_empty() {
+            batch.deleted_topics.iter().for_each(|topic| self.watchers.end(topic));
+            self.deletion_requested.notify_one();
+        }
         let is_synced = batch.durability == Durability::Fsync;
         // An election can still roll back a buffered commit, so only the change stream reports it,
         // once a majority has it. Otherwise a topic would seem to reach beyond its end.
@@ -165,7 +183,10 @@ impl Store {
         in_transaction: bool,
     ) -> Result<(CommitPlan, Version), AttemptError> {
         // Expected positions and known ids are checked against the database, never the cache.
-        let may_use_cache = in_transaction && !looks_up_ids && batch.expected_last.is_empty();
+        let may_use_cache = in_transaction
+            && !looks_up_ids
+            && batch.expected_last.is_empty()
+            && batch.deleted_topics.is_empty();
         let cached = may_use_cache.then(|| self.topic_cache.get_all(topics_of(batch))).flatten();
         let is_cached = cached.is_some();
         let durability = batch.durability;
@@ -180,11 +201,11 @@ impl Store {
             // First, so that the loser of a race learns it before it has sent its events.
             match is_cached {
                 true => writer.write_cached_topics(&plan.appended, &snapshot.topics).await?,
-                false => writer.write_topics(&plan.appended, &plan.guarded).await?,
+                false => writer.write_topics(&plan).await?,
             }
         }
         // An empty commit stores nothing but its version, which then needs the full durability.
-        let is_empty = plan.events.is_empty() && plan.state.is_empty();
+        let is_empty = plan.events.is_empty() && plan.state.is_empty() && plan.deleted.is_empty();
         let version_durability = if is_empty { durability } else { Durability::Buffered };
         let (version, written) =
             tokio::join!(self.next_version(version_durability), writer.write_events(&mut plan));
@@ -193,17 +214,18 @@ impl Store {
         writer.write_state(&plan.state, version).await?;
         if !in_transaction {
             // Last: the events count once their topics include them.
-            writer.write_topics(&plan.appended, &plan.guarded).await?;
+            writer.write_topics(&plan).await?;
         }
         Ok((plan, version))
     }
 }
 
-/// The topics that `batch` appends to or has expectations of.
+/// The topics that `batch` appends to, deletes or has expectations of.
 fn topics_of(batch: &Batch) -> BTreeSet<&str> {
     let appended = batch.events.iter().map(|event| event.topic().as_str());
     let expected = batch.expected_last.iter().map(|(topic, _)| topic.as_str());
-    appended.chain(expected).collect()
+    let deleted = batch.deleted_topics.iter().map(|topic| topic.as_str());
+    appended.chain(expected).chain(deleted).collect()
 }
 
 /// Commits a transaction. If the outcome is unknown, asks again until it is known.

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mongodb::bson::{Document, doc};
+use prombus_engine::disk::backup::{Backup, BackupError, OnDamage};
 use prombus_engine::{
-    Batch, Bounds, Capabilities, CommitError, Committed, Condition, Engine, Health, Page,
-    ReadBudget, ReadError, Retention, StateEntry, StateKey, Unavailable,
+    Arrival, Batch, Bounds, Capabilities, CommitError, Committed, Condition, Engine, Figures,
+    Health, Page, ReadBudget, ReadError, Retention, StateEntry, StateKey, Unavailable,
 };
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::connection::Connection;
+use crate::deletion::finish_periodically;
 use crate::error::read_error;
 use crate::layout::collections::Collections;
 use crate::layout::indexes::IndexProblem;
@@ -50,7 +52,10 @@ impl MongoEngine {
                  it, and a commit to several topics is not atomic; see docs/mongodb.md"
             );
         }
-        let mut tasks = vec![tokio::spawn(sweep_periodically(Arc::downgrade(&store)))];
+        let mut tasks = vec![
+            tokio::spawn(sweep_periodically(Arc::downgrade(&store))),
+            tokio::spawn(finish_periodically(Arc::downgrade(&store))),
+        ];
         let follow = change_stream::start(&store, options.change_detection).await?;
         if deployment.capabilities().several_gateways {
             tasks.push(tokio::spawn(follow));
@@ -167,6 +172,11 @@ impl Engine for MongoEngine {
         self.store.seek_ids(topic, ids).await
     }
 
+    async fn arrival(&self, topic: &Topic, seq: Seq) -> Result<Option<Arrival>, ReadError> {
+        let _call = self.store.in_flight.start().await?;
+        self.store.arrival(topic, seq).await
+    }
+
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
         let _call = self.store.in_flight.start().await?;
         self.store.trim(topic, below).await
@@ -201,12 +211,24 @@ impl Engine for MongoEngine {
         self.store.watchers.watch(topic)
     }
 
+    async fn backup(&self, _: OnDamage) -> Result<Backup, BackupError> {
+        Err(BackupError::Unsupported(
+            "the store is in MongoDB: back up the database with mongodump --oplog, or with a snapshot of \
+             the disks of a secondary",
+        ))
+    }
+
     fn health(&self) -> Health {
         let condition = match self.store.in_flight.is_closed() {
             false => Condition::Healthy,
             true => Condition::Closed,
         };
         Health { condition, incidents: Vec::new() }
+    }
+
+    async fn figures(&self) -> Figures {
+        let Ok(_call) = self.store.in_flight.start().await else { return Figures::default() };
+        self.store.figures().await
     }
 
     async fn close(&self) -> Result<(), CommitError> {

@@ -10,9 +10,11 @@
 //! - `commit`: one transaction per batch, retried when another gateway was faster.
 //! - `read`: pages, searches by time and id, and read-your-writes sessions.
 //! - `state`: the keyed state, its collections and documents.
+//! - `deletion`: removes what deleted topics leave behind.
 //! - `retention`: trimming, and events that the servers remove at the end of their time to live.
 //! - `watch`: how watchers learn that a topic grew.
-//! - `migration`: `prombus migrate`.
+//! - `migration`: `prombus migrate`; `inspection`: what `prombus doctor` looks at.
+//! - `figures`: the size of the database.
 //! - `error`: [`MongoError`], and how driver errors map to it.
 //!
 //! The layout, write concerns and limits are described in `docs/mongodb.md`; the reasons for them
@@ -20,9 +22,12 @@
 
 mod commit;
 mod connection;
+mod deletion;
 mod engine;
 mod error;
+mod figures;
 mod in_flight;
+mod inspection;
 mod layout;
 mod migration;
 mod options;
@@ -36,5 +41,6 @@ pub use connection::connect;
 pub use connection::deployment::Deployment;
 pub use engine::MongoEngine;
 pub use error::MongoError;
+pub use inspection::{Inspection, Member};
 pub use migration::{Migration, MigrationPlan, OnProgress, Progress, Step};
 pub use options::{ChangeDetection, MongoOptions};

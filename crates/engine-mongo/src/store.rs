@@ -7,12 +7,14 @@ use mongodb::bson::doc;
 use mongodb::error::Error;
 use mongodb::{Client, ClientSession};
 use prombus_proto::{Clock, RandomSource, Topic};
+use tokio::sync::Notify;
 
 use crate::MongoOptions;
 use crate::commit::topic_cache::TopicCache;
 use crate::commit::topic_locks::TopicLocks;
 use crate::connection::Connection;
 use crate::connection::deployment::Deployment;
+use crate::deletion::OwnDeletions;
 use crate::in_flight::InFlight;
 use crate::layout::collections::Collections;
 use crate::layout::topic_document::TopicDocument;
@@ -37,6 +39,9 @@ pub(crate) struct Store {
     pub(crate) in_flight: InFlight,
     pub(crate) poll_every: Duration,
     pub(crate) ttl_warnings: TtlWarnings,
+    /// Notified when a topic was deleted.
+    pub(crate) deletion_requested: Arc<Notify>,
+    pub(crate) own_deletions: OwnDeletions,
 }
 
 impl Store {
@@ -57,6 +62,8 @@ impl Store {
             in_flight: InFlight::default(),
             poll_every: options.poll_every,
             ttl_warnings: TtlWarnings::default(),
+            deletion_requested: Arc::default(),
+            own_deletions: OwnDeletions::default(),
         }
     }
 
@@ -74,7 +81,7 @@ impl Store {
         self.causality.session(&self.client).await
     }
 
-    /// Returns the document of `topic`, or that of an empty topic if it does not exist.
+    /// Returns the document of `topic`, or that of an empty topic if it does not exist or was deleted.
     pub(crate) async fn topic(
         &self,
         session: &mut ClientSession,
@@ -82,10 +89,11 @@ impl Store {
     ) -> Result<TopicDocument, Error> {
         let topics = self.collections.topics();
         let found = topics.find_one(doc! { "_id": topic.as_str() }).session(&mut *session).await?;
-        Ok(found.unwrap_or_else(|| TopicDocument::new(topic.as_str())))
+        let known = found.map(TopicDocument::visible);
+        Ok(known.unwrap_or_else(|| TopicDocument::new(topic.as_str())))
     }
 
-    /// Returns all topics that ever had an event, ordered by name.
+    /// Returns all topics that ever had an event and were not deleted since, ordered by name.
     pub(crate) async fn topics(
         &self,
         session: &mut ClientSession,

@@ -30,6 +30,8 @@ pub struct Batch {
     /// Preconditions: each topic's last `seq` before the batch must be the given one. The topic need
     /// not occur in `events`. [`Seq::ZERO`] expects a topic that never had an event.
     pub expected_last: Vec<(Topic, Seq)>,
+    /// The topics to delete before `events` are appended. Usually none.
+    pub deleted_topics: Vec<Topic>,
     /// The state changes, in order.
     pub state: Vec<StateOp>,
     /// The durability to reach before the commit returns. An engine that cannot reach it reports
@@ -96,13 +98,21 @@ impl Batch {
     /// Creates a batch that only appends events.
     #[must_use]
     pub const fn of_events(events: Vec<EncodedEvent>, durability: Durability) -> Self {
-        Self { events, expected_last: Vec::new(), state: Vec::new(), durability }
+        let state = Vec::new();
+        Self { events, expected_last: Vec::new(), deleted_topics: Vec::new(), state, durability }
     }
 
     /// Creates a batch that only changes state.
     #[must_use]
     pub const fn of_state(state: Vec<StateOp>, durability: Durability) -> Self {
-        Self { events: Vec::new(), expected_last: Vec::new(), state, durability }
+        let events = Vec::new();
+        Self { events, expected_last: Vec::new(), deleted_topics: Vec::new(), state, durability }
+    }
+
+    /// Creates a batch that deletes `topic` and changes state.
+    #[must_use]
+    pub fn of_deletion(topic: Topic, state: Vec<StateOp>) -> Self {
+        Self { deleted_topics: vec![topic], ..Self::of_state(state, Durability::Fsync) }
     }
 
     /// Checks the limits that every engine relies on, and returns an upper bound of the batch's size
@@ -115,6 +125,10 @@ impl Batch {
         let too_large = |what, bytes, limit| Err(CommitError::TooLarge { what, bytes, limit });
         if self.events.len() > MAX_BATCH_EVENTS {
             return too_large("number of events", self.events.len(), MAX_BATCH_EVENTS);
+        }
+        let topics = self.deleted_topics.len();
+        if topics > MAX_BATCH_EVENTS {
+            return too_large("number of deleted topics", topics, MAX_BATCH_EVENTS);
         }
         let mut total = 0;
         for event in &self.events {

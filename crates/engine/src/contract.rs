@@ -4,9 +4,10 @@ use async_trait::async_trait;
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 
+use crate::disk::backup::{Backup, BackupError, OnDamage};
 use crate::{
-    Batch, Bounds, Capabilities, CommitError, Committed, Health, Page, ReadBudget, ReadError,
-    Retention, StateEntry, StateKey,
+    Arrival, Batch, Bounds, Capabilities, CommitError, Committed, Figures, Health, Page,
+    ReadBudget, ReadError, Retention, StateEntry, StateKey,
 };
 
 /// A store with one log per topic, a small keyed state, and a single way to write:
@@ -18,7 +19,7 @@ use crate::{
 ///   sees its effect. No call ever sees a part of a commit, or a commit that has not yet reached the
 ///   durability it asked for.
 /// - **Empty topics.** A topic without events is empty, not an error. Topics are created by their
-///   first event.
+///   first event, and exist until a commit deletes them.
 /// - **Cancellation.** Dropping a future abandons the answer, not the work: the commit may still be
 ///   stored.
 /// - **Closing.** After [`close`](Engine::close), every call that can fail returns
@@ -35,9 +36,18 @@ pub trait Engine: Send + Sync + 'static {
     /// 1. Every entry of [`Batch::expected_last`] must match the topic's last `seq` before the batch.
     /// 2. State operations apply in order. Each one's expectation is checked against the state that
     ///    the operations before it left behind.
-    /// 3. Each event gets the next `seq` of its topic, in batch order.
+    /// 3. The topics in [`Batch::deleted_topics`] are deleted.
+    /// 4. Each event gets the next `seq` of its topic, in batch order.
     ///
     /// All expectations are checked before anything is stored.
+    ///
+    /// *Deletion.* A deleted topic is as if it had never existed: it is not listed, its bounds are
+    /// [`Bounds::EMPTY`], and its events, their ids and the revision of its retention rule are forgotten. The
+    /// space that it took is freed later. Deleting a topic that does not exist changes nothing. Its next
+    /// event creates it again, at a `seq` that is either 1 or the one after the last event before the
+    /// deletion, whichever suits the engine: no position from before says anything about the new topic, and
+    /// whoever stores positions has to delete them in the same batch. A batch with deletions has the
+    /// highest durability that the engine supports.
     ///
     /// *Duplicates.* An event whose id the topic already has, or that appears earlier in the batch, is
     /// not stored again. Its position is that of the first event, with
@@ -76,8 +86,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Returns the first retained and the next `seq` of `topic`, and its approximate size.
     async fn bounds(&self, topic: &Topic) -> Result<Bounds, ReadError>;
 
-    /// Returns all topics that ever had an event, sorted by name. A topic stays listed after its
-    /// events were trimmed.
+    /// Returns all topics that ever had an event and were not deleted since, sorted by name. A topic stays
+    /// listed after its events were trimmed.
     async fn topics(&self) -> Result<Vec<Topic>, ReadError>;
 
     /// Returns the first retained event whose timestamp is `ts` or later, or the topic's next `seq` if
@@ -104,6 +114,14 @@ pub trait Engine: Send + Sync + 'static {
         }
         Ok(found)
     }
+
+    /// Returns when the event at `seq` was stored, or `None` if `topic` does not have it, or has
+    /// dropped it.
+    ///
+    /// As for [`retain`](Engine::retain), the time is the engine's and not the event's `ts`, and an
+    /// event may count as stored as late as any event before it. An engine that no longer knows the
+    /// exact time returns bounds.
+    async fn arrival(&self, topic: &Topic, seq: Seq) -> Result<Option<Arrival>, ReadError>;
 
     /// Drops the events of `topic` below `below` and returns the remaining bounds. A `below` above the
     /// last event drops all of them.
@@ -166,12 +184,29 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// It is a wake-up, not a queue: several appends may show up as one change. The value is never
     /// ahead of what [`read`](Engine::read) returns. The channel closes when the engine is closed or
-    /// dropped; on a closed engine it is closed from the start.
+    /// dropped; on a closed engine it is closed from the start. It also closes when this engine deletes the
+    /// topic, or sees that another gateway did; a later call watches the topic that may follow.
     fn watch(&self, topic: &Topic) -> watch::Receiver<Seq>;
+
+    /// Starts a backup of the whole store: every commit whose answer came before this call, and whole
+    /// commits only. Commits, reads and trims go on while it is read.
+    ///
+    /// *Called twice.* Each backup has its own moment. An engine limits how many run at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`BackupError::Unsupported`] if the engine has no backups; it says what to use instead.
+    async fn backup(&self, on_damage: OnDamage) -> Result<Backup, BackupError>;
 
     /// Returns whether the engine accepts commits, and what it found damaged or repaired since it was
     /// opened. Works on a closed engine.
     fn health(&self) -> Health;
+
+    /// Returns what the engine measures about itself. Cheap enough to be asked every few seconds, whatever
+    /// the number of topics; what cannot be found out now is left out. Works on a closed engine.
+    async fn figures(&self) -> Figures {
+        Figures::default()
+    }
 
     /// Finishes the commits in progress, makes them durable and releases all resources.
     ///

@@ -4,9 +4,10 @@ use async_trait::async_trait;
 use prombus_proto::{EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 
+use crate::disk::backup::{Backup, BackupError, OnDamage};
 use crate::{
-    Batch, Bounds, Capabilities, CommitError, Committed, Engine, Health, Page, ReadBudget,
-    ReadError, Retention, StateEntry, StateKey, Unavailable,
+    Arrival, Batch, Bounds, Capabilities, CommitError, Committed, Engine, Figures, Health, Page,
+    ReadBudget, ReadError, Retention, StateEntry, StateKey, Unavailable,
 };
 
 /// An engine that wraps another one: every call goes to [`inner`](Self::inner) unless the wrapper
@@ -70,9 +71,19 @@ pub trait DelegatingEngine: Send + Sync + 'static {
         self.inner().watch(topic)
     }
 
+    /// See [`Engine::backup`].
+    async fn backup(&self, on_damage: OnDamage) -> Result<Backup, BackupError> {
+        self.inner().backup(on_damage).await
+    }
+
     /// See [`Engine::health`].
     fn health(&self) -> Health {
         self.inner().health()
+    }
+
+    /// See [`Engine::figures`].
+    async fn figures(&self) -> Figures {
+        self.inner().figures().await
     }
 
     /// See [`Engine::close`].
@@ -125,6 +136,11 @@ impl<T: DelegatingEngine> Engine for T {
         DelegatingEngine::seek_ids(self, topic, ids).await
     }
 
+    async fn arrival(&self, topic: &Topic, seq: Seq) -> Result<Option<Arrival>, ReadError> {
+        self.before_read(None)?;
+        self.inner().arrival(topic, seq).await
+    }
+
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
         self.before_trim()?;
         self.inner().trim(topic, below).await
@@ -161,8 +177,16 @@ impl<T: DelegatingEngine> Engine for T {
         DelegatingEngine::watch(self, topic)
     }
 
+    async fn backup(&self, on_damage: OnDamage) -> Result<Backup, BackupError> {
+        DelegatingEngine::backup(self, on_damage).await
+    }
+
     fn health(&self) -> Health {
         DelegatingEngine::health(self)
+    }
+
+    async fn figures(&self) -> Figures {
+        DelegatingEngine::figures(self).await
     }
 
     async fn close(&self) -> Result<(), CommitError> {

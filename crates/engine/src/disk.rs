@@ -12,13 +12,18 @@
 //! **Read path.** Readers (`read`) look up in the view where events are, release it and read the
 //! files.
 //!
+//! **Backup.** [`backup`] copies the files of one moment while all of this goes on; `verify` checks the files
+//! of a store or of a backup.
+//!
 //! **Recovery.** `recovery` loads the catalog and replays the WAL files that it does not cover.
 //!
 //! The formats of all files are in `docs/disk-format.md`.
 
+pub mod backup;
 mod checkpoint;
 mod ids;
 mod journal;
+mod meter;
 mod options;
 mod read;
 mod record;
@@ -30,9 +35,10 @@ mod simulation;
 mod sorted_runs;
 mod state;
 mod storage;
+mod verify;
 mod wal;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
@@ -43,7 +49,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::options::DiskOptions;
 pub use self::storage::faults::StorageFaults;
+pub use self::verify::report::{Fault, FileKindName, KindTotals, Report};
+pub use self::verify::store::{VerifyError, verify_store};
 
+use self::backup::pins::Pin;
+use self::backup::{Backup, BackupError, OnDamage};
 use self::checkpoint::{CheckpointTask, Checkpointer};
 use self::journal::{Journal, Request};
 use self::record::SuffixChecksum;
@@ -53,8 +63,9 @@ use self::storage::layout::Layout;
 use self::storage::lock::StoreLock;
 use self::storage::private::close_to_others;
 use crate::{
-    Batch, Bounds, Capabilities, CommitError, Committed, Condition, Durability, Engine, Health,
-    OpenError, Page, ReadBudget, ReadError, Retention, StateEntry, StateKey, Unavailable,
+    Arrival, Batch, Bounds, Capabilities, CommitError, Committed, Condition, Durability, Engine,
+    Figures, Health, OpenError, Page, ReadBudget, ReadError, Retention, StateEntry, StateKey,
+    Unavailable,
 };
 
 /// How many requests may wait for the journal before senders block.
@@ -71,6 +82,7 @@ pub struct DiskEngine {
 struct Workers {
     journal: JoinHandle<()>,
     checkpointer: JoinHandle<()>,
+    checkpoints: std_mpsc::Sender<CheckpointTask>,
     lock: StoreLock,
 }
 
@@ -91,11 +103,11 @@ impl DiskEngine {
         let shared = Arc::new(shared);
         let (tasks, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog).map_err(io)?;
         for wal in sealed {
-            shared.pending_checkpoints.add();
+            shared.pending_checkpoints.add(wal.end);
             tasks.send(CheckpointTask::Checkpoint(wal)).expect("the receiver is still owned here");
         }
         let (requests, receiver) = mpsc::channel(REQUEST_QUEUE);
-        let journal = Journal::new(Arc::clone(&shared), receiver, tasks, &start);
+        let journal = Journal::new(Arc::clone(&shared), receiver, tasks.clone(), &start);
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_owned()).spawn(run).map_err(io)
         };
@@ -104,6 +116,7 @@ impl DiskEngine {
             // change the store after it is unlocked.
             journal: spawn("prombus-journal", Box::new(|| journal.run()))?,
             checkpointer: spawn("prombus-checkpoint", Box::new(|| checkpointer.run()))?,
+            checkpoints: tasks,
             lock,
         };
         Ok(Self { shared, requests, workers: Mutex::new(Some(workers)) })
@@ -149,12 +162,33 @@ impl DiskEngine {
     }
 
     /// Waits for the threads and unlocks the folder.
-    fn join(workers: Workers) {
-        let Workers { journal, checkpointer, lock } = workers;
+    fn join(shared: &Shared, workers: Workers) {
+        let Workers { journal, checkpointer, checkpoints, lock } = workers;
         // The panic hook has already reported a panic.
         let _ = journal.join();
+        // Without senders the checkpoint thread ends, whatever became of the journal.
+        drop(checkpoints);
         let _ = checkpointer.join();
+        shared.pins.close();
         lock.release();
+    }
+
+    /// Keeps the files of this moment in existence.
+    async fn pin(&self) -> Result<Pin, BackupError> {
+        match self.shared.condition() {
+            Condition::Closed => return Err(Unavailable::Closed.into()),
+            // Nobody knows what of the last frames is stored.
+            Condition::Poisoned(reason) => return Err(Unavailable::Poisoned(reason).into()),
+            Condition::Healthy | Condition::Full(_) => {}
+        }
+        let (reply, pinned) = oneshot::channel();
+        let task = CheckpointTask::Pin(reply);
+        let is_sent = match self.workers.lock().as_ref() {
+            Some(workers) => workers.checkpoints.send(task).is_ok(),
+            None => false,
+        };
+        let pinned = if is_sent { pinned.await.ok() } else { None };
+        Ok(pinned.ok_or(Unavailable::Closed)??)
     }
 
     fn take_running(&self) -> Option<Workers> {
@@ -202,7 +236,7 @@ impl Engine for DiskEngine {
         self.check_open()?;
         let view = self.shared.view();
         // A retention rule alone does not create a topic.
-        let topics = view.topics.iter().filter(|(_, view)| view.next > Seq::FIRST);
+        let topics = view.topics.iter().filter(|(_, view)| view.bounds().next > Seq::FIRST);
         let mut topics: Vec<_> = topics.map(|(topic, _)| topic.clone()).collect();
         topics.sort_unstable();
         Ok(topics)
@@ -228,6 +262,11 @@ impl Engine for DiskEngine {
             ids.iter().map(|id| read::seek_id::seek_id(shared, &topic, id)).collect()
         };
         self.blocking(seek).await
+    }
+
+    async fn arrival(&self, topic: &Topic, seq: Seq) -> Result<Option<Arrival>, ReadError> {
+        self.check_open()?;
+        Ok(read::arrival::arrival(&self.shared, topic, seq))
     }
 
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
@@ -269,8 +308,21 @@ impl Engine for DiskEngine {
         self.shared.watch(topic)
     }
 
+    async fn backup(&self, on_damage: OnDamage) -> Result<Backup, BackupError> {
+        let pin = self.pin().await?;
+        // Reads the lengths of some files.
+        let started = tokio::task::spawn_blocking(move || Backup::start(pin, on_damage)).await;
+        started.unwrap_or_else(|_| Err(Unavailable::Closed.into()))
+    }
+
     fn health(&self) -> Health {
         Health { condition: self.shared.condition(), incidents: self.shared.incidents() }
+    }
+
+    async fn figures(&self) -> Figures {
+        let shared = Arc::clone(&self.shared);
+        // It looks at files.
+        tokio::task::spawn_blocking(move || meter::figures(&shared)).await.unwrap_or_default()
     }
 
     async fn close(&self) -> Result<(), CommitError> {
@@ -281,7 +333,8 @@ impl Engine for DiskEngine {
         };
         if let Some(workers) = self.take_running() {
             // The threads end right after their answer. The folder is unlocked when this returns.
-            let _ = tokio::task::spawn_blocking(|| Self::join(workers)).await;
+            let shared = Arc::clone(&self.shared);
+            let _ = tokio::task::spawn_blocking(move || Self::join(&shared, workers)).await;
         }
         result
     }
@@ -293,7 +346,7 @@ impl Drop for DiskEngine {
             // Without senders the journal closes the store and ends.
             let (requests, _) = mpsc::channel(1);
             drop(std::mem::replace(&mut self.requests, requests));
-            Self::join(workers);
+            Self::join(&self.shared, workers);
         }
     }
 }

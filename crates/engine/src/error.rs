@@ -39,6 +39,14 @@ pub enum OpenError {
         /// What is wrong.
         detail: String,
     },
+    /// A backup was being restored into the directory, and that is not finished.
+    #[error(
+        "{path} holds an unfinished restore of a backup: run prombus restore again, or remove the folder"
+    )]
+    Unfinished {
+        /// The data directory.
+        path: PathBuf,
+    },
     /// An operation of the file system failed.
     #[error("{path}: {source}")]
     Io {

@@ -7,6 +7,7 @@
 //! - `corr`: the correlation id that an answer repeats
 //! - `unframed`: events without a frame, as HTTP accepts them
 //! - [`answer`]: writes the server's frames; `server_frame`: reads them, for clients
+//! - `end_reason`: why the server ended a subscription
 //! - `error`: why a frame cannot be accepted
 //! - `field`: typed access to the members of a frame
 //! - `json` on top of `json_scan`: reads JSON in place; `write`: appends JSON
@@ -18,6 +19,7 @@ mod ack;
 pub mod answer;
 mod auth;
 mod corr;
+mod end_reason;
 mod error;
 mod event_fields;
 mod field;
@@ -40,6 +42,7 @@ use bytes::Bytes;
 pub use ack::Ack;
 pub use auth::{Auth, Token};
 pub use corr::Corr;
+pub use end_reason::EndReason;
 pub use error::FrameError;
 pub use ids::Ids;
 pub(crate) use json::{Json, lone_value};

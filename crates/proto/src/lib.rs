@@ -9,6 +9,7 @@
 //! - [`event_id`], [`id_source`]: event ids and their generator
 //! - [`seq`]: the position of an event in its topic
 //! - [`name`], [`key`]: topic and group names, event keys
+//! - `name_pattern`: patterns of such names
 //! - [`limits`]: the limits of the protocol and of the store
 //! - [`error_code`]: the stable error codes
 //! - [`frame`]: the frames between the WebSocket gateway and its clients
@@ -27,6 +28,7 @@ pub mod id_source;
 pub mod key;
 pub mod limits;
 pub mod name;
+mod name_pattern;
 pub mod new_event;
 pub mod payload;
 pub mod random;
@@ -40,6 +42,7 @@ pub use frame::{ClientFrame, ClientOp, FrameError, FrameLimits, ServerFrame};
 pub use id_source::IdSource;
 pub use key::{InvalidKey, Key};
 pub use name::{Group, InvalidName, Topic};
+pub use name_pattern::{InvalidPattern, NamePattern};
 pub use new_event::NewEvent;
 pub use payload::{InvalidPayload, Payload};
 pub use random::{RandomSource, SeededRandom, SystemRandom};

@@ -1,15 +1,15 @@
 //! Through the bus, as gateways and HTTP publish: every publisher is a connection with a window of
 //! publishes in flight.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prombus_bus::{
-    Bus, MemoryLimits, PendingCommit, PublishBatch, RetryDelays, Settings, SubscriptionDefaults,
-    TopicSettings,
+    Bus, ConfiguredTopics, MemoryLimits, PendingCommit, PublishBatch, RetryDelays, Settings,
+    SubscriptionDefaults, TopicSettings,
 };
-use prombus_proto::{SystemClock, Topic};
+use prombus_proto::SystemClock;
 use tokio::task::JoinSet;
 
 use crate::load::{EACH, Load, new_engine, new_ids};
@@ -18,7 +18,7 @@ use crate::load::{EACH, Load, new_engine, new_ids};
 pub(crate) async fn rate(url: &str, load: Load) -> f64 {
     let (engine, _) = new_engine(url).await;
     let own = TopicSettings { durability: Some(load.durability), ..TopicSettings::default() };
-    let topics: HashMap<Topic, TopicSettings> =
+    let topics: ConfiguredTopics =
         (0..load.writers).map(|writer| (load.topic_of(writer), own)).collect();
     let settings = Settings {
         connection_rate: None,
@@ -40,6 +40,7 @@ pub(crate) async fn rate(url: &str, load: Load) -> f64 {
             max: Duration::from_secs(600),
         },
         group_lease: Duration::from_secs(10),
+        spans: None,
     };
     let bus = Arc::new(Bus::start(engine, settings, Arc::new(SystemClock), Arc::new(new_ids())));
     let began = Instant::now();

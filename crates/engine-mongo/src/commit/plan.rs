@@ -18,6 +18,9 @@ pub(super) struct CommitPlan {
     pub(super) parts: Vec<RawDocumentBuf>,
     /// Topics that events are appended to, as they are afterwards.
     pub(super) appended: Vec<(Topic, TopicDocument)>,
+    /// Topics that are deleted and get no event, as they are afterwards.
+    pub(super) deleted: Vec<TopicDocument>,
+    deleted_topics: Vec<Topic>,
     /// Topics that only have to stay unchanged.
     pub(super) guarded: Vec<Topic>,
     pub(super) state: BTreeMap<StateKey, StateChange>,
@@ -55,18 +58,44 @@ impl CommitPlan {
             events: Vec::new(),
             parts: Vec::new(),
             appended: Vec::new(),
+            deleted: Vec::new(),
+            deleted_topics: batch.deleted_topics.clone(),
             guarded: Vec::new(),
             state,
         };
         plan.add_events(batch, snapshot, to_bson(now.0));
         let appended: HashSet<&str> =
             plan.appended.iter().map(|(topic, _)| topic.as_str()).collect();
+        let deleted =
+            batch.deleted_topics.iter().filter(|topic| !appended.contains(topic.as_str()));
+        let deleted = deleted.filter_map(|topic| snapshot.after_deletion(topic.as_str()));
+        plan.deleted = deleted.collect();
+        plan.deleted.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        plan.deleted.dedup_by(|one, other| one.name == other.name);
+        let is_written = |topic: &Topic| {
+            appended.contains(topic.as_str())
+                || plan.deleted.iter().any(|deleted| deleted.name == topic.as_str())
+        };
         let expected = batch.expected_last.iter().map(|(topic, _)| topic);
-        plan.guarded =
-            expected.filter(|topic| !appended.contains(topic.as_str())).cloned().collect();
+        plan.guarded = expected.filter(|topic| !is_written(topic)).cloned().collect();
         plan.guarded.sort_unstable();
         plan.guarded.dedup();
         Ok(plan)
+    }
+
+    /// Returns the topics whose documents say from now on that they were deleted.
+    pub(super) fn names_of_deleted(&self) -> Vec<String> {
+        let appended = self.appended.iter().map(|(_, document)| document);
+        let of_this_batch = appended.filter(|it| {
+            it.deleted_at.is_some()
+                && self.deleted_topics.iter().any(|topic| topic.as_str() == it.name)
+        });
+        of_this_batch.chain(&self.deleted).map(|document| document.name.clone()).collect()
+    }
+
+    /// Returns `true` if the topic is deleted before anything is appended to it.
+    pub(super) fn deletes(&self, topic: &Topic) -> bool {
+        self.deleted_topics.contains(topic)
     }
 
     fn add_events(&mut self, batch: &Batch, snapshot: &Snapshot, now: i64) {
@@ -88,7 +117,10 @@ impl CommitPlan {
                 continue;
             }
             let document = appended.entry(topic).or_insert_with(|| {
-                let known = snapshot.topics.get(topic.as_str()).cloned();
+                let known = match batch.deleted_topics.contains(topic) {
+                    true => snapshot.after_deletion(topic.as_str()),
+                    false => snapshot.topics.get(topic.as_str()).cloned(),
+                };
                 known.unwrap_or_else(|| TopicDocument::new(topic.as_str()))
             });
             let seq = Seq(from_bson(document.next));
@@ -110,7 +142,8 @@ impl CommitPlan {
 
 fn check_last_positions(batch: &Batch, snapshot: &Snapshot) -> Result<(), Conflict> {
     for (topic, expected) in &batch.expected_last {
-        let actual = snapshot.topics.get(topic.as_str()).map_or(Seq::ZERO, TopicDocument::last);
+        let actual = snapshot.topics.get(topic.as_str()).cloned();
+        let actual = actual.map_or(Seq::ZERO, |document| document.visible().last());
         if actual != *expected {
             return Err(Conflict::Last { topic: topic.clone(), expected: *expected, actual });
         }

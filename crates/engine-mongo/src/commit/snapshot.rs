@@ -27,6 +27,15 @@ pub(super) struct Snapshot {
     pub(super) ids: HashMap<(String, String), Seq>,
 }
 
+impl Snapshot {
+    /// Returns the document of a topic that the batch deletes, before it appends to it.
+    pub(super) fn after_deletion(&self, name: &str) -> Option<TopicDocument> {
+        let mut document = self.topics.get(name)?.clone();
+        document.delete();
+        Some(document)
+    }
+}
+
 pub(super) struct SnapshotReader<'a> {
     pub(super) store: &'a Store,
     pub(super) session: &'a mut ClientSession,
@@ -129,7 +138,11 @@ impl SnapshotReader<'_> {
         for (name, mut ids) in ids_by_topic {
             ids.sort_unstable();
             ids.dedup();
-            let first = snapshot.topics.get(name).map_or(1, |topic| topic.first);
+            let is_deleted = batch.deleted_topics.iter().any(|topic| topic.as_str() == name);
+            let first = snapshot
+                .topics
+                .get(name)
+                .map_or(1, |topic| if is_deleted { topic.next } else { topic.first });
             let mut trimmed: Vec<i64> = Vec::new();
             for ids in ids.chunks(IDS_PER_QUERY) {
                 let query = events

@@ -10,6 +10,7 @@ use prombus_proto::Topic;
 
 use super::AttemptError;
 use super::plan::{CommitPlan, StateChange};
+use crate::deletion::deletion_update;
 use crate::error::DUPLICATE_KEY;
 use crate::layout::collections::{Collections, EVENTS, PARTS, TOPICS};
 use crate::layout::topic_document::TopicDocument;
@@ -112,16 +113,23 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the new ends of the topics, which makes the events visible.
-    pub(super) async fn write_topics(
-        &mut self,
-        appended: &[(Topic, TopicDocument)],
-        guarded: &[Topic],
-    ) -> Result<(), AttemptError> {
+    /// Writes the new ends of the topics, which makes the events visible, and the ends of those that are deleted.
+    pub(super) async fn write_topics(&mut self, plan: &CommitPlan) -> Result<(), AttemptError> {
+        let CommitPlan { appended, deleted, guarded, .. } = plan;
         let mut statements = Statements::new("update", "updates");
+        for document in deleted {
+            let query = doc! { "_id": document.name.as_str() };
+            let update = deletion_update(document, Document::new());
+            let statement = doc! { "q": query, "u": update };
+            statements.push(statement, TOPIC_STATEMENT_BYTES);
+        }
         for (topic, document) in appended {
             let query = doc! { "_id": topic.as_str() };
-            let statement = doc! { "q": query, "u": append_update(document), "upsert": true };
+            let update = match plan.deletes(topic) {
+                true => deletion_update(document, appended_fields(document)),
+                false => append_update(document),
+            };
+            let statement = doc! { "q": query, "u": update, "upsert": true };
             statements.push(statement, TOPIC_STATEMENT_BYTES);
         }
         // Without transactions there is only this gateway, and it commits one batch at a time.
@@ -156,6 +164,10 @@ impl Writer<'_> {
 }
 
 fn append_update(document: &TopicDocument) -> Document {
+    doc! { "$set": appended_fields(document) }
+}
+
+fn appended_fields(document: &TopicDocument) -> Document {
     let mut fields = doc! {
         "next": document.next,
         "bytes": document.bytes,
@@ -165,7 +177,7 @@ fn append_update(document: &TopicDocument) -> Document {
     if let Some(floor) = document.expiry_floor {
         fields.insert("expiryFloor", floor);
     }
-    doc! { "$set": fields }
+    fields
 }
 
 fn put_statement(id: &str, document: Document) -> Document {

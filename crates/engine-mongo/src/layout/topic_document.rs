@@ -39,6 +39,10 @@ pub(crate) struct TopicDocument {
     /// `expireAt` counts from it, and that of later events must not be earlier.
     #[serde(default, rename = "expiryFloor", skip_serializing_if = "Option::is_none")]
     pub(crate) expiry_floor: Option<i64>,
+    /// The `next` at the last deletion. As long as that is `next`, the topic is deleted, and what it has in
+    /// `events` is about to be removed.
+    #[serde(default, rename = "deletedAt", skip_serializing_if = "Option::is_none")]
+    pub(crate) deleted_at: Option<i64>,
     /// The revision of the newest retention rule that was applied.
     #[serde(default)]
     pub(crate) rule: Option<i64>,
@@ -80,6 +84,7 @@ impl TopicDocument {
             forgotten_latest_ts: None,
             stored_at: None,
             expiry_floor: None,
+            deleted_at: None,
             rule: None,
             ttl_ms: None,
             ttl_change: None,
@@ -95,6 +100,20 @@ impl TopicDocument {
         self.stored_at = Some(stored_at);
         let expire_at = expire_at(stored_at.max(self.expiry_floor.unwrap_or(0)), self.ttl_ms);
         Lifetime { stored_at, expire_at }
+    }
+
+    /// Deletes everything up to now. The numbering goes on.
+    pub(crate) fn delete(&mut self) {
+        self.first = self.next;
+        self.forgotten_bytes = self.bytes;
+        self.forgotten_latest_ts = Some(self.latest_ts);
+        self.deleted_at = Some(self.next);
+        (self.rule, self.ttl_ms, self.ttl_change) = (None, None, None);
+    }
+
+    /// The topic as readers see it.
+    pub(crate) fn visible(self) -> Self {
+        if self.deleted_at == Some(self.next) { Self::new(&self.name) } else { self }
     }
 
     /// Returns `true` if the servers remove events of this topic.
@@ -133,8 +152,13 @@ impl TopicDocument {
         }
     }
 
-    /// A filter for the topics that ever had an event.
+    /// A filter for the topics that ever had an event and were not deleted since.
     pub(crate) fn with_events() -> Document {
-        doc! { "next": { "$gt": 1 } }
+        doc! { "next": { "$gt": 1 }, "$expr": { "$ne": ["$deletedAt", "$next"] } }
+    }
+
+    /// A filter for the topics that are deleted.
+    pub(crate) fn deleted() -> Document {
+        doc! { "deletedAt": { "$exists": true }, "$expr": { "$eq": ["$deletedAt", "$next"] } }
     }
 }

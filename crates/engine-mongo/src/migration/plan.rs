@@ -41,6 +41,12 @@ impl MigrationPlan {
         &self.database
     }
 
+    /// Returns `true` if no version of this program has used the database.
+    #[must_use]
+    pub const fn is_new(&self) -> bool {
+        self.layout.is_none()
+    }
+
     /// Empty if the database needs no migration.
     #[must_use]
     pub fn steps(&self) -> &[Step] {

@@ -1,9 +1,38 @@
 //! When events were stored, which is what their age counts from.
 
 use mongodb::bson::{Document, doc};
-use prombus_proto::Timestamp;
+use prombus_engine::{Arrival, ReadError};
+use prombus_proto::{Seq, Timestamp, Topic};
 
-use crate::layout::numbers::to_bson;
+use crate::error::read_error;
+use crate::layout::numbers::{from_bson, number_in, to_bson};
+use crate::store::Store;
+
+impl Store {
+    /// Implements [`prombus_engine::Engine::arrival`].
+    pub(crate) async fn arrival(
+        &self,
+        topic: &Topic,
+        seq: Seq,
+    ) -> Result<Option<Arrival>, ReadError> {
+        let mut session = self.read_session().await.map_err(read_error)?;
+        let document = self.topic(&mut session, topic).await.map_err(read_error)?;
+        let position = to_bson(seq.0);
+        if !(document.first..document.next).contains(&position) {
+            return Ok(None);
+        }
+        let found = self
+            .collections
+            .events()
+            .find_one(doc! { "topic": topic.as_str(), "seq": position })
+            .projection(doc! { "_id": 0, "storedAt": stored_at(self.clock.now()) })
+            .session(&mut session)
+            .await
+            .map_err(read_error)?;
+        let time = found.and_then(|event| number_in(&event, "storedAt"));
+        Ok(time.map(|time| Arrival::at(Timestamp(from_bson(time)))))
+    }
+}
 
 /// An expression: when an event was stored, in milliseconds.
 ///

@@ -5,6 +5,7 @@
 //! If it cannot, a new stream is opened before all topics are read, so that no change falls in
 //! between. While there is no stream, topics are polled.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use futures_util::StreamExt;
@@ -44,6 +45,7 @@ async fn follow(store: Weak<Store>, mut changes: Option<Changes>, detection: Cha
         if detection == ChangeDetection::ChangeStream {
             changes = open(&store).await;
         }
+        store.own_deletions.clear();
         if let Err(error) = store.read_all_topics().await {
             tracing::warn!("cannot read what other gateways wrote: {error}; retrying");
         }
@@ -73,6 +75,12 @@ async fn follow_changes(store: &Weak<Store>, mut changes: Changes) {
             Some(Ok(change)) => {
                 let Some(store) = store.upgrade() else { return };
                 store.causality.advance_to(change.cluster_time);
+                if let Some(topic) = deleted_topic_in(&change)
+                    && !store.own_deletions.take_reported(topic.as_str())
+                {
+                    store.topic_cache.remove([topic.as_str()]);
+                    store.watchers.end(&topic);
+                }
                 if let Some((topic, last)) = last_position_in(&change) {
                     store.topic_cache.remove_if_behind(&topic, last);
                     store.watchers.notify(&topic, last);
@@ -85,6 +93,14 @@ async fn follow_changes(store: &Weak<Store>, mut changes: Changes) {
             None => return,
         }
     }
+}
+
+/// Returns the topic that was deleted.
+fn deleted_topic_in(change: &ChangeStreamEvent<Document>) -> Option<Topic> {
+    let updated = change.update_description.as_ref().map(|update| &update.updated_fields);
+    let is_deleted = updated.is_some_and(|fields| fields.contains_key("deletedAt"));
+    let name = change.document_key.as_ref()?.get_str("_id").ok()?;
+    is_deleted.then(|| Topic::new(name).ok()).flatten()
 }
 
 /// Returns the topic that grew and its last position.
@@ -110,11 +126,14 @@ impl Store {
     /// Notifies the watchers of every topic's last position.
     async fn read_all_topics(&self) -> Result<(), MongoError> {
         let mut session = self.read_session().await?;
+        let mut known = HashSet::new();
         for document in self.topics(&mut session).await? {
             if let Some(topic) = document.topic() {
                 self.watchers.notify(&topic, document.last());
+                known.insert(topic);
             }
         }
+        self.watchers.end_others(&known);
         Ok(())
     }
 }

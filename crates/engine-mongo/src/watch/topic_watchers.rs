@@ -1,6 +1,6 @@
 //! The last position of every topic, for watchers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 use prombus_proto::{Seq, Topic};
@@ -41,6 +41,21 @@ impl TopicWatchers {
                 .subscribe(),
             // The sender is dropped, so the receiver is closed from the start.
             None => watch::channel(Seq::ZERO).1,
+        }
+    }
+
+    /// Closes the receivers of `topic`, which was deleted.
+    pub(crate) fn end(&self, topic: &Topic) {
+        if let Some(channels) = self.0.lock().as_mut() {
+            channels.remove(topic);
+        }
+    }
+
+    /// Closes the receivers of topics that had events and are not among `topics` any more.
+    pub(crate) fn end_others(&self, topics: &HashSet<Topic>) {
+        if let Some(channels) = self.0.lock().as_mut() {
+            channels
+                .retain(|topic, channel| *channel.borrow() == Seq::ZERO || topics.contains(topic));
         }
     }
 

@@ -6,6 +6,7 @@
 mod conformance;
 mod database;
 mod expiring;
+mod figures;
 mod fixture;
 mod gateways;
 mod layout;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         topic_cache::trials(),
         refusals::trials(),
         expiring::trials(),
+        figures::trials(),
         migrating::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();

@@ -9,6 +9,7 @@
 
 mod append;
 mod beside_a_publisher;
+mod deleting;
 mod events;
 mod fsync;
 mod large_store;
@@ -40,13 +41,14 @@ fn main() {
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_selected = |part: &str| only.is_empty() || only.iter().any(|word| word == part);
     let mut report = Report::default();
-    let parts: [(&str, Part); 8] = [
+    let parts: [(&str, Part); 9] = [
         ("append", append::run),
         ("fsync", fsync::run),
         ("read", sequential_read::run),
         ("reopen", reopen::run),
         ("memory", memory::run),
         ("topics", many_topics::run),
+        ("deleting", deleting::run),
         ("random-ids", random_ids::run),
         ("large", large_store::run),
     ];

@@ -9,7 +9,9 @@
 //! - `atomicity`: all of a batch or nothing, and expected positions
 //! - `state`, `scanning`, `expiry`: the keyed state
 //! - `reading`, `seeking`: pages, and positions by time and id
+//! - `arrivals`: when events were stored
 //! - `trimming`, `retention`: dropping events
+//! - `deletion`: deleting topics
 //! - `retention_by_arrival`: the age of an event counts from when it was stored
 //! - `watching`: wake-ups
 //! - `concurrency`: concurrent calls behave as if they ran one after another
@@ -22,10 +24,12 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test and shows the line")]
 
 mod appends;
+mod arrivals;
 mod atomicity;
 mod case;
 mod closing;
 mod concurrency;
+mod deletion;
 mod expiry;
 mod gateways;
 mod idempotence;
@@ -82,7 +86,9 @@ pub fn trials<S: Subject + 'static>(
         expiry::cases(),
         reading::cases(),
         seeking::cases(),
+        arrivals::cases(),
         trimming::cases(),
+        deletion::cases(),
         retention::cases(),
         retention_by_arrival::cases(),
         watching::cases(),
@@ -98,8 +104,10 @@ pub fn trials<S: Subject + 'static>(
     }
     if expected.several_gateways {
         cases.push(gateways::cases());
+        cases.push(deletion::cases_with_gateways());
     }
     if expected.survives_restart {
+        cases.push(deletion::cases_with_restart());
         cases.push(restarts::cases());
         cases.push(closing::cases_with_restart());
     }

@@ -5,6 +5,7 @@
 //! thread writes them ([`run_task`]). After a crash the checkpoint is repeated from the WAL file and
 //! writes to the same offsets.
 
+mod backoff;
 pub(crate) mod catalog;
 mod merging;
 mod pack_usage;
@@ -22,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, mem, thread};
 
 use prombus_proto::Topic;
@@ -35,6 +36,7 @@ use self::pack_usage::PackUsage;
 use self::run_task::RunTasks;
 use self::sealed_wal::SealedWal;
 use self::sweep::Sweep;
+use super::backup::pins::{Pin, TooManyPins};
 use super::shared::Shared;
 use super::storage::faults::is_temporary;
 use super::storage::file_system::OpenFolder;
@@ -47,6 +49,8 @@ pub(crate) enum CheckpointTask {
     Checkpoint(SealedWal),
     /// A trim is durable: removes the topic's segments before its first event.
     Reclaim(Topic),
+    /// Keeps all files of this moment in existence for a backup.
+    Pin(oneshot::Sender<Result<Pin, TooManyPins>>),
     /// Makes the last assigned version durable and ends the thread, after all other tasks.
     Stop(StopRequest),
 }
@@ -106,10 +110,12 @@ impl Checkpointer {
         let (sender, tasks) = mpsc::channel();
         let StoredCatalog { catalog, files } = catalog;
         let (sealed, trimmed) = (VecDeque::new(), BTreeSet::new());
+        let packs = PackUsage::of(&shared.layout, &catalog);
+        shared.meter.set_segment_bytes(packs.unpacked_bytes());
         let checkpointer = Self {
-            packs: PackUsage::of(&shared.layout, &catalog),
             shared,
             root,
+            packs,
             catalog,
             catalog_files: files,
             tasks,
@@ -151,6 +157,8 @@ impl Checkpointer {
             CheckpointTask::Reclaim(topic) => {
                 self.trimmed.insert(topic);
             }
+            // The receiver may have been dropped, and with it the pin.
+            CheckpointTask::Pin(reply) => drop(reply.send(Pin::take(&self.shared, &self.catalog))),
             CheckpointTask::Stop(stop) => self.stop = Some(stop),
         }
     }
@@ -201,11 +209,13 @@ impl Checkpointer {
             // Frees space, so it comes before whatever needs some.
             self.reclaim_trimmed();
             let Some(sealed) = self.sealed.pop_front() else { break };
+            let started = Instant::now();
             if let Err(error) = self.checkpoint(&sealed) {
                 self.sealed.push_front(sealed);
                 return Err(error);
             }
-            self.shared.pending_checkpoints.remove();
+            self.shared.meter.checkpointed_in(started.elapsed());
+            self.shared.pending_checkpoints.remove(sealed.end);
             self.finish_run_task()?;
             self.start_run_task();
         }
@@ -250,6 +260,7 @@ impl Checkpointer {
                 self.remove_files(&dropped);
             }
         }
+        self.shared.meter.set_segment_bytes(self.packs.unpacked_bytes());
         self.remove_unused_packs();
     }
 
@@ -258,15 +269,22 @@ impl Checkpointer {
         let (layout, options) = (&self.shared.layout, &self.shared.options);
         self.catalog_files.append(layout, &self.catalog, &edit)?;
         let changed: Vec<_> = edit.topics.keys().cloned().collect();
-        for topic in &changed {
+        for topic in edit.removed.iter().chain(&changed) {
             self.packs.remove(self.catalog.segments(topic));
         }
         self.catalog.apply(edit);
         for topic in &changed {
             self.packs.add(self.catalog.segments(topic));
         }
+        self.shared.meter.set_segment_bytes(self.packs.unpacked_bytes());
         self.catalog_files.shorten(layout, &self.catalog, options.catalog_edits)?;
         Ok(changed)
+    }
+
+    /// Removes the folder of a topic that has no segments, unless something else is in it.
+    fn remove_folder(&self, topic: &Topic) {
+        // Most topics with few events never had one.
+        let _ = self.shared.layout.fs().remove_folder(&self.shared.layout.topic(topic));
     }
 
     fn remove_unused_packs(&mut self) {
@@ -275,12 +293,13 @@ impl Checkpointer {
         self.remove_files(&paths);
     }
 
-    /// Deletes files that the catalog no longer names. A file that cannot be deleted only takes
-    /// space, until the next start sweeps it.
+    /// Deletes files that the catalog no longer names, once no backup needs them. A file that cannot be
+    /// deleted only takes space, until the next start sweeps it.
     fn remove_files(&self, paths: &[PathBuf]) {
         for path in paths {
-            let _ = self.shared.layout.fs().remove_file(path);
-            // A reader that opened it in between would keep it, and its space, in the cache.
+            let _ = self.shared.pins.remove_file(&self.shared.layout, path);
+            // After it is gone: a reader that opened it in between would keep it, and its space, in the cache, and
+            // a topic that follows a deleted one may use the path again.
             self.shared.file_cache.forget(path);
         }
     }

@@ -129,6 +129,8 @@ impl Journal {
     }
 
     fn new_batch(&mut self) -> CommitBatch {
+        // Nothing is staged yet that continues their numbering.
+        self.shared.forget_deleted_topics();
         let now = self.shared.options.clock.now();
         let staging = Staging::new(mem::take(&mut self.buffers), now);
         CommitBatch::new(staging, self.check_condition().err())

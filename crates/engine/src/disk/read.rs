@@ -1,5 +1,6 @@
 //! The read path: look up in the view where events are, release it, and read the files.
 
+pub(crate) mod arrival;
 pub(crate) mod events;
 mod fault;
 pub(crate) mod seek_id;

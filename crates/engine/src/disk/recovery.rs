@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use self::wal_replay::WalReplay;
+use super::backup::pins::remove_left_over;
 use super::checkpoint::catalog::Catalog;
 use super::checkpoint::catalog::files::StoredCatalog;
 use super::checkpoint::sealed_wal::SealedWal;
@@ -38,8 +39,15 @@ pub(crate) struct Recovered {
 
 /// Opens the store in `options.folder`, or creates an empty one.
 pub(crate) fn recover(options: &DiskOptions, layout: Layout) -> Result<Recovered, OpenError> {
+    let mark = layout.restoring();
+    match layout.fs().open(&mark, Access::Read) {
+        Ok(_) => return Err(OpenError::Unfinished { path: layout.root().to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(&mark)(error)),
+    }
     let found = StoredCatalog::load(&layout)?;
     layout.create_folders().map_err(failed(layout.root()))?;
+    remove_left_over(&layout);
     let (mut stored, mut incidents) = match found {
         Some(found) => found,
         None => (create_catalog(&layout)?, Vec::new()),

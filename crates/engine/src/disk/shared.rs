@@ -8,9 +8,11 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use prombus_proto::{Seq, Topic};
 use tokio::sync::watch;
 
+use super::backup::pins::Pins;
 use super::checkpoint::pending::PendingCheckpoints;
 use super::ids::IdIndex;
 use super::ids::recent::RecentIds;
+use super::meter::Meter;
 use super::options::DiskOptions;
 use super::read::view::View;
 use super::state::StateRuns;
@@ -26,11 +28,15 @@ pub(crate) struct Shared {
     pub(crate) options: DiskOptions,
     pub(crate) file_cache: FileCache,
     pub(crate) pending_checkpoints: PendingCheckpoints,
+    pub(crate) meter: Meter,
+    pub(crate) pins: Pins,
     /// Set when an id run turns out to be damaged or missing: the checkpoint thread rebuilds them.
     pub(crate) id_rebuild_requested: AtomicBool,
     /// Set when the engine is being closed: the checkpoint thread no longer waits for disk space.
     pub(crate) closing: AtomicBool,
     view: RwLock<View>,
+    /// Deleted topics that the catalog no longer has since the checkpoint of this WAL file.
+    forgettable: Mutex<Vec<(Vec<Topic>, u64)>>,
     ids: RwLock<IdTables>,
     state_runs: RwLock<StateRuns>,
     incidents: Mutex<Vec<Incident>>,
@@ -55,11 +61,14 @@ impl Shared {
         Self {
             file_cache: FileCache::new(layout.fs().clone(), options.open_files),
             pending_checkpoints: PendingCheckpoints::default(),
+            meter: Meter::default(),
+            pins: Pins::default(),
             id_rebuild_requested: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             layout,
             options,
             view: RwLock::new(view),
+            forgettable: Mutex::default(),
             ids: RwLock::default(),
             state_runs: RwLock::default(),
             incidents: Mutex::default(),
@@ -133,7 +142,7 @@ impl Shared {
         let Some(watchers) = watchers.as_mut() else {
             return watch::Sender::new(Seq::ZERO).subscribe();
         };
-        let last = self.view().topics.get(topic).map_or(Seq::ZERO, |view| view.next.previous());
+        let last = self.view().topics.get(topic).map_or(Seq::ZERO, |view| view.bounds().last());
         let sender = watchers.entry(topic.clone()).or_insert_with(|| watch::Sender::new(last));
         sender.send_if_modified(|seen| std::mem::replace(seen, last.max(*seen)) < last);
         sender.subscribe()
@@ -152,6 +161,33 @@ impl Shared {
                 } else {
                     sender.send_if_modified(|seen| std::mem::replace(seen, last.max(*seen)) < last);
                 }
+            }
+        }
+    }
+
+    /// Closes the channels of the watchers of `topics`.
+    pub(crate) fn end_watches_of(&self, topics: &[Topic]) {
+        if topics.is_empty() {
+            return;
+        }
+        if let Some(watchers) = self.watchers.lock().as_mut() {
+            topics.iter().for_each(|topic| drop(watchers.remove(topic)));
+        }
+    }
+
+    /// Records deleted topics that the catalog does not have since the checkpoint of WAL file `checkpointed`.
+    pub(crate) fn may_forget(&self, topics: Vec<Topic>, checkpointed: u64) {
+        self.forgettable.lock().push((topics, checkpointed));
+    }
+
+    /// Drops such topics from the view. Only the journal may do so: what it has staged would continue the
+    /// numbering of a topic that is gone.
+    pub(crate) fn forget_deleted_topics(&self) {
+        let forgettable = std::mem::take(&mut *self.forgettable.lock());
+        if !forgettable.is_empty() {
+            let mut view = self.view_mut();
+            for (topics, checkpointed) in forgettable {
+                view.forget_deleted(&topics, checkpointed);
             }
         }
     }

@@ -5,6 +5,7 @@
 //! prints its seed. To repeat it: `SIMULATION_SEED=N cargo test -p prombus-engine simulation`.
 //! `SIMULATION_STEPS` sets how many steps all seeds make together.
 
+mod backups;
 mod id_faults;
 mod model;
 mod scenarios;
@@ -19,6 +20,7 @@ use prombus_proto::{
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 
+use self::backups::RunningBackup;
 use self::model::{Model, NewCommit};
 use super::checkpoint::{CheckpointTask, Checkpointer};
 use super::journal::{Journal, Request};
@@ -65,6 +67,7 @@ struct Simulation {
     model: Model,
     start_damaged: bool,
     packing: Packing,
+    backup: Option<RunningBackup>,
 }
 
 /// Options that decide whether topics share packs, and how often the whole catalog is written.
@@ -80,6 +83,7 @@ struct OpenStore {
     shared: Arc<Shared>,
     journal: Journal,
     checkpointer: Checkpointer,
+    tasks: std::sync::mpsc::Sender<CheckpointTask>,
 }
 
 type CommitReply = oneshot::Receiver<(Result<Committed, CommitError>, Batch)>;
@@ -96,7 +100,8 @@ impl Simulation {
             catalog_edits: *dice.pick(&[1, 3, 64]),
         };
         let (store, model) = (None, Model::default());
-        Self { dice, disk, clock, loss, store, model, start_damaged: false, packing }
+        let (start_damaged, backup) = (false, None);
+        Self { dice, disk, clock, loss, store, model, start_damaged, packing, backup }
     }
 
     fn run(&mut self) {
@@ -112,11 +117,13 @@ impl Simulation {
 
     fn step(&mut self) {
         match self.dice.below(100) {
-            0..50 => self.commit(),
-            50..70 => self.work(),
+            0..48 => self.commit(),
+            48..65 => self.work(),
+            65..70 => self.go_on_with_backup(),
             70..75 => self.trim(),
-            75..78 => self.retain(),
-            78..88 => self.check_reading(),
+            75..77 => self.retain(),
+            77..79 => self.delete(),
+            79..88 => self.check_reading(),
             88..92 => self.change_faults(),
             92..94 => self.disk.fail_power_after(self.dice.below(60)),
             94 => self.clock.advance_ms(self.dice.below(10_000)),
@@ -147,6 +154,7 @@ impl Simulation {
         if !self.disk.has_power() {
             return self.crash();
         }
+        self.forget_backup();
         self.store = None;
         self.model.killed();
         self.disk.end_faults();
@@ -154,6 +162,7 @@ impl Simulation {
     }
 
     fn crash(&mut self) {
+        self.forget_backup();
         self.store = None;
         self.disk.restart(self.loss);
         // The power may fail again while the store recovers.
@@ -177,12 +186,12 @@ impl Simulation {
         let shared = Arc::new(shared);
         let (tasks, checkpointer) = Checkpointer::new(Arc::clone(&shared), catalog).map_err(io)?;
         for wal in sealed {
-            shared.pending_checkpoints.add();
+            shared.pending_checkpoints.add(wal.end);
             tasks.send(CheckpointTask::Checkpoint(wal)).expect("the receiver exists");
         }
         let (_, receiver) = tokio::sync::mpsc::channel(1);
-        let journal = Journal::new(Arc::clone(&shared), receiver, tasks, &start);
-        Ok(OpenStore { shared, journal, checkpointer })
+        let journal = Journal::new(Arc::clone(&shared), receiver, tasks.clone(), &start);
+        Ok(OpenStore { shared, journal, checkpointer, tasks })
     }
 
     /// Opens the store on a disk without faults, and checks all of it.
@@ -194,6 +203,7 @@ impl Simulation {
         }
         self.model.settle(&store.shared);
         self.model.check(&store.shared);
+        self.check_nothing_is_held();
         self.store = Some(store);
     }
 
@@ -209,6 +219,10 @@ impl Simulation {
         let is_buffered = self.loss == Loss::AllOrNothing && self.dice.one_in(4);
         let durability = if is_buffered { Durability::Buffered } else { Durability::Fsync };
         let commits: Vec<_> = (0..=self.dice.below(3)).map(|_| self.new_commit()).collect();
+        self.serve(commits, durability);
+    }
+
+    fn serve(&mut self, commits: Vec<NewCommit>, durability: Durability) {
         let (requests, replies): (Vec<_>, Vec<_>) =
             commits.iter().map(|commit| commit_request(commit, durability)).unzip();
         self.store().journal.serve_all(requests);
@@ -253,6 +267,20 @@ impl Simulation {
         self.clock.set(NOW.plus_ms(self.dice.below(600_000)));
     }
 
+    /// Deletes a topic, sometimes among commits that are stored by the same write.
+    fn delete(&mut self) {
+        let name = *self.dice.pick(&TOPICS);
+        let before: Vec<_> = (0..self.dice.below(2)).map(|_| self.new_commit()).collect();
+        let mut deletion = self.new_commit();
+        deletion.deleted = Some(name.to_owned());
+        if self.dice.one_in(2) {
+            deletion.events.clear();
+        }
+        let after = (0..self.dice.below(2)).map(|_| self.new_commit());
+        let commits: Vec<_> = before.into_iter().chain([deletion]).chain(after).collect();
+        self.serve(commits, Durability::Fsync);
+    }
+
     fn reopen_if_poisoned(&mut self) {
         let condition = self.store().shared.condition();
         if matches!(condition, crate::Condition::Poisoned(_)) && self.disk.has_power() {
@@ -285,7 +313,7 @@ impl Simulation {
             let is_delete = self.dice.one_in(4);
             (key, (!is_delete).then(|| format!("value {number}")))
         });
-        NewCommit { number, events, keys: keys.collect() }
+        NewCommit { number, deleted: None, events, keys: keys.collect() }
     }
 
     fn new_event(&mut self, commit: u64, index: u64) -> (String, EventId, EncodedEvent) {
@@ -336,7 +364,8 @@ fn commit_request(commit: &NewCommit, durability: Durability) -> (Request, Commi
     }));
     let events: Vec<_> = commit.events.iter().map(|(_, _, event)| event.clone()).collect();
     let suffix_checksums = events.iter().map(SuffixChecksum::of).collect();
-    let batch = Batch { events, expected_last: vec![], state, durability };
+    let deleted_topics = commit.deleted.iter().map(|name| topic(name)).collect();
+    let batch = Batch { events, expected_last: vec![], deleted_topics, state, durability };
     let bytes = batch.check_sizes().expect("a small batch");
     let (reply, answer) = oneshot::channel();
     (Request::Commit { batch, bytes, suffix_checksums, reply }, answer)

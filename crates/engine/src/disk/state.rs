@@ -9,7 +9,7 @@ pub(crate) mod change;
 mod expiry_histogram;
 pub(crate) mod memtable;
 pub(crate) mod merge;
-mod page;
+pub(crate) mod page;
 pub(crate) mod run;
 
 use std::collections::BTreeMap;

@@ -10,3 +10,4 @@ pub(crate) mod lock;
 pub(crate) mod private;
 pub(crate) mod quarantine;
 pub(crate) mod reserve;
+pub(crate) mod store_file;

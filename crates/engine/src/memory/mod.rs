@@ -17,9 +17,10 @@ use parking_lot::Mutex;
 use prombus_proto::{Clock, EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 
+use crate::disk::backup::{Backup, BackupError, OnDamage};
 use crate::{
-    Batch, Bounds, Capabilities, CommitError, Committed, Condition, Durability, Engine, Health,
-    Page, ReadBudget, ReadError, Retention, StateEntry, StateKey, Unavailable,
+    Arrival, Batch, Bounds, Capabilities, CommitError, Committed, Condition, Durability, Engine,
+    Health, Page, ReadBudget, ReadError, Retention, StateEntry, StateKey, Unavailable,
 };
 use store::Store;
 
@@ -106,6 +107,10 @@ impl Engine for MemoryEngine {
         self.query(|store| ids.iter().map(|id| store.log(topic)?.seek_id(id)).collect())
     }
 
+    async fn arrival(&self, topic: &Topic, seq: Seq) -> Result<Option<Arrival>, ReadError> {
+        self.query(|store| store.log(topic)?.arrival(seq))
+    }
+
     async fn trim(&self, topic: &Topic, below: Seq) -> Result<Bounds, CommitError> {
         self.change(|store| Ok(store.trim(topic, below)))
     }
@@ -133,6 +138,13 @@ impl Engine for MemoryEngine {
             // Without a sender, the channel is closed from the start.
             None => watch::channel(Seq::ZERO).1,
         }
+    }
+
+    async fn backup(&self, _: OnDamage) -> Result<Backup, BackupError> {
+        Err(BackupError::Unsupported(
+            "the in-memory store forgets everything when the server stops, so there is nothing to back \
+             up; export its topics instead, or use the disk engine",
+        ))
     }
 
     fn health(&self) -> Health {

@@ -53,6 +53,9 @@ impl Store {
                 None => self.state.remove(&key),
             };
         }
+        for topic in &batch.deleted_topics {
+            self.delete_topic(topic);
+        }
         let mut positions = Vec::with_capacity(batch.events.len());
         let mut events = batch.events.into_iter().peekable();
         while let Some(first) = events.next() {
@@ -69,6 +72,13 @@ impl Store {
         }
         let write = Some(WriteStats { events: positions.len(), sync_time: None });
         Ok(Committed { positions, version, durability: Durability::Memory, write })
+    }
+
+    fn delete_topic(&mut self, topic: &Topic) {
+        self.logs.remove(topic);
+        self.applied_rules.remove(topic);
+        // Its receivers see a closed channel.
+        self.growth.remove(topic);
     }
 
     fn check_last_positions(&self, batch: &Batch) -> Result<(), Conflict> {

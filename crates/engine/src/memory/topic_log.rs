@@ -7,7 +7,7 @@ use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp};
 use super::chunks::Chunks;
 use super::id_index::IdIndex;
 use super::json_arena::JsonArena;
-use crate::{Bounds, Page, Position, ReadBudget, Retention, StoredEvent};
+use crate::{Arrival, Bounds, Page, Position, ReadBudget, Retention, StoredEvent};
 
 pub(super) struct TopicLog {
     /// Without gaps; the first one is at `first`.
@@ -84,6 +84,14 @@ impl TopicLog {
 
     pub(super) fn seek_id(&self, id: &EventId) -> Option<Seq> {
         self.ids.find(id)
+    }
+
+    pub(super) fn arrival(&self, seq: Seq) -> Option<Arrival> {
+        if !(self.first..self.next()).contains(&seq) {
+            return None;
+        }
+        let after = self.stored_at.partition_point(|(from, _)| *from <= seq);
+        self.stored_at.get(after.checked_sub(1)?).map(|(_, time)| Arrival::at(*time))
     }
 
     pub(super) fn trim(&mut self, below: Seq) {

@@ -16,7 +16,7 @@ const YEAR: u64 = 365 * 24 * HOUR;
 
 pub(crate) fn trials() -> Vec<Trial> {
     type Test = fn(&mut Store);
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 9] = [
         ("an_event_from_1970_is_kept_in_the_wal", |store| from_1970(store, Where::Wal)),
         ("an_event_from_1970_is_kept_after_a_crash", |store| from_1970(store, Where::ReplayedWal)),
         ("an_event_from_1970_is_kept_in_a_segment", |store| from_1970(store, Where::Segment)),
@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("events_stored_while_the_clock_was_ahead_age_with_the_next", a_clock_that_was_ahead),
         ("only_an_age_limit_divides_segments_by_age", only_an_age_limit_divides_segments),
         ("the_last_events_age_although_the_clock_was_ahead", a_clock_that_was_ahead_at_last),
+        ("the_time_is_exact_in_the_wal_and_bounded_in_segments", exact_in_the_wal),
     ];
     tests
         .into_iter()
@@ -223,6 +224,35 @@ fn a_clock_that_was_ahead_at_last(store: &mut Store) {
         store.clock.advance_ms(1);
         assert_eq!(store.first_retained(), Seq(first + 3));
     }
+}
+
+fn exact_in_the_wal(store: &mut Store) {
+    let arrival = |store: &Store, seq| {
+        store.runtime.block_on(store.engine().arrival(&topic(), Seq(seq))).unwrap().unwrap()
+    };
+    let mut times = Vec::new();
+    for place in [Where::Wal, Where::ReplayedWal] {
+        for _ in 0..3 {
+            times.push(store.clock.now());
+            store.publish(Timestamp(0));
+            store.clock.advance_ms(HOUR);
+        }
+        store.move_to(place);
+        for (seq, time) in (1..).zip(&times) {
+            assert_eq!(arrival(store, seq).exact(), Some(*time), "{seq}");
+        }
+    }
+    // Each event has a segment, and was stored after the one before.
+    store.move_to(Where::Segment);
+    for (index, time) in times.iter().enumerate() {
+        let found = arrival(store, index as u64 + 1);
+        assert_eq!(found.latest(), *time);
+        let earliest = index.checked_sub(1).map_or(Timestamp(0), |before| times[before]);
+        assert_eq!(found.closest_to(Timestamp(0)), earliest);
+    }
+    // What was trimmed is a bound as well.
+    store.runtime.block_on(store.engine().trim(&topic(), Seq(3))).unwrap();
+    assert_eq!(arrival(store, 3).closest_to(Timestamp(0)), times[1]);
 }
 
 fn only_an_age_limit_divides_segments(store: &mut Store) {

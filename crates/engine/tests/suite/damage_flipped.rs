@@ -151,6 +151,7 @@ async fn check_flipped(store: &Killed, kind: Kind, target: &Target) -> Checked<b
                 OpenError::Damaged { path, .. }
                 | OpenError::NewerFormat { path, .. }
                 | OpenError::Locked { path }
+                | OpenError::Unfinished { path }
                 | OpenError::Io { path, .. } => path,
             };
             ensure(*named == file, || format!("refused because of another file: {error}"))?;

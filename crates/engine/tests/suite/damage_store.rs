@@ -90,7 +90,13 @@ impl Written {
             });
         }
         let events = events.collect();
-        Batch { events, expected_last: Vec::new(), state, durability: Durability::Fsync }
+        Batch {
+            events,
+            expected_last: Vec::new(),
+            deleted_topics: Vec::new(),
+            state,
+            durability: Durability::Fsync,
+        }
     }
 
     pub(crate) fn next_seq(&self, topic: &Topic) -> Seq {

@@ -4,7 +4,8 @@
 //! format version was current, and are never rewritten: they stand for the data that users have. In
 //! `v2` the catalog records when half of a state file has expired. `v3` has WAL files that were
 //! adopted as segments. Frames of `v4` have their arrival time, and its ids are ahead of its clock. Id runs
-//! of `v5` have a filter. Topics of `v6` are in packs, and its catalog has edits.
+//! of `v5` have a filter. Topics of `v6` are in packs, and its catalog has edits. In `v7` topics were deleted, one
+//! before a checkpoint and one after the last.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use libtest_mimic::Trial;
 use prombus_engine::{
-    Batch, Condition, DiskEngine, DiskOptions, Durability, Engine, Expect, ReadBudget, StateKey,
-    StateOp,
+    Batch, Bounds, Condition, DiskEngine, DiskOptions, Durability, Engine, Expect, ReadBudget,
+    StateKey, StateOp,
 };
 use prombus_proto::{Event, EventId, Headers, Key, ManualClock, Payload, Seq, Timestamp, Topic};
 
@@ -22,10 +23,12 @@ const WRITE: &str = "PROMBUS_WRITE_FIXTURE";
 const EVENTS: u64 = 120;
 const TOPICS: [&str; 2] = ["fixture.first", "fixture.second"];
 const TRIMMED_BELOW: Seq = Seq(11);
+/// Those of `v7` that were deleted.
+const DELETED: [&str; 2] = ["fixture.gone", "fixture.just.gone"];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    ["v1", "v2", "v3", "v4", "v5", "v6"]
+    ["v1", "v2", "v3", "v4", "v5", "v6", "v7"]
         .map(|version| {
             let fixture = fixtures.join(version);
             Trial::test(format!("disk::fixtures::{version}_is_read"), move || {
@@ -100,8 +103,17 @@ fn state_op(n: u64) -> StateOp {
 
 async fn write(folder: &Path) {
     let engine = DiskEngine::open(&options(folder)).unwrap();
+    let fill = async |name| {
+        let events = (1..=40).map(|n| event(name, n).encode()).collect();
+        engine.commit(Batch::of_events(events, Durability::Fsync)).await.unwrap();
+    };
+    fill(DELETED[0]).await;
     // One topic after the other, so that most WAL files have one topic.
     for name in TOPICS {
+        if name == TOPICS[1] {
+            let deletion = Batch::of_deletion(Topic::new(DELETED[0]).unwrap(), vec![]);
+            engine.commit(deletion).await.unwrap();
+        }
         for first in (1..=EVENTS).step_by(6) {
             let numbers = first..first + 6;
             let events = numbers.clone().map(|n| event(name, n).encode()).collect();
@@ -111,6 +123,8 @@ async fn write(folder: &Path) {
         }
     }
     engine.trim(&Topic::new(TOPICS[1]).unwrap(), TRIMMED_BELOW).await.unwrap();
+    fill(DELETED[1]).await;
+    engine.commit(Batch::of_deletion(Topic::new(DELETED[1]).unwrap(), vec![])).await.unwrap();
     // Waits for the background checkpoints; the rest stays in the log, as after a crash.
     while fs::read_dir(folder.join("wal")).unwrap().count() > 1 {
         tokio::task::yield_now().await;
@@ -133,6 +147,12 @@ fn check_fixture(fixture: &Path) {
 }
 
 async fn check(engine: &DiskEngine, added: u64) {
+    let topics: Vec<_> = engine.topics().await.unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(topics, TOPICS);
+    for name in DELETED {
+        let bounds = engine.bounds(&Topic::new(name).unwrap()).await.unwrap();
+        assert_eq!(bounds, Bounds::EMPTY);
+    }
     for name in TOPICS {
         let topic = Topic::new(name).unwrap();
         let first = if name == TOPICS[1] { TRIMMED_BELOW } else { Seq::FIRST };

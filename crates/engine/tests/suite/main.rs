@@ -4,7 +4,10 @@
 
 mod adopted_wal;
 mod arrival;
+mod backup;
+mod backup_verify;
 mod crash;
+mod crash_deleting;
 mod damage_check;
 mod damage_file_limit;
 mod damage_files;
@@ -16,6 +19,7 @@ mod damage_torn;
 mod disk;
 mod expired_state;
 mod faulty;
+mod figures;
 mod fixtures;
 mod future_ids;
 mod memory;
@@ -32,6 +36,7 @@ fn main() -> ExitCode {
         return code;
     }
     crash::run_as_child();
+    crash_deleting::run_as_child();
     fixtures::write_if_requested();
     let trials = [
         memory::trials(),
@@ -40,9 +45,13 @@ fn main() -> ExitCode {
         disk::trials(),
         expired_state::trials(),
         crash::trials(),
+        crash_deleting::trials(),
         adopted_wal::trials(),
         arrival::trials(),
+        backup::trials(),
+        backup_verify::trials(),
         packs::trials(),
+        figures::trials(),
         private_files::trials(),
         fixtures::trials(),
         future_ids::trials(),

@@ -98,7 +98,11 @@ impl DelegatingEngine for SharedMemoryHandle {
                     biased;
                     // An error means that the handle was dropped.
                     _ = closed.wait_for(|closed| *closed) => return,
-                    _ = growth.changed() => sender.send_replace(*growth.borrow_and_update()),
+                    changed = growth.changed() => match changed {
+                        Ok(()) => sender.send_replace(*growth.borrow_and_update()),
+                        // The topic was deleted.
+                        Err(_) => return,
+                    },
                 };
             }
         });

@@ -7,8 +7,10 @@
 //! | OK | none; or `id`, `seq` and `duplicate` if true; or `results`; or `stale`; or `seen`; or `group` |
 //! | ERR | `code`, `msg`, `retry_after_ms` if known |
 //! | EVENT (never a `corr`) | `topic`, `group`, `event`, `ctx` {`attempt`, `ack_deadline_ms`} |
+//! | ENDED (never a `corr`) | `topic`, `group`, `reason` |
 
 use super::corr::Corr;
+use super::end_reason::EndReason;
 use super::server_frame::JoinedGroup;
 use super::write;
 use crate::{ErrorCode, EventId, Group, Seq, Topic};
@@ -117,6 +119,17 @@ pub fn write_event(
     write::raw(out, ",\"ack_deadline_ms\":");
     write::number(out, ack_deadline_ms);
     write::raw(out, "}}");
+}
+
+/// Appends an ENDED: the subscription is over although its client did not end it.
+pub fn write_ended(out: &mut Vec<u8>, topic: &Topic, group: &Group, reason: EndReason) {
+    write::raw(out, "{\"op\":\"ENDED\",\"topic\":");
+    write::name(out, topic.as_str());
+    write::raw(out, ",\"group\":");
+    write::name(out, group.as_str());
+    write::raw(out, ",\"reason\":");
+    write::name(out, reason.as_str());
+    out.push(b'}');
 }
 
 /// Appends the value of `id`, then `seq`, `duplicate` and the closing brace.

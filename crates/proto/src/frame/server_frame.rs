@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::corr::Corr;
+use super::end_reason::EndReason;
 use super::error::FrameError;
 use super::json::{Cursor, Json, Malformed, members};
 use super::{answer, cursor_at_object, field, text_of};
@@ -47,6 +48,16 @@ pub enum ServerFrame {
         attempt: u32,
         /// The time left on the lease, in milliseconds from now.
         ack_deadline_ms: u64,
+    },
+    /// A subscription of this connection is over although the client did not end it. Nothing more of it is
+    /// delivered, and its leases are void.
+    Ended {
+        /// The topic of the subscription.
+        topic: Topic,
+        /// Its group.
+        group: Group,
+        /// Why it ended.
+        reason: EndReason,
     },
 }
 
@@ -104,6 +115,7 @@ members! {
         group = "group",
         event = "event",
         ctx = "ctx",
+        reason = "reason",
     }
 }
 
@@ -121,7 +133,7 @@ members! {
 
 impl ServerFrame {
     /// The `op` of every server frame.
-    pub const NAMES: &'static [&'static str] = &["OK", "ERR", "EVENT"];
+    pub const NAMES: &'static [&'static str] = &["OK", "ERR", "EVENT", "ENDED"];
 
     /// Parses a frame. The event stays a slice of it.
     ///
@@ -144,6 +156,11 @@ impl ServerFrame {
             "OK" => Ok(Self::Ok { corr, outcome: Outcome::read(&members)? }),
             "ERR" => Self::read_err(&members, corr),
             "EVENT" => Self::read_event(&members, frame),
+            "ENDED" => Ok(Self::Ended {
+                topic: field::topic(members.topic)?,
+                group: field::group(members.group)?,
+                reason: EndReason::parse(&field::required_text("reason", members.reason)?),
+            }),
             unknown => Err(super::unknown_op(unknown)),
         }
     }
@@ -165,6 +182,7 @@ impl ServerFrame {
                     *ack_deadline_ms,
                 );
             }
+            Self::Ended { topic, group, reason } => answer::write_ended(out, topic, group, *reason),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prombus_proto::{EventId, Timestamp};
 
-use crate::{Batch, Expect, StateEntry, StateOp, StoredEvent, Version};
+use crate::{Batch, Expect, Position, StateEntry, StateOp, StoredEvent, Version};
 
 #[derive(Clone, Default)]
 pub(super) struct Expected {
@@ -20,6 +20,8 @@ pub(super) struct ExpectedTopic {
     /// The number of events ever appended.
     pub(super) appended: u64,
     pub(super) applied_rule: Option<u64>,
+    /// Set after a deletion until the next event, which the engine may number from there on.
+    pub(super) deleted_at: Option<u64>,
 }
 
 /// The result of a successful commit: the position of each event, and whether it is a duplicate.
@@ -33,6 +35,12 @@ impl ExpectedTopic {
     pub(super) fn seq_of(&self, id: &EventId) -> Option<u64> {
         let found = self.retained.iter().find(|event| event.id == *id)?;
         Some(found.seq.0)
+    }
+
+    /// Forgets everything but where the numbering may go on.
+    fn delete(&mut self) {
+        let deleted_at = self.deleted_at.or((self.appended > 0).then_some(self.appended));
+        *self = Self { deleted_at, ..Self::default() };
     }
 
     pub(super) fn drop_below(&mut self, below: u64) {
@@ -79,11 +87,13 @@ impl Expected {
     }
 
     /// Returns the model after `batch`, or `None` if an expectation fails. `version` comes from the
-    /// engine's result: the model cannot predict it, and no expectation in the batch can name it.
+    /// engine's result: the model cannot predict it, and no expectation in the batch can name it. So do the
+    /// first `positions` of topics that were deleted.
     pub(super) fn after(
         &self,
         batch: &Batch,
         version: Version,
+        answered: &[Position],
         now: Timestamp,
     ) -> Option<(Expected, Positions)> {
         for (topic, last) in &batch.expected_last {
@@ -106,12 +116,20 @@ impl Expected {
             }
             after.apply(op, version);
         }
+        for topic in &batch.deleted_topics {
+            after.topic_mut(topic.as_str()).delete();
+        }
         let mut positions = Positions::new();
-        for event in &batch.events {
+        for (index, event) in batch.events.iter().enumerate() {
             let topic = after.topic_mut(event.topic().as_str());
             if let Some(seq) = topic.seq_of(event.id()) {
                 positions.push((seq, true));
                 continue;
+            }
+            if let Some(before) = topic.deleted_at.take()
+                && answered.get(index).is_some_and(|answered| answered.seq.0 == before + 1)
+            {
+                topic.appended = before;
             }
             topic.appended += 1;
             let seq = prombus_proto::Seq(topic.appended);

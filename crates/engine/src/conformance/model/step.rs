@@ -17,6 +17,7 @@ pub(super) enum Step {
     Commit {
         events: Vec<EventSpec>,
         expected_last: Option<(usize, Guess)>,
+        deleted: Option<usize>,
         state: Vec<Change>,
         durability: Durability,
     },
@@ -142,12 +143,14 @@ fn any_commit() -> impl Strategy<Value = Step> {
     (
         proptest::collection::vec(any_event(), 0..6),
         proptest::option::weighted(0.3, (0..TOPICS, guess)),
+        proptest::option::weighted(0.1, 0..TOPICS),
         proptest::collection::vec(any_change(), 0..4),
         prop_oneof![Just(Durability::Buffered), Just(Durability::Fsync)],
     )
-        .prop_map(|(events, expected_last, state, durability)| Step::Commit {
+        .prop_map(|(events, expected_last, deleted, state, durability)| Step::Commit {
             events,
             expected_last,
+            deleted,
             state,
             durability,
         })

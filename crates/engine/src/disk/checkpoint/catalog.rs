@@ -7,6 +7,7 @@
 pub(crate) mod edit;
 mod encoding;
 pub(crate) mod files;
+pub(crate) mod inspect;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,6 +35,8 @@ pub(crate) struct Catalog {
     /// The number of the next pack or sorted run, of ids or state.
     pub(crate) next_run: u64,
     pub(crate) id_runs: Vec<IdRunInfo>,
+    /// An upper bound of the ids in `id_runs` whose topics were deleted.
+    pub(crate) dead_ids: u64,
     /// Oldest first.
     pub(crate) state_runs: Vec<StateRunInfo>,
     pub(crate) topics: BTreeMap<Topic, CatalogTopic>,
@@ -58,12 +61,25 @@ impl CatalogTopic {
     /// used.
     pub(crate) fn drop_trimmed(&mut self, layout: &Layout, topic: &Topic) -> Vec<PathBuf> {
         let trimmed = self.segments.partition_point(|segment| segment.last < self.first);
-        let files = |segment: Segment| {
-            [layout.segment(topic, segment.first), layout.sparse_index(topic, segment.first)]
-        };
         let dropped = self.segments.drain(..trimmed);
-        dropped.filter(|segment| segment.pack().is_none()).flat_map(files).collect()
+        files_of(layout, topic, dropped).collect()
     }
+
+    /// Returns the files that only its segments use.
+    pub(crate) fn files(&self, layout: &Layout, topic: &Topic) -> Vec<PathBuf> {
+        files_of(layout, topic, self.segments.iter().copied()).collect()
+    }
+}
+
+fn files_of(
+    layout: &Layout,
+    topic: &Topic,
+    segments: impl Iterator<Item = Segment>,
+) -> impl Iterator<Item = PathBuf> {
+    let files = move |segment: Segment| {
+        [layout.segment(topic, segment.first), layout.sparse_index(topic, segment.first)]
+    };
+    segments.filter(|segment| segment.pack().is_none()).flat_map(files)
 }
 
 impl Catalog {
@@ -77,6 +93,7 @@ impl Catalog {
             store_seed,
             next_run: 1,
             id_runs: Vec::new(),
+            dead_ids: 0,
             state_runs: Vec::new(),
             topics: BTreeMap::new(),
         }

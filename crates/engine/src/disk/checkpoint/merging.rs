@@ -19,29 +19,40 @@ use crate::disk::state::run::StateRun;
 pub(super) struct IdMerge {
     runs: Vec<Arc<IdRun>>,
     number: u64,
-    /// The ids of events before these are dropped.
+    /// The first events of all topics. The ids of earlier events and of other topics are dropped.
     firsts: HashMap<TopicOrdinal, Seq>,
+    /// How many ids of deleted topics it removes at most.
+    dead_ids: u64,
 }
 
 impl IdMerge {
     /// Returns the merge that is due, if enough runs of one level exist.
     pub(super) fn due(shared: &Shared, catalog: &mut Catalog) -> Option<Self> {
-        let runs = ids::merge::due(&shared.ids().index.runs)?;
+        let all = shared.ids().index.runs.clone();
+        let entries: u64 = all.iter().map(|run| run.info.planned_entries()).sum();
+        // With that many ids of deleted topics, all runs are rewritten without them, once none waits for a
+        // rebuild.
+        let are_readable = !all.is_empty() && !all.iter().any(|run| run.is_set_aside());
+        let are_mostly_dead = are_readable && catalog.dead_ids * 2 >= entries.max(1);
+        let (runs, dead_ids) = match are_mostly_dead {
+            true => (all, catalog.dead_ids),
+            false => (ids::merge::due(&all)?, 0),
+        };
         let number = catalog.take_run_number();
         let firsts = catalog.topics.values().map(|topic| (topic.ordinal, topic.first)).collect();
-        Some(Self { runs, number, firsts })
+        Some(Self { runs, number, firsts, dead_ids })
     }
 
     /// Writes the merged run. Returns `None` if a run is damaged, and requests a rebuild.
     pub(super) fn run(self, shared: &Shared, abandon: &Abandon) -> io::Result<Option<Replacement>> {
-        let Self { runs: old, number, firsts } = self;
+        let Self { runs: old, number, firsts, dead_ids } = self;
         let (layout, path) = (&shared.layout, shared.layout.id_run(number));
-        let retain = |entry: &IdEntry| firsts.get(&entry.topic).is_none_or(|f| entry.seq >= *f);
+        let retain = |entry: &IdEntry| firsts.get(&entry.topic).is_some_and(|f| entry.seq >= *f);
         let merged = ids::merge::merge(layout.fs(), &old, &path, number, retain, abandon);
         match merged.and_then(|run| layout.fs().sync_folder(&layout.ids()).map(|()| run)) {
             Ok(run) => {
                 let new = run.map(Arc::new).into_iter().collect();
-                Ok(Some(Replacement::Ids { old, new, is_rebuild: false }))
+                Ok(Some(Replacement::Ids { old, new, is_rebuild: false, dead_ids }))
             }
             Err(error) => {
                 let _ = layout.fs().remove_file(&path);

@@ -1,18 +1,20 @@
-//! How much of each pack is still in use.
+//! How much of each pack is still in use, and how much is in files of single topics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::catalog::Catalog;
-use crate::disk::segment::Segment;
+use crate::disk::segment::{Segment, sparse_index};
 use crate::disk::storage::file_system::Access;
 use crate::disk::storage::layout::Layout;
 
-/// The packs that the catalog names.
+/// The files of segments that the catalog names.
 #[derive(Debug, Default)]
 pub(super) struct PackUsage {
     packs: BTreeMap<u64, PackUse>,
     /// Packs with damaged segments, which stay where they are.
     damaged: BTreeSet<u64>,
+    /// Bytes of segments that have files of their own, and of their indexes.
+    unpacked_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,8 +36,9 @@ impl PackUsage {
         usage
     }
 
-    /// Counts the segments that are in packs.
+    /// Counts the segments.
     pub(super) fn add(&mut self, segments: &[Segment]) {
+        self.unpacked_bytes += unpacked_bytes(segments);
         for (pack, segment) in in_packs(segments) {
             let usage = self.packs.entry(pack).or_default();
             usage.live_bytes += segment.bytes();
@@ -45,11 +48,16 @@ impl PackUsage {
 
     /// The reverse of [`PackUsage::add`].
     pub(super) fn remove(&mut self, segments: &[Segment]) {
+        self.unpacked_bytes -= unpacked_bytes(segments);
         for (pack, segment) in in_packs(segments) {
             if let Some(usage) = self.packs.get_mut(&pack) {
                 usage.live_bytes -= segment.bytes();
             }
         }
+    }
+
+    pub(super) const fn unpacked_bytes(&self) -> u64 {
+        self.unpacked_bytes
     }
 
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
@@ -72,6 +80,11 @@ impl PackUsage {
     pub(super) fn mark_damaged(&mut self, pack: u64) {
         self.damaged.insert(pack);
     }
+}
+
+fn unpacked_bytes(segments: &[Segment]) -> u64 {
+    let unpacked = segments.iter().filter(|segment| segment.pack().is_none());
+    unpacked.map(|segment| segment.end + sparse_index::file_bytes(segment.index_entries)).sum()
 }
 
 fn in_packs(segments: &[Segment]) -> impl Iterator<Item = (u64, &Segment)> {

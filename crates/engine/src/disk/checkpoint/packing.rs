@@ -114,7 +114,7 @@ impl Checkpointer {
                 break;
             }
             let row = written.rows.get(topic).unwrap_or(row);
-            if !has_sparse(row) {
+            if !has_sparse(row) || written.deleted.contains(topic) {
                 continue;
             }
             let mut row = row.clone();

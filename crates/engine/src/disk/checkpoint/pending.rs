@@ -8,18 +8,37 @@ use parking_lot::{Condvar, Mutex};
 /// are too many.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCheckpoints {
-    count: Mutex<usize>,
+    waiting: Mutex<Waiting>,
     changed: Condvar,
 }
 
+#[derive(Debug, Default)]
+struct Waiting {
+    files: usize,
+    bytes: u64,
+}
+
 impl PendingCheckpoints {
-    pub(crate) fn add(&self) {
-        *self.count.lock() += 1;
+    /// Adds a file with `bytes` of frames.
+    pub(crate) fn add(&self, bytes: u64) {
+        let mut waiting = self.waiting.lock();
+        waiting.files += 1;
+        waiting.bytes += bytes;
     }
 
-    pub(crate) fn remove(&self) {
-        *self.count.lock() -= 1;
+    /// The reverse of [`PendingCheckpoints::add`].
+    pub(crate) fn remove(&self, bytes: u64) {
+        let mut waiting = self.waiting.lock();
+        waiting.files -= 1;
+        waiting.bytes -= bytes;
+        drop(waiting);
         self.changed.notify_all();
+    }
+
+    /// Returns how many files wait, and their bytes.
+    pub(crate) fn waiting(&self) -> (usize, u64) {
+        let waiting = self.waiting.lock();
+        (waiting.files, waiting.bytes)
     }
 
     /// Makes a waiting journal check again whether to give up.
@@ -35,12 +54,12 @@ impl PendingCheckpoints {
     ) -> Result<(), E> {
         // Long enough to cost nothing, short enough that a missed wake-up does not matter.
         const ROUND: Duration = Duration::from_millis(100);
-        let mut count = self.count.lock();
-        while *count >= limit {
+        let mut waiting = self.waiting.lock();
+        while waiting.files >= limit {
             if let Some(reason) = give_up() {
                 return Err(reason);
             }
-            self.changed.wait_for(&mut count, ROUND);
+            self.changed.wait_for(&mut waiting, ROUND);
         }
         Ok(())
     }

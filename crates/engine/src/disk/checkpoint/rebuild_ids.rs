@@ -30,6 +30,8 @@ pub(super) struct IdRebuild {
     store_seed: u64,
     /// The numbers of the new runs: enough for all ids, and for merging the runs.
     numbers: Range<u64>,
+    /// How many ids of deleted topics it removes at most.
+    dead_ids: u64,
 }
 
 /// The events of a topic that are in segments.
@@ -59,12 +61,13 @@ impl IdRebuild {
         let start = catalog.next_run;
         // There are fewer merges than runs.
         catalog.next_run += 2 * (ids / IDS_PER_RUN as u64 + 1);
-        Self { old, topics, store_seed: catalog.store_seed, numbers: start..catalog.next_run }
+        let (store_seed, dead_ids) = (catalog.store_seed, catalog.dead_ids);
+        Self { old, topics, store_seed, numbers: start..catalog.next_run, dead_ids }
     }
 
     /// Writes the new runs, and links damaged old ones into quarantine.
     pub(super) fn run(self, shared: &Shared, abandon: &Abandon) -> io::Result<Option<Replacement>> {
-        let Self { old, topics, store_seed, numbers } = self;
+        let Self { old, topics, store_seed, numbers, dead_ids } = self;
         let mut writer = RunWriter {
             shared,
             numbers: numbers.clone(),
@@ -74,7 +77,10 @@ impl IdRebuild {
         };
         let written = writer.write(&topics, store_seed, abandon);
         match written.and_then(|()| preserve_damaged(shared, &old, abandon)) {
-            Ok(()) => Ok(Some(Replacement::Ids { old, new: writer.runs, is_rebuild: true })),
+            Ok(()) => {
+                let new = writer.runs;
+                Ok(Some(Replacement::Ids { old, new, is_rebuild: true, dead_ids }))
+            }
             Err(error) => {
                 let fs = shared.layout.fs();
                 numbers.for_each(|number| drop(fs.remove_file(&shared.layout.id_run(number))));

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
+use super::backoff::Backoff;
 use super::merging::{IdMerge, StateMerge};
 use super::rebuild_ids::IdRebuild;
 use super::sweep::Sweep;
@@ -20,11 +20,6 @@ use crate::disk::ids::run::IdRun;
 use crate::disk::shared::Shared;
 use crate::disk::state::run::StateRun;
 use crate::disk::storage::faults::is_temporary;
-
-/// How long to wait after a task that failed, for lack of space or because of damage. Doubles with each
-/// failure, because a task may read the whole store.
-const FIRST_RETRY: Duration = Duration::from_secs(5);
-const MAX_DOUBLINGS: u32 = 7;
 
 /// Each kind is retried on its own, so that none waits for one that keeps failing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +67,17 @@ impl fmt::Display for TaskKind {
 
 /// New runs, and those that they replace.
 pub(super) enum Replacement {
-    Ids { old: Vec<Arc<IdRun>>, new: Vec<Arc<IdRun>>, is_rebuild: bool },
-    State { old: Vec<Arc<StateRun>>, new: Option<Arc<StateRun>> },
+    Ids {
+        old: Vec<Arc<IdRun>>,
+        new: Vec<Arc<IdRun>>,
+        is_rebuild: bool,
+        /// Ids of deleted topics that are not in the new runs.
+        dead_ids: u64,
+    },
+    State {
+        old: Vec<Arc<StateRun>>,
+        new: Option<Arc<StateRun>>,
+    },
 }
 
 impl Replacement {
@@ -162,27 +166,6 @@ pub(super) struct RunTasks {
     merge_state: Backoff,
 }
 
-/// When a kind of task may be tried again.
-#[derive(Debug, Default)]
-struct Backoff {
-    failures: u32,
-    not_before: Option<Instant>,
-}
-
-impl Backoff {
-    const NONE: Self = Self { failures: 0, not_before: None };
-
-    fn is_waiting(&self) -> bool {
-        self.not_before.is_some_and(|at| Instant::now() < at)
-    }
-
-    fn next_wait(&mut self) -> Duration {
-        let doublings = self.failures.min(MAX_DOUBLINGS);
-        self.failures = self.failures.saturating_add(1);
-        FIRST_RETRY * 2_u32.pow(doublings)
-    }
-}
-
 impl RunTasks {
     pub(super) const fn without_thread() -> Self {
         Self {
@@ -232,9 +215,10 @@ impl RunTasks {
     }
 
     fn failed(&mut self, kind: TaskKind) {
-        let wait = self.backoff(kind).next_wait();
         // Without threads a seed determines everything, and the clock is not asked.
-        self.backoff(kind).not_before = self.use_thread.then(|| Instant::now() + wait);
+        if self.use_thread {
+            self.backoff(kind).wait();
+        }
         self.failed_last = Some(kind);
     }
 }
@@ -310,8 +294,8 @@ impl Checkpointer {
     fn replace_runs(&mut self, replacement: Replacement) -> io::Result<()> {
         let files = replacement.new_files();
         let replaced = match replacement {
-            Replacement::Ids { old, new, is_rebuild } => {
-                self.replace_id_runs(&old, new, is_rebuild)
+            Replacement::Ids { old, new, is_rebuild, dead_ids } => {
+                self.replace_id_runs(&old, new, is_rebuild, dead_ids)
             }
             Replacement::State { old, new } => self.replace_state_runs(&old, new),
         };
@@ -330,8 +314,10 @@ impl Checkpointer {
         old: &[Arc<IdRun>],
         new: Vec<Arc<IdRun>>,
         is_rebuild: bool,
+        dead_ids: u64,
     ) -> io::Result<bool> {
         let mut edit = self.catalog.edit();
+        edit.dead_ids = edit.dead_ids.saturating_sub(dead_ids);
         let is_old = |number: u64| old.iter().any(|run| run.info.number == number);
         edit.id_runs.retain(|run| !is_old(run.number));
         if edit.id_runs.len() + old.len() != self.catalog.id_runs.len() {
@@ -377,11 +363,12 @@ impl Checkpointer {
 
 #[cfg(test)]
 mod tests {
-    use prombus_proto::Seq;
+    use prombus_proto::{Seq, Timestamp, Topic};
 
     use super::*;
-    use crate::disk::checkpoint::catalog::Catalog;
     use crate::disk::checkpoint::catalog::files::StoredCatalog;
+    use crate::disk::checkpoint::catalog::{Catalog, CatalogTopic};
+    use crate::disk::ids::ahead::NewestIds;
     use crate::disk::ids::recent::IdCoverage;
     use crate::disk::ids::run::write_run;
     use crate::disk::ids::{IdEntry, IdHash, TopicOrdinal};
@@ -396,6 +383,16 @@ mod tests {
         layout.create_folders().unwrap();
         let shared = Shared::new(layout, DiskOptions::at(folder), View::new(1));
         let mut catalog = Catalog::new(1);
+        let row = CatalogTopic {
+            ordinal: TopicOrdinal(0),
+            first: Seq::FIRST,
+            next: Seq(1 << 20),
+            newest_ids: NewestIds::default(),
+            rule: 0,
+            trimmed_arrival: Timestamp(0),
+            segments: Vec::new(),
+        };
+        catalog.topics.insert(Topic::new("t").unwrap(), row);
         for _ in 0..RUNS_PER_LEVEL {
             let number = catalog.take_run_number();
             let path = shared.layout.id_run(number);
@@ -439,7 +436,7 @@ mod tests {
     fn commits_do_not_wait_for_a_checkpoint_thread_that_panicked() {
         let folder = tempfile::tempdir().unwrap();
         let (shared, checkpointer) = store(folder.path());
-        shared.pending_checkpoints.add();
+        shared.pending_checkpoints.add(0);
         let panicking = thread::spawn(move || {
             let _checkpointer = checkpointer;
             panic!("as if a checkpoint had found a bug");
@@ -469,10 +466,6 @@ mod tests {
             let is_waiting = next == Some(TaskKind::MergeIds);
             assert_eq!(is_waiting, use_thread, "{next:?}");
         }
-        checkpointer.run_tasks = RunTasks::without_thread();
-        let waits: Vec<_> =
-            (0..10).map(|_| checkpointer.run_tasks.rebuild_ids.next_wait()).collect();
-        assert!(waits.is_sorted() && waits[0] < waits[6] && waits[8] == waits[9], "{waits:?}");
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub(crate) struct TouchedTopic {
     pub(crate) newest_ids: NewestIds,
     pub(crate) rule: u64,
     pub(crate) trimmed_arrival: Timestamp,
+    pub(crate) is_deleted: bool,
 }
 
 impl TouchedTopic {
@@ -43,6 +44,7 @@ impl TouchedTopic {
             newest_ids: view.newest_ids,
             rule: view.rule,
             trimmed_arrival: view.trimmed_arrival,
+            is_deleted: view.is_deleted,
         }
     }
 }

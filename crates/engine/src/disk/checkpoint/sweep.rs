@@ -68,6 +68,9 @@ impl Checkpointer {
         let folder = layout.topic(&topic);
         self.sweep_folder(&folder, "seg", &named(Layout::segment));
         self.sweep_folder(&folder, "idx", &named(Layout::sparse_index));
+        if !self.catalog.topics.contains_key(&topic) {
+            self.remove_folder(&topic);
+        }
     }
 
     /// Removes the files `N.extension` in `folder` that are not in `named`.

@@ -1,5 +1,6 @@
 //! The checkpoint of one sealed WAL file.
 
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::{io, mem};
@@ -30,7 +31,7 @@ impl Checkpointer {
         let mut edit = self.catalog.edit();
         let mut written = self.write_topics(sealed, &mut edit)?;
         self.sync(mem::take(&mut written.dirty))?;
-        let ids = self.write_ids(&sealed.ids, &mut edit)?;
+        let ids = self.write_ids(&sealed.ids, &written.deleted, &mut edit)?;
         let state = self.write_state(number, &mut edit)?;
         if written.found_damage {
             link_into_quarantine(&shared.layout, &sealed.file.path)?;
@@ -42,10 +43,21 @@ impl Checkpointer {
             let topic_edit = TopicEdit::between(self.catalog.topics.get(&topic), row);
             edit.topics.insert(topic, topic_edit);
         }
+        for topic in &written.deleted {
+            if let Some(row) = self.catalog.topics.get(topic) {
+                if !self.catalog.id_runs.is_empty() {
+                    edit.dead_ids = edit.dead_ids.saturating_add(row.next.previous().0);
+                }
+                edit.removed.insert(topic.clone());
+            }
+        }
+        let removed: Vec<_> = edit.removed.iter().cloned().collect();
         let changed = self.change_catalog(edit)?;
         sealed.file.mark_checkpointed();
         self.publish(sealed, &changed, ids, state);
         self.remove_files(&written.dropped);
+        removed.iter().for_each(|topic| self.remove_folder(topic));
+        shared.may_forget(written.deleted.into_iter().collect(), number);
         self.remove_unused_packs();
         // If it cannot be removed, the next start does so.
         self.remove_files(std::slice::from_ref(&sealed.file.path));
@@ -69,8 +81,20 @@ impl Checkpointer {
         dirty.iter().try_for_each(|path| fs.sync(path))
     }
 
-    fn write_ids(&self, ids: &RecentIds, edit: &mut CatalogEdit) -> io::Result<Option<IdRun>> {
-        let entries = ids.sorted();
+    /// Writes the ids of a WAL file, except for those of `deleted` topics.
+    fn write_ids(
+        &self,
+        ids: &RecentIds,
+        deleted: &BTreeSet<Topic>,
+        edit: &mut CatalogEdit,
+    ) -> io::Result<Option<IdRun>> {
+        let mut entries = ids.sorted();
+        if !deleted.is_empty() {
+            let view = self.shared.view();
+            let ordinals = deleted.iter().filter_map(|topic| Some(view.topics.get(topic)?.ordinal));
+            let ordinals: HashSet<_> = ordinals.collect();
+            entries.retain(|entry| !ordinals.contains(&entry.topic));
+        }
         if entries.is_empty() {
             return Ok(None);
         }
@@ -135,7 +159,10 @@ impl Checkpointer {
                 view.topic_mut(topic).apply_checkpoint(segments, number);
             }
         }
-        self.shared.view_mut().memtable.remove_up_to(number);
+        let mut view = self.shared.view_mut();
+        view.memtable.remove_up_to(number);
+        view.wal_ends.retain(|left, _| *left > number);
+        drop(view);
         // After the segments: an id that is in no table any more has to be found in them.
         let mut tables = self.shared.ids_mut();
         tables.index.runs.extend(ids.map(Arc::new));

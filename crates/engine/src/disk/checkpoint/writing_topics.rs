@@ -1,6 +1,6 @@
 //! Writes the events of a sealed WAL file into segments and packs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
@@ -34,6 +34,8 @@ struct TopicInWal {
 pub(super) struct WrittenTopics {
     /// The new rows of the topics.
     pub(super) rows: BTreeMap<Topic, CatalogTopic>,
+    /// Topics that were deleted and have no event since.
+    pub(super) deleted: BTreeSet<Topic>,
     pack: Option<PackWriter>,
     /// Files and folders to sync.
     pub(super) dirty: Vec<PathBuf>,
@@ -103,6 +105,13 @@ impl Checkpointer {
         written: &mut WrittenTopics,
     ) -> io::Result<()> {
         let (layout, options) = (&self.shared.layout, &self.shared.options);
+        if touched.is_deleted {
+            if let Some(row) = self.catalog.topics.get(topic) {
+                written.dropped.append(&mut row.files(layout, topic));
+            }
+            written.deleted.insert(topic.clone());
+            return Ok(());
+        }
         let mut found = self.topic_in_wal(topic, sealed.file.number);
         let row = &mut found.row;
         row.first = touched.first;

@@ -23,7 +23,7 @@ use crate::disk::sorted_runs::{self, RunFault, page_checksum};
 use crate::disk::storage::file_header::{self, HEADER_BYTES, HeaderFault, ID_RUN};
 use crate::disk::storage::file_system::{Access, File, FileSystem, SequentialWriter};
 
-const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
 const PAGE_HEAD_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 20;
 const ENTRIES_PER_PAGE: usize = (PAGE_BYTES - PAGE_HEAD_BYTES) / ENTRY_BYTES;
@@ -57,10 +57,26 @@ pub(crate) struct IdRunInfo {
     pub(crate) coverage: IdCoverage,
 }
 
+impl IdRunInfo {
+    /// The length of the file, without a filter and without pages that spilling added.
+    pub(crate) const fn least_bytes(&self) -> u64 {
+        HEADER_BYTES as u64 + self.home_pages * PAGE_BYTES as u64
+    }
+
+    /// About how many entries the run has.
+    pub(crate) const fn planned_entries(&self) -> u64 {
+        self.home_pages * ENTRIES_PLANNED_PER_PAGE
+    }
+}
+
+/// The number of blocks of the filter of a run.
+pub(crate) const fn filter_blocks(home_pages: u64) -> u64 {
+    filter::blocks_for(home_pages * ENTRIES_PLANNED_PER_PAGE)
+}
+
 /// The filter of a run, whose place follows from the number of pages.
 const fn filter_of(home_pages: u64) -> Filter {
-    let blocks = filter::blocks_for(home_pages * ENTRIES_PLANNED_PER_PAGE);
-    Filter::at(HEADER_BYTES as u64, blocks)
+    Filter::at(HEADER_BYTES as u64, filter_blocks(home_pages))
 }
 
 /// Returns which of `pages` pages a hash maps to.
@@ -215,12 +231,10 @@ impl IdRun {
         self.file()?
             .read_exact_at(&mut bytes, self.pages_at() + number * PAGE_BYTES as u64)
             .map_err(|error| RunFault::of_read(&format!("page {number}"), error))?;
-        let mut fields = &bytes[..];
-        let sum = fields.get_u32_le();
-        let count = usize::from(fields.get_u16_le());
-        if page_checksum(number, &bytes) != sum || count > ENTRIES_PER_PAGE {
+        let Some(count) = entries_of_page(number, &bytes) else {
             return Err(RunFault::Damaged(format!("page {number}: checksum mismatch")));
-        }
+        };
+        let mut fields = &bytes[6..];
         let spills = fields.get_u8() != 0;
         fields.advance(1);
         let entries = (0..count)
@@ -262,6 +276,14 @@ impl IdRun {
         let is_damage = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
         self.iter().any(|entry| entry.as_ref().is_err_and(is_damage))
     }
+}
+
+/// Returns how many entries the page `number` has, or `None` if its checksum does not match.
+pub(crate) fn entries_of_page(number: u64, page: &[u8; PAGE_BYTES]) -> Option<usize> {
+    let mut fields = &page[..];
+    let sum = fields.get_u32_le();
+    let count = usize::from(fields.get_u16_le());
+    (page_checksum(number, page) == sum && count <= ENTRIES_PER_PAGE).then_some(count)
 }
 
 struct IdPage {

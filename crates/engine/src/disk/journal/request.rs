@@ -60,14 +60,22 @@ impl Outcome {
 impl Request {
     pub(super) fn wants_sync(&self) -> bool {
         match self {
-            Request::Commit { batch, .. } => batch.durability == Durability::Fsync,
+            Request::Commit { batch, .. } => {
+                batch.durability == Durability::Fsync || !batch.deleted_topics.is_empty()
+            }
             Request::Trim { .. } | Request::Retain { .. } | Request::Close { .. } => true,
         }
     }
 
     /// Returns `true` if it can free space.
     pub(super) fn is_trim(&self) -> bool {
-        matches!(self, Request::Trim { .. } | Request::Retain { .. })
+        match self {
+            Request::Trim { .. } | Request::Retain { .. } => true,
+            Request::Commit { batch, .. } => {
+                batch.events.is_empty() && !batch.deleted_topics.is_empty()
+            }
+            Request::Close { .. } => false,
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {

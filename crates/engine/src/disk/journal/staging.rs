@@ -20,7 +20,7 @@ use crate::disk::read;
 use crate::disk::record::SuffixChecksum;
 use crate::disk::shared::{IdTables, Shared};
 use crate::disk::state::change::StateChange;
-use crate::disk::wal::frame::Trim;
+use crate::disk::wal::frame::{Deletion, Trim};
 use crate::{
     Batch, CommitError, Conflict, Expect, Position, ReadError, Retention, StateEntry, StateKey,
     StateOp, Version,
@@ -37,6 +37,7 @@ pub(crate) struct Staging {
     /// The index of the topic that was staged to last.
     latest: usize,
     trims: Vec<Trim>,
+    deletions: Vec<Deletion>,
     /// The newest staged change of each key.
     state: HashMap<StateKey, StateChange>,
     state_in_order: Vec<StateChange>,
@@ -53,6 +54,7 @@ impl Staging {
     /// Returns `true` if there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.trims.is_empty()
+            && self.deletions.is_empty()
             && self.state_in_order.is_empty()
             && self.topics.iter().all(|topic| topic.count == 0)
     }
@@ -74,8 +76,10 @@ impl Staging {
             }
         }
         let changes = self.check_state(shared, &batch.state, version)?;
-        let duplicates = self.find_duplicates(shared, ids, &batch.events)?;
+        let deleted = &batch.deleted_topics;
+        let duplicates = self.find_duplicates(shared, ids, &batch.events, deleted)?;
         // Nothing below fails.
+        deleted.iter().for_each(|topic| self.stage_deletion(shared, topic));
         let mut duplicates = duplicates.into_iter().peekable();
         let mut positions: Vec<Position> = Vec::with_capacity(batch.events.len());
         for (index, (event, suffix_checksum)) in
@@ -109,8 +113,33 @@ impl Staging {
         }
     }
 
+    /// Stages the deletion of a topic, if there is one.
+    fn stage_deletion(&mut self, shared: &Shared, topic: &Topic) {
+        if self.is_unknown(shared, topic) {
+            return;
+        }
+        let index = self.topic_index(shared, topic);
+        let staged = &mut self.topics[index];
+        staged.first = staged.next;
+        staged.rule = 0;
+        staged.is_deleted = true;
+        let below = staged.next;
+        self.trims.retain(|trim| trim.topic != *topic);
+        self.deletions.retain(|earlier| earlier.topic != *topic);
+        self.deletions.push(Deletion { topic: topic.clone(), below });
+    }
+
+    /// Returns `true` if the topic was deleted and its numbering is still known.
+    fn is_deleted(&self, shared: &Shared, topic: &Topic) -> bool {
+        self.by_name.contains_key(topic) || shared.view().topics.contains_key(topic)
+    }
+
+    /// Returns `true` if the topic never existed or was deleted.
     fn is_unknown(&self, shared: &Shared, topic: &Topic) -> bool {
-        !self.by_name.contains_key(topic) && !shared.view().topics.contains_key(topic)
+        match self.by_name.get(topic) {
+            Some(index) => self.topics[*index].is_deleted,
+            None => shared.view().topics.get(topic).is_none_or(|view| view.is_deleted),
+        }
     }
 
     /// Stages the trim that `rule` demands. Refuses a rule older than the last one applied.
@@ -120,7 +149,8 @@ impl Staging {
         topic: &Topic,
         rule: &Retention,
     ) -> Result<(), CommitError> {
-        if rule.revision == 0 && self.is_unknown(shared, topic) {
+        if self.is_unknown(shared, topic) && (rule.revision == 0 || self.is_deleted(shared, topic))
+        {
             return Ok(());
         }
         let index = self.topic_index(shared, topic);
@@ -146,8 +176,9 @@ impl Staging {
 
     fn next_of(&self, shared: &Shared, topic: &Topic) -> Seq {
         match self.by_name.get(topic) {
+            Some(index) if self.topics[*index].is_deleted => Seq::FIRST,
             Some(index) => self.topics[*index].next,
-            None => shared.view().topics.get(topic).map_or(Seq::FIRST, |view| view.next),
+            None => shared.view().topics.get(topic).map_or(Seq::FIRST, |view| view.bounds().next),
         }
     }
 

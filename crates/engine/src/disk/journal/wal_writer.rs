@@ -124,6 +124,7 @@ impl WalWriter {
             });
         }
         wal.end += bytes;
+        self.shared.meter.set_open_wal_bytes(wal.end);
         wal.last_frame_bytes = bytes;
         wal.unsynced = true;
         if matches!(self.shared.condition(), Condition::Full(_)) {
@@ -173,9 +174,11 @@ impl WalWriter {
         match WalFile::create(&shared.layout, self.next_wal, bytes, faults) {
             Ok(file) => {
                 self.next_wal += 1;
+                let end = WalFile::first_frame_offset();
+                shared.view_mut().wal_ends.insert(file.number, end);
                 Ok(OpenWal {
                     file: Arc::new(file),
-                    end: WalFile::first_frame_offset(),
+                    end,
                     last_frame_bytes: 0,
                     zeroed_to: 0,
                     unsynced: false,
@@ -214,7 +217,8 @@ impl WalWriter {
             last_version: self.last_version,
             damaged: false,
         };
-        self.shared.pending_checkpoints.add();
+        self.shared.pending_checkpoints.add(wal.end);
+        self.shared.meter.set_open_wal_bytes(0);
         self.checkpoints.send(CheckpointTask::Checkpoint(sealed)).map_err(|_| checkpointer_gone())
     }
 
@@ -254,9 +258,11 @@ impl WalWriter {
         let wal = self.open.as_mut().expect("a frame was just written");
         // Ids first: an event that a reader has seen must be found by its id.
         frame.add_ids(&mut self.shared.ids_mut().newest);
-        let StagedFrame { header, mut extents, state, newest_ids, new_topics, .. } = frame;
+        let StagedFrame {
+            header, mut extents, state, newest_ids, new_topics, deleted_topics, ..
+        } = frame;
         extents.iter_mut().for_each(|extent| extent.offset += offset);
-        let trimmed = header.trims.iter().map(|trim| &trim.topic);
+        let trimmed = header.trims.iter().map(|trim| &trim.topic).chain(&deleted_topics);
         let appended = header.sections.iter().map(|section| &section.topic);
         {
             let mut view = self.shared.view_mut();
@@ -264,6 +270,7 @@ impl WalWriter {
                 view.add_topic(topic, *ordinal);
             }
             view.apply(&wal.file, &header, &extents, &newest_ids, state);
+            view.wal_ends.insert(wal.file.number, wal.end);
             for topic in trimmed.clone().chain(appended) {
                 let touched = TouchedTopic::of(&view.topics[topic]);
                 match wal.touched.get_mut(topic) {
@@ -272,6 +279,7 @@ impl WalWriter {
                 }
             }
         }
+        self.shared.end_watches_of(&deleted_topics);
         self.shared.wake(header.sections.iter().map(|section| {
             (&section.topic, section.first.plus(u64::from(section.count)).previous())
         }));

@@ -19,7 +19,7 @@ pub(crate) fn seek_time(shared: &Shared, topic: &Topic, ts: Timestamp) -> Result
     loop {
         let (segment, first, next, seed, extents) = {
             let view = shared.view();
-            let Some(view) = view.topics.get(topic) else {
+            let Some(view) = view.topics.get(topic).filter(|view| !view.is_deleted) else {
                 return Ok(Seq::FIRST);
             };
             let segment = view.segment_reaching(ts).map(|index| view.segments[index]);

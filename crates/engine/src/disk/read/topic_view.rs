@@ -22,6 +22,10 @@ pub(crate) struct TopicView {
     pub(crate) newest_ids: NewestIds,
     /// The revision of the newest retention rule that was applied.
     pub(crate) rule: u64,
+    /// Whether it was deleted and has had no event since. Its numbering goes on until the view drops it.
+    pub(crate) is_deleted: bool,
+    /// The newest WAL file that has a change of it.
+    pub(crate) changed_in: u64,
     /// Whether that rule limits the age of events. Not stored: rules are applied again after a start.
     pub(crate) has_age_limit: bool,
     pub(crate) segments: Vec<Segment>,
@@ -46,6 +50,8 @@ impl TopicView {
             next: Seq::FIRST,
             newest_ids: NewestIds::default(),
             rule: 0,
+            is_deleted: false,
+            changed_in: 0,
             has_age_limit: false,
             segments: Vec::new(),
             wal: VecDeque::new(),
@@ -57,6 +63,9 @@ impl TopicView {
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
+        if self.is_deleted {
+            return Bounds::EMPTY;
+        }
         let in_segments: u64 = self.segments.iter().map(Segment::bytes).sum();
         Bounds { first: self.first, next: self.next, bytes: in_segments + self.wal_bytes }
     }
@@ -87,6 +96,17 @@ impl TopicView {
                 self.segments.iter().filter(|segment| segment.last >= first).copied().collect(),
             );
         }
+    }
+
+    /// Deletes everything below `below`. Events from there on belong to the topic that follows.
+    pub(crate) fn delete(&mut self, below: Seq) {
+        self.next = self.next.max(below);
+        self.trim(below);
+        self.rule = 0;
+        self.has_age_limit = false;
+        self.trimmed_arrival = Timestamp(0);
+        self.undated_tail = None;
+        self.is_deleted = self.first == self.next;
     }
 
     /// Replaces the extents of the WAL files up to `wal_number` by the segments of a checkpoint.

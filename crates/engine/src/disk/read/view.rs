@@ -1,6 +1,6 @@
 //! The view: everything committed, and nothing half-written.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use prombus_proto::Topic;
@@ -20,6 +20,8 @@ pub(crate) struct View {
     /// Boxed, so that growing the map moves little: commits wait for it.
     pub(crate) topics: HashMap<Topic, Box<TopicView>>,
     pub(crate) memtable: Memtable,
+    /// The WAL files that are not checkpointed yet, and where the last frame that readers see ends.
+    pub(crate) wal_ends: BTreeMap<u64, u64>,
     store_seed: u64,
     next_ordinal: TopicOrdinal,
 }
@@ -29,6 +31,7 @@ impl View {
         Self {
             topics: HashMap::new(),
             memtable: Memtable::default(),
+            wal_ends: BTreeMap::new(),
             store_seed,
             next_ordinal: TopicOrdinal(0),
         }
@@ -55,6 +58,17 @@ impl View {
     pub(crate) fn add_topic(&mut self, topic: &Topic, ordinal: TopicOrdinal) {
         self.topics.insert(topic.clone(), Box::new(self.new_topic(topic, ordinal)));
         self.next_ordinal = self.next_ordinal.max(TopicOrdinal(ordinal.0 + 1));
+    }
+
+    /// Drops those of `topics` that are still deleted, if no WAL file after `checkpointed` has a change of them:
+    /// neither the catalog nor the log to be replayed knows their numbering any more.
+    pub(crate) fn forget_deleted(&mut self, topics: &[Topic], checkpointed: u64) {
+        for topic in topics {
+            let view = self.topics.get(topic);
+            if view.is_some_and(|view| view.is_deleted && view.changed_in <= checkpointed) {
+                self.topics.remove(topic);
+            }
+        }
     }
 
     /// Applies a frame of `file`. `newest_ids` are those of each section's topic.
@@ -85,11 +99,19 @@ impl View {
             }
             view.next = section.first.plus(u64::from(section.count));
             view.newest_ids = newest_ids[index];
+            view.is_deleted = false;
+            view.changed_in = file.number;
+        }
+        for deletion in &header.deletions {
+            let view = self.topic_mut(&deletion.topic);
+            view.delete(deletion.below);
+            view.changed_in = file.number;
         }
         for trim in &header.trims {
             let view = self.topic_mut(&trim.topic);
             view.trim(trim.below);
             view.rule = view.rule.max(trim.rule);
+            view.changed_in = file.number;
         }
         for change in state {
             self.memtable.apply(file.number, change);

@@ -20,6 +20,7 @@ use crate::disk::shared::Shared;
 use crate::disk::storage::file_header::{self, HeaderFault, WAL};
 use crate::disk::storage::quarantine::copy_to_quarantine;
 use crate::disk::wal::file::WalFile;
+use crate::disk::wal::frame::Deletion;
 use crate::disk::wal::read_ahead::read_ahead;
 use crate::disk::wal::scan::{ScanStep, WalScan};
 use crate::disk::wal::scanned_frame::{ScannedFrame, ScannedIds};
@@ -76,6 +77,7 @@ impl<'a> WalReplay<'a> {
         file.sync().map_err(failed(&path))?;
         // A torn tail was truncated.
         let end = file.end_of_data().map_err(failed(&path))?;
+        self.shared.view_mut().wal_ends.insert(number, end);
         let view = self.shared.view();
         let touched = replayed.touched.into_iter().map(|topic| {
             let touched = TouchedTopic::of(&view.topics[&topic]);
@@ -224,6 +226,13 @@ impl<'a> WalReplay<'a> {
         let mut newest_ids = Vec::with_capacity(frame.header.sections.len());
         for (section, ids) in frame.header.sections.iter().zip(&frame.ids) {
             let topic = view.topic_mut(&section.topic);
+            let follows = |deletion: &Deletion| {
+                deletion.topic == section.topic && deletion.below >= section.first
+            };
+            if section.first > topic.next && frame.header.deletions.iter().any(follows) {
+                // A checkpoint has removed the deleted topic from the catalog.
+                topic.delete(section.first);
+            }
             if section.first > topic.next {
                 let last = section.first.previous();
                 self.report_lost_events(file, &section.topic, topic.next, last);
@@ -234,8 +243,9 @@ impl<'a> WalReplay<'a> {
         let state = frame.state.unwrap_or_default();
         view.apply(file, &frame.header, &frame.extents, &newest_ids, state);
         let trimmed = frame.header.trims.iter().map(|trim| &trim.topic);
+        let deleted = frame.header.deletions.iter().map(|deletion| &deletion.topic);
         let appended = frame.header.sections.iter().map(|section| &section.topic);
-        for topic in appended.chain(trimmed) {
+        for topic in appended.chain(trimmed).chain(deleted) {
             if !replayed.touched.contains(topic) {
                 replayed.touched.insert(topic.clone());
             }

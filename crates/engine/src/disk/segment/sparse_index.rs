@@ -48,7 +48,7 @@ impl IndexEntry {
         out.put_u32_le(0);
     }
 
-    fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Self> {
         let (covered, mut rest) = bytes.split_at(40);
         if checksum(covered) != rest.get_u32_le() || rest.get_u32_le() != 0 {
             return None;
@@ -66,6 +66,11 @@ impl IndexEntry {
 /// The file offset of entry number `index`.
 pub(crate) fn entry_offset(index: u32) -> u64 {
     HEADER_BYTES as u64 + u64::from(index) * ENTRY_BYTES as u64
+}
+
+/// The bytes of an index with this many entries; without entries there is no file.
+pub(crate) fn file_bytes(entries: u32) -> u64 {
+    if entries == 0 { 0 } else { entry_offset(entries) }
 }
 
 /// Reads entry number `index`. The error says what is wrong with it.

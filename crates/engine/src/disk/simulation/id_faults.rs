@@ -30,7 +30,7 @@ fn commit_with_id(simulation: &mut Simulation, id: &str) -> Result<Committed, Co
     };
     let number = simulation.model.take_number();
     let events = vec![(TOPICS[0].to_owned(), id, event.encode())];
-    let commit = NewCommit { number, events, keys: vec![] };
+    let commit = NewCommit { number, deleted: None, events, keys: vec![] };
     let (request, mut reply) = commit_request(&commit, Durability::Fsync);
     simulation.store().journal.serve_all(vec![request]);
     let (answer, _) = reply.try_recv().expect("the journal answers before it returns");
@@ -54,7 +54,7 @@ fn the_ids_of_trimmed_events_take_no_space_for_ever() {
             // Fills the log.
             let number = simulation.model.take_number();
             let keys = vec![("key".to_owned(), Some("x".repeat(1000)))];
-            let commit = NewCommit { number, events: vec![], keys };
+            let commit = NewCommit { number, deleted: None, events: vec![], keys };
             let (request, _) = commit_request(&commit, Durability::Fsync);
             simulation.store().journal.serve_all(vec![request]);
         }

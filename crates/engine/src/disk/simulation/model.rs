@@ -13,6 +13,8 @@ use crate::{CommitError, Committed, Durability, Position, Unavailable};
 /// A commit of the simulation.
 pub(super) struct NewCommit {
     pub(super) number: u64,
+    /// The topic that it deletes.
+    pub(super) deleted: Option<String>,
     pub(super) events: Vec<(String, EventId, EncodedEvent)>,
     pub(super) keys: Vec<(String, Option<String>)>,
 }
@@ -28,7 +30,7 @@ impl NewCommit {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Model {
     newest_number: u64,
     /// What is durable for certain.
@@ -57,8 +59,17 @@ enum Unsettled {
 #[derive(Clone, Default)]
 struct ModelTopic {
     first: usize,
+    /// Whether it was deleted and has had no event since, so that its numbering may begin again.
+    is_deleted: bool,
     /// The JSON of every event ever stored, the first one at index 0.
     events: Vec<(EventId, Arc<[u8]>)>,
+}
+
+/// How the numbering of a topic that was deleted goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Numbering {
+    GoesOn,
+    BeginsAgain,
 }
 
 fn seq_at(index: usize) -> Seq {
@@ -67,7 +78,15 @@ fn seq_at(index: usize) -> Seq {
 
 impl ModelTopic {
     fn bounds(&self) -> (Seq, Seq) {
+        if self.is_deleted {
+            return (Seq::FIRST, Seq::FIRST);
+        }
         (seq_at(self.first), seq_at(self.events.len()))
+    }
+
+    fn delete(&mut self) {
+        self.first = self.events.len();
+        self.is_deleted = true;
     }
 
     fn trim(&mut self, below: Seq) {
@@ -75,7 +94,11 @@ impl ModelTopic {
         self.first = self.first.max(below.min(self.events.len()));
     }
 
-    fn add(&mut self, id: &EventId, event: &EncodedEvent) -> Position {
+    /// Begins again at the first position if the engine has.
+    fn add(&mut self, id: &EventId, event: &EncodedEvent, numbering: Numbering) -> Position {
+        if std::mem::take(&mut self.is_deleted) && numbering == Numbering::BeginsAgain {
+            (self.first, self.events) = (0, Vec::new());
+        }
         let retained = self.events.iter().enumerate().skip(self.first);
         let known = retained.filter(|(_, (known, _))| known == id).map(|(index, _)| index).next();
         if let Some(index) = known {
@@ -94,11 +117,25 @@ impl Content {
         self.topics.entry(name.to_owned()).or_default()
     }
 
-    fn apply(&mut self, commit: &NewCommit, answered: Option<&[Position]>) {
-        let add = |(name, id, event): &(String, EventId, EncodedEvent)| {
-            self.topics.entry(name.clone()).or_default().add(id, event)
-        };
-        let positions: Vec<_> = commit.events.iter().map(add).collect();
+    /// `numbering` says how a topic that was deleted before goes on, if the positions are not known.
+    fn apply(
+        &mut self,
+        commit: &NewCommit,
+        answered: Option<&[Position]>,
+        numbering: impl Fn(&str) -> Numbering,
+    ) {
+        if let Some(topic) = &commit.deleted {
+            self.topic(topic).delete();
+        }
+        let mut positions = Vec::new();
+        for (index, (name, id, event)) in commit.events.iter().enumerate() {
+            let numbering = match answered {
+                Some(answered) if answered[index].seq == Seq::FIRST => Numbering::BeginsAgain,
+                Some(_) => Numbering::GoesOn,
+                None => numbering(name),
+            };
+            positions.push(self.topic(name).add(id, event, numbering));
+        }
         if let Some(answered) = answered {
             assert_eq!(answered, positions, "positions of commit {}", commit.number);
         }
@@ -185,7 +222,7 @@ impl Model {
         let mut content = self.durable.clone();
         for unsettled in &self.unsettled {
             if let Unsettled::Commit(commit, Some(positions)) = unsettled {
-                content.apply(commit, Some(positions));
+                content.apply(commit, Some(positions), |_| Numbering::GoesOn);
             }
         }
         content
@@ -208,7 +245,11 @@ impl Model {
         for unsettled in std::mem::take(&mut self.unsettled) {
             match unsettled {
                 Unsettled::Commit(commit, positions) if commit.is_stored(shared) => {
-                    self.durable.apply(&commit, positions.as_deref());
+                    // An event that begins a topic again is at the first position, unless it was trimmed.
+                    let ids: Vec<_> =
+                        commit.events.iter().map(|(name, id, _)| (name, id)).collect();
+                    let numbering = |name: &str| numbering_in(shared, name, &ids);
+                    self.durable.apply(&commit, positions.as_deref(), numbering);
                 }
                 Unsettled::Commit(..) => {}
                 Unsettled::Trim { topic: name, below } => {
@@ -240,9 +281,18 @@ impl Model {
     }
 }
 
+/// Returns how a commit without an answer continued the numbering of a deleted topic.
+fn numbering_in(shared: &Shared, name: &str, ids: &[(&String, &EventId)]) -> Numbering {
+    let first_of = ids.iter().find(|(of, _)| *of == name).map(|(_, id)| *id);
+    let at = first_of.and_then(|id| seek_id(shared, &topic(name), id).expect("no faults"));
+    if at == Some(Seq::FIRST) { Numbering::BeginsAgain } else { Numbering::GoesOn }
+}
+
 impl ModelTopic {
     fn check(&self, shared: &Shared, name: &str) {
         let found = read_events(shared, &topic(name));
+        let is_listed = shared.view().topics.get(&topic(name)).is_some_and(|view| !view.is_deleted);
+        assert!(self.is_deleted != is_listed || self.events.is_empty(), "{name} is listed");
         let mut found = found.iter();
         for (index, (id, json)) in self.events.iter().enumerate().skip(self.first) {
             let seq = seq_at(index);

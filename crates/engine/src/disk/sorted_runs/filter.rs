@@ -209,8 +209,13 @@ impl Filter {
     }
 }
 
+/// Returns `true` if the checksum of the block `number` matches.
+pub(crate) fn is_intact(number: u64, block: &[u8; BLOCK_BYTES]) -> bool {
+    block_checksum(number, block).to_le_bytes() == block[BIT_BYTES..]
+}
+
 fn check_block(number: u64, block: &Block) -> Result<(), RunFault> {
-    if block_checksum(number, block).to_le_bytes() == block[BIT_BYTES..] {
+    if is_intact(number, block) {
         return Ok(());
     }
     Err(RunFault::Damaged(format!("filter block {number}: checksum mismatch")))

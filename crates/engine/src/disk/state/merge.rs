@@ -15,7 +15,8 @@ use crate::disk::sorted_runs::{MergeSorted, RUNS_PER_LEVEL, RunFault};
 use crate::disk::storage::file_system::FileSystem;
 
 /// Returns the runs to merge now, if any. They are adjacent, so that newer changes stay before older
-/// ones. A single run is rewritten without its expired entries.
+/// ones. A single run is rewritten without its expired entries; all of them are once half of their entries
+/// are deletes.
 pub(crate) fn due(runs: &[Arc<StateRun>], now: Timestamp) -> Option<Range<usize>> {
     let is_over =
         |run: &StateRun, by: Option<Timestamp>| by.is_some_and(|at| at <= now) && !run.is_damaged();
@@ -24,6 +25,12 @@ pub(crate) fn due(runs: &[Arc<StateRun>], now: Timestamp) -> Option<Range<usize>
     }
     if let Some(index) = runs.iter().position(|run| is_over(run, run.info.half_expire_by)) {
         return Some(index..index + 1);
+    }
+    // Together, the runs are rewritten without what deletes hide, and without the deletes.
+    let entries: u64 = runs.iter().map(|run| run.info.entries).sum();
+    let deletes: u64 = runs.iter().map(|run| run.info.deletes).sum();
+    if deletes > 0 && deletes * 2 >= entries && !runs.iter().any(|run| run.is_damaged()) {
+        return Some(0..runs.len());
     }
     // A damaged run stays as it is, and no merge spans it.
     let level = |run: &StateRun| (!run.is_damaged()).then_some(run.info.level);

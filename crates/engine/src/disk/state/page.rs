@@ -21,13 +21,13 @@ use crate::{StateKey, Version};
 pub(super) const PAGE_HEAD_BYTES: usize = 12;
 /// The size at which a page is closed; a large value makes it larger.
 pub(super) const PAGE_BYTES: usize = 4096;
-const MAX_PAGE_BYTES: usize = 4 << 20;
+pub(crate) const MAX_PAGE_BYTES: usize = 4 << 20;
 const DELETED: u32 = u32::MAX;
 const NEVER: u64 = u64::MAX;
 
 /// What the entries of a page are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StatePageKind {
+pub(crate) enum StatePageKind {
     /// State changes.
     Leaf,
     /// The first keys and offsets of other pages.
@@ -101,8 +101,8 @@ impl StatePageBuilder {
 
 /// A page that was read and verified. Taking entries consumes it.
 #[derive(Clone, Debug)]
-pub(super) struct StatePage {
-    pub(super) kind: StatePageKind,
+pub(crate) struct StatePage {
+    pub(crate) kind: StatePageKind,
     /// The entries that were not taken yet.
     rest: Bytes,
     entries: u16,
@@ -134,7 +134,7 @@ impl StatePage {
     }
 
     /// Decodes the page that `bytes` start with, read at `offset`.
-    pub(super) fn decode(bytes: &Bytes, offset: u64) -> Result<Self, &'static str> {
+    pub(crate) fn decode(bytes: &Bytes, offset: u64) -> Result<Self, &'static str> {
         let length = bytes.get(4..8).ok_or("truncated")?.get_u32_le() as usize;
         if !(PAGE_HEAD_BYTES..=MAX_PAGE_BYTES).contains(&length) {
             return Err("impossible length");
@@ -153,6 +153,11 @@ impl StatePage {
             end: offset + length as u64,
             rest: bytes.slice(PAGE_HEAD_BYTES..),
         })
+    }
+
+    /// How many entries were not taken yet.
+    pub(crate) const fn entries(&self) -> u16 {
+        self.entries
     }
 
     /// Takes the next change of a leaf.

@@ -46,6 +46,8 @@ pub(crate) struct StateRunInfo {
     pub(crate) all_expire_by: Option<Timestamp>,
     /// When half of the entries have expired; `None` if less than half ever do.
     pub(crate) half_expire_by: Option<Timestamp>,
+    /// How many entries say that a key is deleted.
+    pub(crate) deletes: u64,
 }
 
 /// Writes `changes`, which are sorted and at most `at_most`, and syncs the file. Returns `None` and
@@ -62,13 +64,14 @@ pub(crate) fn write_run(
     let mut tree =
         TreeWriter::new(BufWriter::with_capacity(1 << 18, SequentialWriter::new(&file)), number)?;
     let mut filter = FilterBuilder::for_keys(at_most);
-    let mut entries = 0;
+    let (mut entries, mut deletes) = (0, 0);
     let mut all_expire_by = Some(Timestamp(0));
     let mut expiries = ExpiryHistogram::new();
     for change in changes {
         let change = change.map_err(RunFault::into_io)?;
         filter.add(filter::hash(change.key.as_bytes()));
         entries += 1;
+        deletes += u64::from(change.put.is_none());
         let expires_at = change.put.as_ref().and_then(|(_, expires_at)| *expires_at);
         // Rewriting the run drops expired entries, but not deletes: a delete is here because it may
         // hide an older value.
@@ -97,6 +100,7 @@ pub(crate) fn write_run(
         filter_blocks: filter::blocks_for(at_most),
         all_expire_by,
         half_expire_by: expiries.half_expired_by(),
+        deletes,
     };
     Ok(Some(StateRun { info, path: path.to_owned(), file, is_damaged: AtomicBool::new(false) }))
 }

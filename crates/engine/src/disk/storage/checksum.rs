@@ -107,25 +107,34 @@ pub(crate) struct BlockChecksum {
 }
 
 impl BlockChecksum {
-    const BLOCK_BYTES: usize = 16 << 10;
+    pub(crate) const BLOCK_BYTES: usize = 16 << 10;
 
     /// Adds the full blocks of `bytes`, which starts with the bytes added before.
     pub(crate) fn advance(&mut self, bytes: &[u8]) {
         while bytes.len() - self.done >= Self::BLOCK_BYTES {
-            self.add(&bytes[self.done..self.done + Self::BLOCK_BYTES]);
+            self.add_block(&bytes[self.done..self.done + Self::BLOCK_BYTES]);
         }
     }
 
     /// Returns the checksum of all of `bytes`, which starts with the bytes added before.
     pub(crate) fn finish(mut self, bytes: &[u8]) -> u32 {
         self.advance(bytes);
-        self.add(&bytes[self.done..]);
+        self.add_block(&bytes[self.done..]);
         self.sum
     }
 
-    fn add(&mut self, block: &[u8]) {
+    /// Adds the next block, which is full unless it is the last.
+    pub(crate) fn add_block(&mut self, block: &[u8]) {
         self.sum = self.sum.rotate_left(7) ^ checksum(block);
         self.done += block.len();
+    }
+
+    /// The checksum of all blocks added. After a full one, [`BlockChecksum::finish`] adds an empty one.
+    pub(crate) fn sum(mut self) -> u32 {
+        if self.done.is_multiple_of(Self::BLOCK_BYTES) {
+            self.add_block(&[]);
+        }
+        self.sum
     }
 }
 

@@ -57,6 +57,11 @@ impl FileCache {
         Ok(file)
     }
 
+    /// Returns how many files are open.
+    pub(crate) fn open_files(&self) -> usize {
+        self.entries.lock().files.len()
+    }
+
     /// Drops a file that is about to be deleted.
     pub(crate) fn forget(&self, path: &Path) {
         self.entries.lock().files.remove(path);

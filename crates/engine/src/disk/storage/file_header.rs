@@ -25,13 +25,13 @@ pub(crate) struct FileKind {
     pub(crate) version: u16,
 }
 
-pub(crate) const WAL: FileKind = FileKind { tag: *b"wal ", version: 2 };
+pub(crate) const WAL: FileKind = FileKind { tag: *b"wal ", version: 3 };
 pub(crate) const SEGMENT: FileKind = FileKind { tag: *b"seg ", version: 1 };
 pub(crate) const SPARSE_INDEX: FileKind = FileKind { tag: *b"idx ", version: 1 };
 pub(crate) const ID_RUN: FileKind = FileKind { tag: *b"ids ", version: 2 };
 pub(crate) const STATE_RUN: FileKind = FileKind { tag: *b"kv  ", version: 1 };
-pub(crate) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 5 };
-pub(crate) const CATALOG_EDIT: FileKind = FileKind { tag: *b"edit", version: 1 };
+pub(crate) const CATALOG: FileKind = FileKind { tag: *b"cat ", version: 6 };
+pub(crate) const CATALOG_EDIT: FileKind = FileKind { tag: *b"edit", version: 2 };
 pub(crate) const PACK: FileKind = FileKind { tag: *b"pack", version: 1 };
 
 #[cfg(test)]
@@ -135,6 +135,6 @@ mod tests {
     fn distinguishes_another_kind_from_a_newer_version() {
         assert!(matches!(decode(SEGMENT, &encode(WAL, 1)), Err(HeaderFault::Damaged(_))));
         let newer = encode(WAL.newer(), 1);
-        assert_eq!(decode(WAL, &newer), Err(HeaderFault::Newer { found: 3, supported: 2 }));
+        assert_eq!(decode(WAL, &newer), Err(HeaderFault::Newer { found: 4, supported: 3 }));
     }
 }

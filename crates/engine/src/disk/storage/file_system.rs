@@ -130,6 +130,15 @@ impl FileSystem {
         }
     }
 
+    /// Removes a folder, which has to be empty.
+    pub(crate) fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        match self {
+            Self::Os => fs::remove_dir(path),
+            #[cfg(test)]
+            Self::Simulated(disk) => disk.remove_folder(path),
+        }
+    }
+
     /// Lists the names in a folder, in no particular order. Ignores names that are not UTF-8, which
     /// are not ours.
     pub(crate) fn list(&self, folder: &Path) -> io::Result<Vec<String>> {

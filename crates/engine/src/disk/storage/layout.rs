@@ -10,6 +10,7 @@
 //! packs/N.pack                small segments of many topics
 //! ids/N.ids                   sorted runs of hashed event ids
 //! state/N.kv                  sorted runs of the keyed state
+//! backup/N.held               removed files that a running backup still reads
 //! quarantine/                 damaged files and bytes; the engine never deletes anything here
 //! ```
 
@@ -56,6 +57,7 @@ impl Layout {
             self.packs(),
             self.ids(),
             self.state(),
+            self.held(),
             self.quarantine(),
         ];
         folders.iter().try_for_each(|folder| self.fs.create_folder(folder))
@@ -142,6 +144,19 @@ impl Layout {
 
     pub(crate) fn state_run(&self, number: u64) -> PathBuf {
         self.state().join(format!("{number:020}.kv"))
+    }
+
+    pub(crate) fn held(&self) -> PathBuf {
+        self.root.join("backup")
+    }
+
+    pub(crate) fn held_file(&self, number: u64) -> PathBuf {
+        self.held().join(format!("{number:020}.held"))
+    }
+
+    /// Marks a folder into which a restore is not finished.
+    pub(crate) fn restoring(&self) -> PathBuf {
+        self.root.join("RESTORING")
     }
 
     pub(crate) fn quarantine(&self) -> PathBuf {

@@ -13,13 +13,18 @@
 //! header: magic u32 | header bytes u32 | body bytes u32 | state bytes u32 | state checksum u32
 //!         | number u64 | last version u64 | arrived u64 | sections u32 | trims u32
 //!         | (first seq u64 | count u32 | bytes u32 | checksum u32 | latest ts u64 | name)…
-//!         | (below u64 | rule u64 | name)… | checksum u32
+//!         | (below u64 | rule u64 | name)… [ | deletions u32 | (below u64 | name)… ] | checksum u32
 //! name:   length u8 | text
 //! ```
 //!
 //! The magic tells the version of the header. In version 1 of the WAL it was another one, and the
 //! header did not have `arrived`. Such frames are still found in old WAL files and in segments that
-//! were adopted from them. A frame is decoded without the header of its file, which may be damaged.
+//! were adopted from them. A frame without deletions is of version 2, one with them of version 3. A frame is
+//! decoded without the header of its file, which may be damaged.
+//!
+//! Everything of a topic below the position of its deletion is gone. The numbering goes on there, so that
+//! positions never fall within a file. Once a checkpoint has removed a deleted topic from the catalog, only
+//! the log could know where, so a frame with the first events after a deletion repeats it.
 
 use bytes::{Buf, BufMut};
 use prombus_proto::{Seq, Timestamp, Topic};
@@ -27,8 +32,10 @@ use prombus_proto::{Seq, Timestamp, Topic};
 use crate::Version;
 use crate::disk::storage::checksum::checksum;
 
-const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"PBh2");
-const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"PBf2");
+const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"PBh3");
+const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"PBf3");
+const HEADER_MAGIC_V2: u32 = u32::from_le_bytes(*b"PBh2");
+const FOOTER_MAGIC_V2: u32 = u32::from_le_bytes(*b"PBf2");
 const HEADER_MAGIC_V1: u32 = u32::from_le_bytes(*b"PBhd");
 const FOOTER_MAGIC_V1: u32 = u32::from_le_bytes(*b"PBft");
 /// Without `arrived`, which version 1 does not have.
@@ -46,6 +53,8 @@ pub(crate) struct FrameHeader {
     pub(crate) arrived: Option<Timestamp>,
     pub(crate) sections: Vec<TopicSection>,
     pub(crate) trims: Vec<Trim>,
+    /// At most one for each topic. Applied after the sections, before the trims.
+    pub(crate) deletions: Vec<Deletion>,
     pub(crate) state_bytes: u32,
     pub(crate) state_checksum: u32,
 }
@@ -71,6 +80,20 @@ pub(crate) struct Trim {
     pub(crate) rule: u64,
 }
 
+/// Deletes what a topic has below a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Deletion {
+    pub(crate) topic: Topic,
+    pub(crate) below: Seq,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FrameVersion {
+    V1,
+    V2,
+    V3,
+}
+
 /// The two ends of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameEnd {
@@ -89,7 +112,20 @@ impl FrameHeader {
         let sections: usize = self.sections.iter().map(section_bytes).sum();
         let trims: usize = self.trims.iter().map(|trim| 16 + 1 + trim.topic.as_str().len()).sum();
         let arrived = if self.arrived.is_some() { 8 } else { 0 };
-        FIXED_HEADER_BYTES + arrived + sections + trims + CHECKSUM_BYTES
+        let deletion_bytes = |deletion: &Deletion| 8 + 1 + deletion.topic.as_str().len();
+        let deletions = match self.version() {
+            FrameVersion::V3 => 4 + self.deletions.iter().map(deletion_bytes).sum::<usize>(),
+            FrameVersion::V1 | FrameVersion::V2 => 0,
+        };
+        FIXED_HEADER_BYTES + arrived + sections + trims + deletions + CHECKSUM_BYTES
+    }
+
+    fn version(&self) -> FrameVersion {
+        match self.arrived {
+            None => FrameVersion::V1,
+            Some(_) if self.deletions.is_empty() => FrameVersion::V2,
+            Some(_) => FrameVersion::V3,
+        }
     }
 
     fn body_bytes(&self) -> u64 {
@@ -105,11 +141,13 @@ impl FrameHeader {
 
     pub(crate) fn append_to(&self, end: FrameEnd, out: &mut Vec<u8>) {
         let start = out.len();
-        out.put_u32_le(match (end, self.arrived) {
-            (FrameEnd::Header, Some(_)) => HEADER_MAGIC,
-            (FrameEnd::Footer, Some(_)) => FOOTER_MAGIC,
-            (FrameEnd::Header, None) => HEADER_MAGIC_V1,
-            (FrameEnd::Footer, None) => FOOTER_MAGIC_V1,
+        out.put_u32_le(match (end, self.version()) {
+            (FrameEnd::Header, FrameVersion::V3) => HEADER_MAGIC,
+            (FrameEnd::Footer, FrameVersion::V3) => FOOTER_MAGIC,
+            (FrameEnd::Header, FrameVersion::V2) => HEADER_MAGIC_V2,
+            (FrameEnd::Footer, FrameVersion::V2) => FOOTER_MAGIC_V2,
+            (FrameEnd::Header, FrameVersion::V1) => HEADER_MAGIC_V1,
+            (FrameEnd::Footer, FrameVersion::V1) => FOOTER_MAGIC_V1,
         });
         out.put_u32_le(length(self.header_bytes()));
         out.put_u32_le(u32::try_from(self.body_bytes()).expect("a frame is below 4 GiB"));
@@ -133,6 +171,13 @@ impl FrameHeader {
             out.put_u64_le(trim.rule);
             put_name(out, &trim.topic);
         }
+        if self.version() == FrameVersion::V3 {
+            out.put_u32_le(length(self.deletions.len()));
+            for deletion in &self.deletions {
+                out.put_u64_le(deletion.below.0);
+                put_name(out, &deletion.topic);
+            }
+        }
         let sum = checksum(&out[start..]);
         out.put_u32_le(sum);
     }
@@ -141,7 +186,7 @@ impl FrameHeader {
     /// not intact.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(FrameEnd, FrameHeader)> {
         let mut fields = bytes;
-        let (end, has_arrived) = frame_end(fields.try_get_u32_le().ok()?)?;
+        let (end, version) = frame_end(fields.try_get_u32_le().ok()?)?;
         let header_bytes = fields.try_get_u32_le().ok()? as usize;
         let covered = bytes.get(..header_bytes.checked_sub(CHECKSUM_BYTES)?)?;
         let mut sum = bytes.get(covered.len()..header_bytes)?;
@@ -156,12 +201,15 @@ impl FrameHeader {
             state_checksum: fields.try_get_u32_le().ok()?,
             number: fields.try_get_u64_le().ok()?,
             last_version: Version(fields.try_get_u64_le().ok()?),
-            arrived: match has_arrived {
-                true => Some(Timestamp(fields.try_get_u64_le().ok()?)),
-                false => None,
+            arrived: match version {
+                FrameVersion::V1 => None,
+                FrameVersion::V2 | FrameVersion::V3 => {
+                    Some(Timestamp(fields.try_get_u64_le().ok()?))
+                }
             },
             sections: Vec::new(),
             trims: Vec::new(),
+            deletions: Vec::new(),
         };
         let sections = fields.try_get_u32_le().ok()?;
         let trims = fields.try_get_u32_le().ok()?;
@@ -182,6 +230,12 @@ impl FrameHeader {
                 topic: get_name(&mut fields)?,
             });
         }
+        if version == FrameVersion::V3 {
+            for _ in 0..fields.try_get_u32_le().ok()? {
+                let below = Seq(fields.try_get_u64_le().ok()?);
+                header.deletions.push(Deletion { below, topic: get_name(&mut fields)? });
+            }
+        }
         (fields.is_empty() && header.body_bytes() == body_bytes).then_some((end, header))
     }
 
@@ -194,13 +248,15 @@ impl FrameHeader {
     }
 }
 
-/// Returns which end of a frame starts with `magic`, and whether it has an arrival time.
-fn frame_end(magic: u32) -> Option<(FrameEnd, bool)> {
+/// Returns which end of a frame starts with `magic`, and its version.
+fn frame_end(magic: u32) -> Option<(FrameEnd, FrameVersion)> {
     match magic {
-        HEADER_MAGIC => Some((FrameEnd::Header, true)),
-        FOOTER_MAGIC => Some((FrameEnd::Footer, true)),
-        HEADER_MAGIC_V1 => Some((FrameEnd::Header, false)),
-        FOOTER_MAGIC_V1 => Some((FrameEnd::Footer, false)),
+        HEADER_MAGIC => Some((FrameEnd::Header, FrameVersion::V3)),
+        FOOTER_MAGIC => Some((FrameEnd::Footer, FrameVersion::V3)),
+        HEADER_MAGIC_V2 => Some((FrameEnd::Header, FrameVersion::V2)),
+        FOOTER_MAGIC_V2 => Some((FrameEnd::Footer, FrameVersion::V2)),
+        HEADER_MAGIC_V1 => Some((FrameEnd::Header, FrameVersion::V1)),
+        FOOTER_MAGIC_V1 => Some((FrameEnd::Footer, FrameVersion::V1)),
         _ => None,
     }
 }
@@ -251,14 +307,20 @@ mod tests {
                 },
             ],
             trims: vec![Trim { topic: topic("d"), below: Seq(4), rule: 3 }],
+            deletions: vec![
+                Deletion { topic: topic("b.c"), below: Seq(8) },
+                Deletion { topic: topic("e"), below: Seq(1) },
+            ],
             state_bytes: 17,
             state_checksum: 0xABCD,
         }
     }
 
     #[test]
-    fn header_and_footer_round_trip_in_both_versions() {
-        for header in [header(), FrameHeader { arrived: None, ..header() }] {
+    fn header_and_footer_round_trip_in_all_versions() {
+        let second = FrameHeader { deletions: vec![], ..header() };
+        let first = FrameHeader { arrived: None, ..second.clone() };
+        for header in [header(), second, first] {
             for end in [FrameEnd::Header, FrameEnd::Footer] {
                 let mut bytes = Vec::new();
                 header.append_to(end, &mut bytes);

@@ -86,6 +86,25 @@ fn event() {
 }
 
 #[test]
+fn ended() {
+    for reason in EndReason::ALL {
+        reads_and_writes(
+            &format!(
+                r#"{{"op":"ENDED","topic":"a.b","group":"g","reason":"{}"}}"#,
+                reason.as_str()
+            ),
+            &ServerFrame::Ended {
+                topic: Topic::new("a.b").unwrap(),
+                group: Group::new("g").unwrap(),
+                reason: *reason,
+            },
+        );
+    }
+    let newer = read(r#"{"op":"ENDED","topic":"t","group":"g","reason":"too_sunny"}"#).unwrap();
+    assert!(matches!(newer, ServerFrame::Ended { reason: EndReason::Other, .. }));
+}
+
+#[test]
 fn an_event_of_any_depth() {
     for depth in [100, 127, 200, 100_000] {
         let nested = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
@@ -136,6 +155,7 @@ fn invalid_server_frames() {
         (r#"{"op":"OK","results":[1]}"#.to_owned(), "bad_frame: results[0] must be an object"),
         (r#"{"op":"ERR","msg":"a"}"#.to_owned(), "bad_frame: code is missing"),
         (r#"{"op":"ERR","code":"internal"}"#.to_owned(), "bad_frame: msg is missing"),
+        (r#"{"op":"ENDED","topic":"t","group":"g"}"#.to_owned(), "bad_frame: reason is missing"),
         (event("5", "{}"), "bad_frame: event must be an object"),
         (event("{}", "null"), "bad_frame: ctx must be an object"),
         (event("{}", "{}"), "bad_frame: ctx.attempt is missing"),

@@ -1,6 +1,6 @@
 //! What one checkpoint or merge changes in the catalog.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use prombus_proto::{Seq, Topic};
 
@@ -19,7 +19,10 @@ pub(crate) struct CatalogEdit {
     pub(crate) next_run: u64,
     /// All runs: there are few of them.
     pub(crate) id_runs: Vec<IdRunInfo>,
+    pub(crate) dead_ids: u64,
     pub(crate) state_runs: Vec<StateRunInfo>,
+    /// The topics that were deleted.
+    pub(crate) removed: BTreeSet<Topic>,
     /// The topics that changed.
     pub(crate) topics: BTreeMap<Topic, TopicEdit>,
 }
@@ -72,7 +75,9 @@ impl Catalog {
             last_version: self.last_version,
             next_run: self.next_run,
             id_runs: self.id_runs.clone(),
+            dead_ids: self.dead_ids,
             state_runs: self.state_runs.clone(),
+            removed: BTreeSet::new(),
             topics: BTreeMap::new(),
         }
     }
@@ -84,7 +89,9 @@ impl Catalog {
         self.last_version = edit.last_version;
         self.next_run = edit.next_run;
         self.id_runs = edit.id_runs;
+        self.dead_ids = edit.dead_ids;
         self.state_runs = edit.state_runs;
+        edit.removed.iter().for_each(|name| drop(self.topics.remove(name)));
         for (name, topic) in edit.topics {
             let row = topic.apply_to(self.topics.remove(&name));
             self.topics.insert(name, row);

@@ -1,6 +1,6 @@
 //! The encoding of the catalog and of its edits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Buf, BufMut};
 use prombus_proto::{Seq, Timestamp, Topic};
@@ -18,11 +18,12 @@ use crate::disk::storage::file_header::{
     self, CATALOG, CATALOG_EDIT, FileKind, HEADER_BYTES, HeaderFault,
 };
 
-/// The version of the catalog whose rows are encoded like those of an edit.
-const ROWS_OF_EDITS: u16 = 5;
+/// The versions of the catalog whose rows are encoded like those of an edit of version 1 and 2.
+const ROWS_OF_EDITS_V1: u16 = 5;
+const ROWS_OF_EDITS: u16 = 6;
 
 impl Catalog {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = file_header::encode(CATALOG, self.checkpoint).to_vec();
         for number in [
             self.checkpoint,
@@ -35,13 +36,14 @@ impl Catalog {
             out.put_u64_le(number);
         }
         put_runs(&mut out, &self.id_runs, &self.state_runs);
+        out.put_u64_le(self.dead_ids);
         out.put_u32_le(count(self.topics.len()));
         self.topics.iter().for_each(|(name, topic)| put_topic(&mut out, name, topic));
         put_checksum(out)
     }
 
     /// Also returns the format version.
-    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, u16), HeaderFault> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, u16), HeaderFault> {
         let (body, version) = checked_body(CATALOG, bytes)?;
         let catalog = Self::decode_body(body, version).ok_or(INVALID_FIELDS)?;
         Ok((catalog, version))
@@ -57,10 +59,14 @@ impl Catalog {
             store_seed: fields.try_get_u64_le().ok()?,
             next_run: fields.try_get_u64_le().ok()?,
             id_runs: Vec::new(),
+            dead_ids: 0,
             state_runs: Vec::new(),
             topics: BTreeMap::new(),
         };
         (catalog.id_runs, catalog.state_runs) = get_runs(fields, version)?;
+        if version >= 6 {
+            catalog.dead_ids = fields.try_get_u64_le().ok()?;
+        }
         for _ in 0..fields.try_get_u32_le().ok()? {
             let (name, topic) = get_topic(fields, version)?;
             catalog.topics.insert(name, topic);
@@ -82,6 +88,9 @@ impl CatalogEdit {
             out.put_u64_le(number);
         }
         put_runs(&mut out, &self.id_runs, &self.state_runs);
+        out.put_u64_le(self.dead_ids);
+        out.put_u32_le(count(self.removed.len()));
+        self.removed.iter().for_each(|name| put_name(&mut out, name));
         out.put_u32_le(count(self.topics.len()));
         for (name, edit) in &self.topics {
             out.put_u64_le(edit.replaced_from.0);
@@ -90,12 +99,13 @@ impl CatalogEdit {
         put_checksum(out)
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
-        let (body, _) = checked_body(CATALOG_EDIT, bytes)?;
-        Self::decode_body(body).ok_or(INVALID_FIELDS)
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
+        let (body, version) = checked_body(CATALOG_EDIT, bytes)?;
+        Self::decode_body(body, version).ok_or(INVALID_FIELDS)
     }
 
-    fn decode_body(mut body: &[u8]) -> Option<Self> {
+    fn decode_body(mut body: &[u8], version: u16) -> Option<Self> {
+        let rows = if version >= 2 { ROWS_OF_EDITS } else { ROWS_OF_EDITS_V1 };
         let fields = &mut body;
         let mut edit = Self {
             checkpoint: fields.try_get_u64_le().ok()?,
@@ -104,13 +114,21 @@ impl CatalogEdit {
             last_version: fields.try_get_u64_le().ok()?,
             next_run: fields.try_get_u64_le().ok()?,
             id_runs: Vec::new(),
+            dead_ids: 0,
             state_runs: Vec::new(),
+            removed: BTreeSet::new(),
             topics: BTreeMap::new(),
         };
-        (edit.id_runs, edit.state_runs) = get_runs(fields, ROWS_OF_EDITS)?;
+        (edit.id_runs, edit.state_runs) = get_runs(fields, rows)?;
+        if version >= 2 {
+            edit.dead_ids = fields.try_get_u64_le().ok()?;
+            for _ in 0..fields.try_get_u32_le().ok()? {
+                edit.removed.insert(get_name(fields)?);
+            }
+        }
         for _ in 0..fields.try_get_u32_le().ok()? {
             let replaced_from = Seq(fields.try_get_u64_le().ok()?);
-            let (name, row) = get_topic(fields, ROWS_OF_EDITS)?;
+            let (name, row) = get_topic(fields, rows)?;
             edit.topics.insert(name, TopicEdit { replaced_from, row });
         }
         fields.is_empty().then_some(edit)
@@ -191,6 +209,7 @@ fn put_state_run(out: &mut Vec<u8>, run: &StateRunInfo) {
     out.put_u64_le(run.filter_blocks);
     out.put_u64_le(run.all_expire_by.map_or(u64::MAX, |at| at.0));
     out.put_u64_le(run.half_expire_by.map_or(u64::MAX, |at| at.0));
+    out.put_u64_le(run.deletes);
 }
 
 fn get_state_run(fields: &mut &[u8], version: u16) -> Option<StateRunInfo> {
@@ -204,6 +223,8 @@ fn get_state_run(fields: &mut &[u8], version: u16) -> Option<StateRunInfo> {
         all_expire_by: get_expiry(fields)?,
         // Version 1 did not record it; the next merge of the run does.
         half_expire_by: if version >= 2 { get_expiry(fields)? } else { None },
+        // Not recorded before version 6; the next merge of the run does.
+        deletes: if version >= 6 { fields.try_get_u64_le().ok()? } else { 0 },
     })
 }
 
@@ -212,9 +233,20 @@ fn get_expiry(fields: &mut &[u8]) -> Option<Option<Timestamp>> {
     Some((at != u64::MAX).then_some(Timestamp(at)))
 }
 
-fn put_topic(out: &mut Vec<u8>, name: &Topic, topic: &CatalogTopic) {
+fn put_name(out: &mut Vec<u8>, name: &Topic) {
     out.put_u8(u8::try_from(name.as_str().len()).expect("names have at most 200 bytes"));
     out.put_slice(name.as_str().as_bytes());
+}
+
+fn get_name(fields: &mut &[u8]) -> Option<Topic> {
+    let length = usize::from(fields.try_get_u8().ok()?);
+    let (name, rest) = fields.split_at_checked(length)?;
+    *fields = rest;
+    Topic::new(std::str::from_utf8(name).ok()?).ok()
+}
+
+fn put_topic(out: &mut Vec<u8>, name: &Topic, topic: &CatalogTopic) {
+    put_name(out, name);
     out.put_u32_le(topic.ordinal.0);
     out.put_u64_le(topic.first.0);
     out.put_u64_le(topic.next.0);
@@ -249,10 +281,7 @@ fn put_topic(out: &mut Vec<u8>, name: &Topic, topic: &CatalogTopic) {
 }
 
 fn get_topic(fields: &mut &[u8], version: u16) -> Option<(Topic, CatalogTopic)> {
-    let length = usize::from(fields.try_get_u8().ok()?);
-    let (name, rest) = fields.split_at_checked(length)?;
-    let name = Topic::new(std::str::from_utf8(name).ok()?).ok()?;
-    *fields = rest;
+    let name = get_name(fields)?;
     let mut topic = CatalogTopic {
         ordinal: TopicOrdinal(fields.try_get_u32_le().ok()?),
         first: Seq(fields.try_get_u64_le().ok()?),
@@ -344,6 +373,7 @@ pub(super) mod tests {
         };
         Catalog {
             checkpoint: 8,
+            dead_ids: 3,
             id_runs: vec![IdRunInfo { number: 1, level: 2, home_pages: 3, coverage }],
             state_runs: vec![StateRunInfo {
                 number: 4,
@@ -354,6 +384,7 @@ pub(super) mod tests {
                 filter_blocks: 8,
                 all_expire_by: Some(Timestamp(9)),
                 half_expire_by: Some(Timestamp(8)),
+                deletes: 2,
             }],
             topics: [(Topic::new("a.b").unwrap(), topic)].into(),
             ..Catalog::new(42)
@@ -366,6 +397,8 @@ pub(super) mod tests {
         let row = catalog().topics.into_values().next().unwrap();
         let topic = TopicEdit { replaced_from: Seq(7), row };
         edit.topics.insert(Topic::new("a.b").unwrap(), topic);
+        edit.removed.insert(Topic::new("c").unwrap());
+        edit.dead_ids = 9;
         let bytes = edit.encode();
         assert_eq!(CatalogEdit::decode(&bytes), Ok(edit));
         for bit in 0..bytes.len() * 8 {

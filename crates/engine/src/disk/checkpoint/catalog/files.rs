@@ -266,7 +266,7 @@ impl FoundCopies {
 }
 
 /// Returns the numbers of the edits after `checkpoint`, ascending.
-fn edits_after(layout: &Layout, checkpoint: u64) -> Result<Vec<u64>, OpenError> {
+pub(super) fn edits_after(layout: &Layout, checkpoint: u64) -> Result<Vec<u64>, OpenError> {
     let folder = layout.edits();
     let mut numbers = Vec::new();
     for extension in ["edit", "mirror"] {

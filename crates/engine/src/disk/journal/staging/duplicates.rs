@@ -31,6 +31,15 @@ struct TopicIds {
     newest_ids: NewestIds,
 }
 
+impl TopicIds {
+    /// Those of a topic that the same batch deletes.
+    const NONE: Self = Self {
+        known: None,
+        first: Seq::FIRST,
+        newest_ids: NewestIds { monotonic: 0, ahead: None },
+    };
+}
+
 impl Staging {
     /// Returns the indexes of duplicate `events`, ascending. There are hardly ever any.
     pub(super) fn find_duplicates(
@@ -38,6 +47,7 @@ impl Staging {
         shared: &Shared,
         ids: &IdTables,
         events: &[EncodedEvent],
+        deleted: &[Topic],
     ) -> Result<Vec<(usize, DuplicateOf)>, CommitError> {
         let mut duplicates = Vec::new();
         let mut in_batch = BatchIds::new(events);
@@ -47,7 +57,11 @@ impl Staging {
             let topic_ids = match &cached {
                 Some((name, topic_ids)) if name == topic => *topic_ids,
                 _ => {
-                    let topic_ids = self.topic_ids(shared, topic);
+                    let topic_ids = if deleted.contains(topic) {
+                        TopicIds::NONE
+                    } else {
+                        self.topic_ids(shared, topic)
+                    };
                     cached = Some((topic.clone(), topic_ids));
                     topic_ids
                 }

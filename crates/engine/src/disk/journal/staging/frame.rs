@@ -22,6 +22,8 @@ pub(crate) struct StagedFrame {
     /// The newest ids of the topic of each section.
     pub(crate) newest_ids: Vec<NewestIds>,
     pub(crate) new_topics: Vec<(Topic, TopicOrdinal)>,
+    /// The topics that its commits delete. Its header may repeat earlier deletions.
+    pub(crate) deleted_topics: Vec<Topic>,
     /// The header, the records of each section, and the state changes with the footer.
     parts: Vec<Vec<u8>>,
     buffers: RecordBuffers,
@@ -57,12 +59,20 @@ impl Staging {
         let mut tail = Vec::new();
         self.state_in_order.iter().for_each(|change| change.append_to(&mut tail));
         let topics: Vec<_> = self.topics.into_iter().filter(|topic| topic.count > 0).collect();
+        let mut deletions = self.deletions;
+        let deleted_topics = deletions.iter().map(|deletion| deletion.topic.clone()).collect();
+        for earlier in topics.iter().filter_map(StagedTopic::earlier_deletion) {
+            if !deletions.iter().any(|deletion| deletion.topic == earlier.topic) {
+                deletions.push(earlier);
+            }
+        }
         let header = FrameHeader {
             number,
             last_version,
             arrived: Some(self.arrived),
             sections: topics.iter().map(StagedTopic::section).collect(),
             trims: self.trims,
+            deletions,
             state_bytes: u32::try_from(tail.len()).expect("a frame is below 4 GiB"),
             state_checksum: checksum(&tail),
         };
@@ -73,6 +83,7 @@ impl Staging {
             state: self.state_in_order,
             newest_ids: Vec::with_capacity(topics.len()),
             new_topics: self.new_topics,
+            deleted_topics,
             parts: Vec::with_capacity(topics.len() + 2),
             buffers: self.buffers,
             ids: Vec::with_capacity(topics.len()),

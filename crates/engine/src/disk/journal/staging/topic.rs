@@ -10,7 +10,7 @@ use crate::disk::ids::{IdEntry, IdSeed, TopicOrdinal};
 use crate::disk::read::topic_view::TopicView;
 use crate::disk::record::{self, RecordSeed, SuffixChecksum};
 use crate::disk::storage::checksum::BlockChecksum;
-use crate::disk::wal::frame::TopicSection;
+use crate::disk::wal::frame::{Deletion, TopicSection};
 use crate::disk::wal::{EXTENT_BYTES, FrameExtent};
 
 /// What one batch appends to one topic. The first fields are copied from the topic's view, so that
@@ -29,6 +29,10 @@ pub(super) struct StagedTopic {
     id_limit: IdLimit,
     /// The revision of the newest retention rule, staged ones included.
     pub(super) rule: u64,
+    /// Whether it was deleted and has no event after that, staged ones included.
+    pub(super) is_deleted: bool,
+    /// Whether it is deleted without the staged events.
+    was_deleted: bool,
     pub(super) records: Vec<u8>,
     records_checksum: BlockChecksum,
     pub(super) count: u32,
@@ -74,6 +78,8 @@ impl StagedTopic {
             newest_ids: view.newest_ids,
             id_limit,
             rule: view.rule,
+            is_deleted: view.is_deleted,
+            was_deleted: view.is_deleted,
             records,
             records_checksum: BlockChecksum::default(),
             count: 0,
@@ -118,9 +124,17 @@ impl StagedTopic {
             }),
         }
         self.count += 1;
+        self.is_deleted = false;
         self.latest_ts = self.latest_ts.max(event.ts());
         self.next = seq.next();
         seq
+    }
+
+    /// The deletion before the first of the staged events, which the frame repeats: the catalog may not have
+    /// the topic any more when the frame is replayed.
+    pub(super) fn earlier_deletion(&self) -> Option<Deletion> {
+        let below = self.visible_next;
+        self.was_deleted.then(|| Deletion { topic: self.name.clone(), below })
     }
 
     pub(super) fn section(&self) -> TopicSection {

@@ -431,10 +431,17 @@ impl SimulatedDisk {
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
         state.call(Call::Change)?;
-        let to = to.file_name().and_then(|name| name.to_str()).ok_or(Errno::INVAL)?.to_owned();
-        state.file_at(from)?;
+        let number = state.file_at(from)?;
+        let is_same_folder = from.parent() == to.parent();
+        let (_, to_name) = state.folder_of(to)?;
         let (folder, from) = state.folder_of(from)?;
-        folder.change(NameChange::Rename { from, to });
+        if is_same_folder {
+            folder.change(NameChange::Rename { from, to: to_name });
+            return Ok(());
+        }
+        // After a power failure it may have either name, both or none.
+        folder.change(NameChange::Remove(from));
+        state.folder_of(to)?.0.change(NameChange::Add(to_name, number));
         Ok(())
     }
 
@@ -465,6 +472,18 @@ impl SimulatedDisk {
         for folder in path.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
             state.folders.entry(folder.to_owned()).or_default();
         }
+        Ok(())
+    }
+
+    /// A folder that is removed may be back after a crash, and empty.
+    pub(super) fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.call(Call::Change)?;
+        let folder = state.folders.get(path).ok_or(Errno::NOENT)?;
+        if !folder.names.is_empty() {
+            return Err(Errno::NOTEMPTY.into());
+        }
+        state.folders.remove(path);
         Ok(())
     }
 

@@ -1,0 +1,121 @@
+//! Deletes topics: first the topic's document says so, in the transaction of the commit, and all gateways
+//! see the topic as one that does not exist. Then its events are removed in the background, and the
+//! document itself last. A gateway that ends in between leaves the rest to the next pass of any gateway.
+//!
+//! The document says so by `deletedAt`: the topic is deleted as long as that is its end. So the numbering goes
+//! on while the document is there: an event that is published meanwhile, also by a program that does not know
+//! `deletedAt`, moves the end, and what is left of the deleted events lies below the first position.
+
+use std::collections::HashMap;
+use std::sync::Weak;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use mongodb::bson::{Document, doc};
+use mongodb::error::Error;
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use crate::layout::collections::TOPICS;
+use crate::layout::topic_document::TopicDocument;
+use crate::store::Store;
+
+/// How often to look for deletions that another gateway did not finish.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Finishes deletions of this gateway at once, and those of others from time to time.
+pub(crate) async fn finish_periodically(store: Weak<Store>) {
+    loop {
+        let Some(open) = store.upgrade() else { return };
+        if let Err(error) = open.finish_deletions().await {
+            tracing::warn!(
+                "cannot remove the events of deleted topics: {error}; retrying in a minute"
+            );
+        }
+        let requested = open.deletion_requested.clone();
+        drop(open);
+        // Either way it is time to look again.
+        let _ = timeout(INTERVAL, requested.notified()).await;
+    }
+}
+
+/// The deletions of this gateway that the change stream has not reported yet: its watchers have been told.
+#[derive(Debug, Default)]
+pub(crate) struct OwnDeletions(Mutex<HashMap<String, usize>>);
+
+impl OwnDeletions {
+    pub(crate) fn begin(&self, topics: &[String]) {
+        let mut pending = self.0.lock();
+        topics.iter().for_each(|topic| *pending.entry(topic.clone()).or_default() += 1);
+    }
+
+    /// The commit failed, so nothing will be reported.
+    pub(crate) fn undo(&self, topics: &[String]) {
+        for topic in topics {
+            self.take_reported(topic);
+        }
+    }
+
+    /// Returns `true` if the deletion that was reported is one of this gateway.
+    pub(crate) fn take_reported(&self, topic: &str) -> bool {
+        let mut pending = self.0.lock();
+        let Some(count) = pending.get_mut(topic) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            pending.remove(topic);
+        }
+        true
+    }
+
+    /// A new change stream does not report what was before it.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+impl Store {
+    async fn finish_deletions(&self) -> Result<(), Error> {
+        let topics = self.collections.database().collection::<TopicDocument>(TOPICS);
+        let mut deleted = topics.find(TopicDocument::deleted()).await?;
+        while let Some(document) = deleted.next().await {
+            self.finish_deletion(&document?).await?;
+        }
+        Ok(())
+    }
+
+    async fn finish_deletion(&self, document: &TopicDocument) -> Result<(), Error> {
+        let name = document.name.as_str();
+        // Without transactions, a failed commit may have left events behind the end.
+        let _guard = match self.deployment.has_transactions() {
+            true => None,
+            false => Some(self.topic_locks.lock_exclusive().await),
+        };
+        let mut gone = doc! { "topic": name };
+        if self.deployment.has_transactions() {
+            gone.insert("seq", doc! { "$lt": document.next });
+        }
+        self.collections.parts().delete_many(gone.clone()).await?;
+        self.collections.events().delete_many(gone).await?;
+        // Unless an event was published in the meantime.
+        let next = document.next;
+        let still_deleted = doc! { "_id": name, "deletedAt": next, "next": next };
+        self.collections.topics().delete_one(still_deleted).await?;
+        Ok(())
+    }
+}
+
+/// The update of a topic that is deleted. With `appended`, those are the fields that change because the same
+/// commit appends events.
+pub(crate) fn deletion_update(document: &TopicDocument, appended: Document) -> Document {
+    let mut fields = doc! {
+        "first": document.first,
+        "next": document.next,
+        "bytes": document.bytes,
+        "forgottenBytes": document.forgotten_bytes,
+        "latestTs": document.latest_ts,
+        "forgottenLatestTs": document.forgotten_latest_ts,
+        "deletedAt": document.deleted_at,
+    };
+    fields.extend(appended);
+    doc! { "$set": fields, "$unset": { "rule": "", "ttlMs": "", "ttlChange": "" } }
+}
