@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prombus_bus::{
-    Bus, DEFAULT_MARK_TTL, MemoryLimits, RetryDelays, Settings, SubscriptionDefaults,
+    Bus, ConfiguredTopics, DEFAULT_MARK_TTL, MemoryLimits, RetryDelays, Settings,
+    SubscriptionDefaults,
 };
 use prombus_engine::{DiskEngine, DiskOptions};
 use prombus_proto::{
@@ -98,7 +99,7 @@ fn start(data: &Path, clock: &Arc<ManualClock>) -> Bus {
         principal_rate: None,
         max_counts: None,
         topic_rate: None,
-        topics: [].into(),
+        topics: ConfiguredTopics::default(),
         max_outbox_bytes: 1 << 20,
         memory: MemoryLimits::of_each(64 << 20),
         subscription: SubscriptionDefaults {
@@ -112,6 +113,7 @@ fn start(data: &Path, clock: &Arc<ManualClock>) -> Bus {
             max: Duration::from_secs(600),
         },
         group_lease: Duration::from_secs(10),
+        spans: None,
     };
     let ids = IdSource::new(Arc::new(SystemClock), Arc::new(SystemRandom));
     let engine = Arc::new(DiskEngine::open(&options).unwrap());

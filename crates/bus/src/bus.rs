@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use prombus_engine::{Durability, Engine};
-use prombus_proto::{Clock, Group, IdSource, NewEvent, Topic};
+use prombus_proto::{Clock, Group, IdSource, NewEvent, SystemRandom, Topic};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -13,11 +14,14 @@ use crate::groups::{
     Command, DeliveryQueue, Description, GroupContext, GroupInfo, GroupReply, GroupTask, Groups,
     Member, MemberId, RetryRules, SubscribeOptions, Subscription, allowed_attempts, dropped_reply,
 };
-use crate::limits::{ConnectionLimit, Principal, Principals, RateLimit, keep_census_current};
+use crate::limits::{
+    ConnectionLimit, LimitScope, Principal, Principals, RateLimit, keep_census_current,
+};
 use crate::memory::Memory;
 use crate::metrics::{self, Metrics};
 use crate::publish::{Committer, Submission, check_ts};
-use crate::sharing::GroupLeases;
+use crate::sharing::{GatewayId, GroupLeases, RemoteDeletions};
+use crate::spans::{SpanQueue, Tracer};
 use crate::time::now;
 use crate::topics::{
     FeedMemory, RetentionTask, Settings, TopicInUse, Topics, keep_settings_current,
@@ -31,6 +35,8 @@ pub struct Bus {
     /// `None` without limits of principals.
     principals: Option<Principals>,
     memory: Memory,
+    /// Until somebody takes it. `None` if no event has spans.
+    finished_spans: Mutex<Option<SpanQueue>>,
     next_member: AtomicU64,
     /// Aborted when the bus is dropped.
     tasks: Vec<JoinHandle<()>>,
@@ -79,8 +85,14 @@ impl Bus {
             .several_gateways
             .then(|| Arc::new(GroupLeases::new(&ids, settings.group_lease)));
         if let Some(leases) = group_leases.clone() {
-            let leasing = leases.run(Arc::clone(&engine), Arc::clone(&clock), Arc::clone(&groups));
+            let leasing = Arc::clone(&leases).run(
+                Arc::clone(&engine),
+                Arc::clone(&clock),
+                Arc::clone(&groups),
+            );
             tasks.push(tokio::spawn(leasing));
+            let deletions = RemoteDeletions::new(&leases.heartbeat, &topics, &groups);
+            tasks.push(tokio::spawn(deletions.run(Arc::clone(&engine))));
             let configuring = keep_settings_current(Arc::clone(&engine), Arc::clone(&topics));
             tasks.push(tokio::spawn(configuring));
             if settings.max_counts.is_some() {
@@ -98,6 +110,13 @@ impl Bus {
             let bytes = settings.connection_bytes_per_sec;
             Principals::new(rate, bytes.map(|bytes| bytes.saturating_mul(PRINCIPAL_BYTE_FACTOR)))
         });
+        let (tracer, finished_spans) = settings
+            .spans
+            .map(|spans| {
+                let (random, dropped) = (Box::new(SystemRandom), metrics.spans().dropped);
+                Tracer::new(spans, random, Arc::clone(&clock), dropped)
+            })
+            .unzip();
         Self {
             settings,
             ctx: GroupContext {
@@ -108,6 +127,8 @@ impl Bus {
                 ids,
                 groups,
                 metrics,
+                notices: Arc::default(),
+                tracer,
                 group_leases,
                 read_ahead: memory.read_ahead.clone(),
                 retry,
@@ -116,6 +137,7 @@ impl Bus {
             topics,
             principals,
             memory,
+            finished_spans: Mutex::new(finished_spans),
             next_member: AtomicU64::new(1),
             tasks,
         }
@@ -259,11 +281,29 @@ impl Bus {
         metrics::text(&self.ctx.metrics, self.ctx.engine.as_ref(), &self.memory).await
     }
 
+    /// Returns the finished spans, for the one who exports them. `None` if spans are off, or from the second call
+    /// on.
+    pub fn take_finished_spans(&self) -> Option<SpanQueue> {
+        self.finished_spans.lock().take()
+    }
+
     /// Returns why a group dropped a [`GroupReply`]: the bus is closing, or the group has ended because no one
     /// could join it.
     #[must_use]
     pub fn dropped_reply(&self) -> Refusal {
         dropped_reply(&self.ctx.is_closing)
+    }
+
+    /// Records that a rate limit refused `events` of the client at `connection`.
+    pub(crate) fn throttled(
+        &self,
+        connection: &Connection,
+        limit: LimitScope,
+        events: u64,
+        topic: Option<&Topic>,
+    ) {
+        self.metrics().rate_limited(limit, events);
+        self.ctx.notices.throttled(connection.limit.principal(), limit, events, topic);
     }
 
     /// Refuses publishes and subscriptions, and stops deliveries. Leased events can still be settled.
@@ -314,12 +354,25 @@ impl Bus {
         self.ctx.clock.as_ref()
     }
 
+    pub(crate) const fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.ctx.tracer.as_ref()
+    }
+
     pub(crate) fn ids(&self) -> &IdSource {
         &self.ctx.ids
     }
 
     pub(crate) const fn committer(&self) -> &Committer {
         &self.ctx.committer
+    }
+
+    pub(crate) const fn groups(&self) -> &Arc<Groups> {
+        &self.ctx.groups
+    }
+
+    /// Returns the name of this gateway if there may be others on the same store.
+    pub(crate) fn gateway(&self) -> Option<&GatewayId> {
+        Some(self.ctx.group_leases.as_ref()?.heartbeat.gateway())
     }
 
     pub(crate) fn topics_in_use(&self) -> &Topics {

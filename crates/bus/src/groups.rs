@@ -24,7 +24,7 @@ mod task;
 pub(crate) use command::Command;
 pub use command::{Acked, AfterNack, Description, GroupInfo, Nacked};
 pub use dead_letter::dead_letter_topic;
-pub use delivery_queue::{Delivery, DeliveryQueue};
+pub use delivery_queue::{Delivery, DeliveryQueue, EndedSubscription};
 pub use leases::{MAX_WINDOW, MemberId};
 pub use marks::AckedAndMarked;
 pub(crate) use members::Member;

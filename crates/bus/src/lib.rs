@@ -16,9 +16,13 @@
 //! | `memory` | the budgets of buffers, for the whole process |
 //! | `inspect` | read-only views for operators: topics, groups, lag, latest event of a key |
 //! | `metrics` | counters and histograms, in the Prometheus text format |
+//! | `notices`, `paced_log` | log lines about what clients cause, at most one per second and subject |
+//! | `spans` | OpenTelemetry spans of single events |
+//! | `backup` | backups of the store |
 //! | `error` | [`Refusal`], the error that is reported to a client |
 //! | `time` | the monotonic clock |
 
+mod backup;
 mod bus;
 mod error;
 mod groups;
@@ -26,8 +30,11 @@ mod inspect;
 mod limits;
 mod memory;
 mod metrics;
+mod notices;
+mod paced_log;
 mod publish;
 mod sharing;
+mod spans;
 mod stored;
 mod time;
 mod topics;
@@ -35,8 +42,9 @@ mod topics;
 pub use bus::{Bus, Connection};
 pub use error::Refusal;
 pub use groups::{
-    Acked, AckedAndMarked, AfterNack, Delivery, DeliveryQueue, Description, GroupInfo, GroupReply,
-    MAX_WINDOW, MemberId, Nacked, RetryDelays, SubscribeOptions, Subscription, dead_letter_topic,
+    Acked, AckedAndMarked, AfterNack, Delivery, DeliveryQueue, Description, EndedSubscription,
+    GroupInfo, GroupReply, MAX_WINDOW, MemberId, Nacked, RetryDelays, SubscribeOptions,
+    Subscription, dead_letter_topic,
 };
 pub use inspect::{GroupOverview, Lag, TopicOverview};
 pub use limits::{
@@ -45,15 +53,20 @@ pub use limits::{
 };
 pub use memory::{Budget, Memory, MemoryLimits, Share};
 pub use metrics::{
-    MemoryGauge, Metrics, NdjsonStage, OpenConnection, PlaceLimit, Traffic, Transport,
+    MemoryGauge, Metrics, NdjsonStage, OpenConnection, PlaceLimit, SpanCounters, Traffic, Transport,
+};
+pub use paced_log::{LinePace, PacedLine, PacedLog};
+pub use prombus_engine::disk::backup::{
+    Backup, BackupChunk, BackupError, OnDamage, WORKING_BYTES as BACKUP_BYTES,
 };
 pub use prombus_engine::{
     Bounds, Condition, Durability, Health, Position, ReadBudget, StoredEvent,
 };
 pub use publish::{PendingCommit, PublishBatch};
+pub use spans::{FinishedSpan, SpanIds, SpanKind, SpanQueue, SpanSettings, TraceContext};
 pub use stored::mark::DEFAULT_MARK_TTL;
 pub use stored::{DecodeError, STATE_KINDS, cursor, topic_settings};
 pub use topics::{
-    DamagedRange, FeedEvent, Followed, Follower, ReadPage, Settings, StartAt, SubscriptionDefaults,
-    TopicRules, TopicSettings,
+    ConfiguredTopics, DamagedRange, FeedEvent, Followed, Follower, Purge, Purged, ReadPage,
+    Settings, StartAt, SubscriptionDefaults, TopicRules, TopicSettings,
 };

@@ -7,6 +7,10 @@
 //! - `commit_meter`: what the committer measures
 //! - `transport`: connections and their bytes
 //! - `memory_gauge`: bounded memory
+//! - `refusals`: what clients were refused, and those that were closed
+//! - `oldest_unacked`: how long the oldest delivered event of each group is open
+//! - `span_counters`: OpenTelemetry spans, exported or not
+//! - `store`, `process`: what the engine and the operating system say
 //! - `cardinality`: bounds the number of label values
 //! - `scrape`: renders the metrics, with those read from the store on demand
 
@@ -14,7 +18,12 @@ mod cardinality;
 mod commit_meter;
 mod group_series;
 mod memory_gauge;
+mod oldest_unacked;
+mod process;
+mod refusals;
 mod scrape;
+mod span_counters;
+mod store;
 mod topic_series;
 mod transport;
 
@@ -27,12 +36,16 @@ use prometheus::{
 };
 
 use self::cardinality::CardinalityLimit;
-use crate::limits::LimitScope;
+use self::oldest_unacked::OpenGroups;
+use self::refusals::Refusals;
 
 pub(crate) use self::commit_meter::CommitMeter;
 pub(crate) use self::group_series::{GroupSeries, InFlight, LazySeries};
 pub use self::memory_gauge::MemoryGauge;
+pub(crate) use self::oldest_unacked::OldestUnacked;
+pub(crate) use self::refusals::{CountLimit, CountRefusals};
 pub(crate) use self::scrape::text;
+pub use self::span_counters::SpanCounters;
 pub(crate) use self::topic_series::TopicSeries;
 pub use self::transport::{NdjsonStage, OpenConnection, PlaceLimit, Traffic, Transport};
 
@@ -68,10 +81,10 @@ pub struct Metrics {
     dead_lettered: IntCounterVec,
     lost_to_retention: IntCounterVec,
     in_flight: IntGaugeVec,
-    rate_limited: [IntCounter; LimitScope::ALL.len()],
-    failed_logins: IntCounter,
+    open_groups: OpenGroups,
+    refusals: Refusals,
+    spans: SpanCounters,
     connections: IntGaugeVec,
-    refused_connections: IntCounterVec,
     ndjson_memory: IntGaugeVec,
     received_bytes: IntCounterVec,
     sent_bytes: IntCounterVec,
@@ -93,12 +106,6 @@ impl Metrics {
             counters(&registry, name, &help, &["topic", "group"])
         };
         let seconds = |name: &str, help: &str| histogram(&registry, name, help, &TIMES);
-        let limited = counters(
-            &registry,
-            "prombus_events_rate_limited_total",
-            "Events rejected by a rate limit.",
-            &["scope"],
-        );
         let metrics = Self {
             topics: CardinalityLimit::new(MAX_TOPICS),
             pairs: CardinalityLimit::new(MAX_PAIRS),
@@ -124,23 +131,14 @@ impl Metrics {
                 &format!("Events delivered and not acknowledged. {}", pairs_note()),
                 &["topic", "group"],
             ),
-            rate_limited: LimitScope::ALL.map(|scope| limited.with_label_values(&[scope.name()])),
-            failed_logins: counter(
-                &registry,
-                "prombus_failed_logins_total",
-                "Logins with a token that was rejected, or refused unseen after too many of them.",
-            ),
+            open_groups: OpenGroups::default(),
+            refusals: Refusals::new(&registry),
+            spans: SpanCounters::new(&registry),
             connections: gauges(
                 &registry,
                 "prombus_connections",
                 "Open connections.",
                 &["transport"],
-            ),
-            refused_connections: counters(
-                &registry,
-                "prombus_connections_refused_total",
-                "Connections above a limit.",
-                &["limit"],
             ),
             ndjson_memory: gauges(
                 &registry,
@@ -186,9 +184,6 @@ impl Metrics {
             registry,
         };
         metrics.set_build_info();
-        for limit in PlaceLimit::ALL {
-            drop(metrics.refused_connections.with_label_values(&[limit.name()]));
-        }
         for stage in NdjsonStage::ALL {
             drop(metrics.ndjson_memory(stage));
         }
@@ -234,11 +229,50 @@ impl Metrics {
         }
     }
 
+    /// Removes the series of a topic that was deleted, and of its groups.
+    pub(crate) fn forget_topic(&self, topic: &Topic) {
+        if !self.topics.take(|admitted| admitted == topic).is_empty() {
+            for family in [&self.published, &self.duplicates] {
+                // A topic may lack a series.
+                let _ = family.remove_label_values(&[topic.as_str()]);
+            }
+        }
+        self.forget_pairs(|(of, _)| of == topic);
+    }
+
+    /// Removes the series of a group that was deleted.
+    pub(crate) fn forget_group(&self, topic: &Topic, group: &Group) {
+        self.forget_pairs(|(of, name)| of == topic && name == group);
+    }
+
+    fn forget_pairs(&self, is_gone: impl Fn(&(Topic, Group)) -> bool) {
+        for (topic, group) in self.pairs.take(is_gone) {
+            let labels = [topic.as_str(), group.as_str()];
+            for family in [
+                &self.delivered,
+                &self.acked,
+                &self.nacked,
+                &self.dead_lettered,
+                &self.lost_to_retention,
+            ] {
+                let _ = family.remove_label_values(&labels);
+            }
+            let _ = self.in_flight.remove_label_values(&labels);
+        }
+    }
+
     /// Counts events that retention removed before the group had finished them.
     pub(crate) fn lost_to_retention(&self, topic: &Topic, group: &Group, events: u64) {
         let pair = (topic.clone(), group.clone());
         let labels = self.pair_labels(&pair);
         self.lost_to_retention.with_label_values(&labels).inc_by(events);
+    }
+
+    /// Returns what tells how long the oldest delivered event of a group is open.
+    pub(crate) fn oldest_unacked(&self, topic: &Topic, group: &Group) -> OldestUnacked {
+        let pair = (topic.clone(), group.clone());
+        let has_series = self.pairs.admit(&pair);
+        self.open_groups.add(has_series.then_some(pair))
     }
 
     fn pair_labels<'a>(&self, pair: &'a (Topic, Group)) -> [&'a str; 2] {
@@ -249,28 +283,10 @@ impl Metrics {
         CommitMeter::new(&self.publish_to_commit, &self.commit_batch, &self.sync)
     }
 
-    pub(crate) fn rate_limited(&self, scope: LimitScope, events: u64) {
-        for (known, counter) in LimitScope::ALL.into_iter().zip(&self.rate_limited) {
-            if known == scope {
-                counter.inc_by(events);
-            }
-        }
-    }
-
-    /// Counts a login that was rejected.
-    pub fn failed_login(&self) {
-        self.failed_logins.inc();
-    }
-
     /// Counts a connection as open until the guard is dropped.
     #[must_use]
     pub fn connection(&self, transport: Transport) -> OpenConnection {
         OpenConnection::new(self.connections.with_label_values(&[transport.name()]))
-    }
-
-    /// Counts a connection that exceeds a limit.
-    pub fn connection_refused(&self, limit: PlaceLimit) {
-        self.refused_connections.with_label_values(&[limit.name()]).inc();
     }
 
     #[must_use]

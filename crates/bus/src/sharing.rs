@@ -5,12 +5,16 @@
 //! epoch and only in place of the previous cursor. A gateway that claims a group rewrites the cursor
 //! in the same commit, which fences whatever the previous owner still tries to store.
 //!
+//! What one gateway deletes, the others learn from a record that expires after a while (`remote_deletions`).
+//!
 //! A gateway is alive as long as it renews its heartbeat. Clocks of different gateways are never
 //! compared: a standby measures, by its own clock, how long the owner's heartbeat has not changed.
 
 mod group_leases;
 mod heartbeat;
 mod peer_heartbeats;
+mod remote_deletions;
 
 pub(crate) use group_leases::GroupLeases;
 pub(crate) use heartbeat::GatewayId;
+pub(crate) use remote_deletions::RemoteDeletions;

@@ -2,6 +2,7 @@
 //! value.
 //!
 //! - `cursor`: `cursor/<topic>::<group>/0`, the progress of a consumer group.
+//! - `deletion`: `ended/<topic>` or `ended/<topic>::<group>`, for other gateways: it was deleted.
 //! - `group_lease`: `lease/<topic>::<group>/0`, the gateway that owns a group.
 //! - `group_properties`: `group/<topic>::<group>`, what members have set for their group.
 //! - `heartbeat`: `gateway/<id>`, a sign of life of a gateway.
@@ -11,6 +12,7 @@
 //! - `pages`: reads all entries under a prefix.
 
 pub mod cursor;
+pub(crate) mod deletion;
 pub(crate) mod group_lease;
 pub(crate) mod group_properties;
 pub(crate) mod heartbeat;
@@ -32,6 +34,12 @@ pub const STATE_KINDS: &[StateKind] = &[cursor::KIND, mark::KIND, group_lease::K
 const SEPARATOR: &str = "::";
 /// Groups have a single partition.
 const PARTITION: &str = "/0";
+
+/// The prefixes of everything that is stored for the groups of `topic`, apart from their marks.
+pub(crate) fn group_state_prefixes(topic: &Topic) -> [Vec<u8>; 3] {
+    [cursor::PREFIX, group_lease::PREFIX, group_properties::PREFIX]
+        .map(|prefix| format!("{prefix}{topic}{SEPARATOR}").into_bytes())
+}
 
 fn group_key(prefix: &str, topic: &Topic, group: &Group) -> Result<StateKey, InvalidStateKey> {
     StateKey::new(format!("{prefix}{topic}{SEPARATOR}{group}{PARTITION}"))

@@ -63,6 +63,7 @@ impl InProcess {
                 max: Duration::from_secs(600),
             },
             group_lease: GROUP_LEASE,
+            spans: None,
         };
         let ids = Arc::new(IdSource::system());
         Ok(Self { bus: Arc::new(Bus::start(engine, settings, Arc::new(SystemClock), ids)) })

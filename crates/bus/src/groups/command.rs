@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use prombus_engine::{Position, Version};
+use prombus_proto::frame::EndReason;
 use prombus_proto::{EventId, Seq, Timestamp};
 use tokio::sync::oneshot;
 
@@ -111,10 +112,21 @@ pub(crate) enum Command {
     },
     /// Another gateway stored these properties of the group.
     PropertiesStored(GroupProperties),
+    /// Another gateway deleted the group with the commit `at`.
+    DeletedElsewhere {
+        at: Version,
+        reason: EndReason,
+    },
     Describe {
         reply: oneshot::Sender<Description>,
     },
     Stop {
+        reply: oneshot::Sender<()>,
+    },
+    /// The group is about to be deleted: its members are told so, and its task ends without storing anything
+    /// more. Nobody may start the group again before it is deleted.
+    End {
+        reason: EndReason,
         reply: oneshot::Sender<()>,
     },
 }

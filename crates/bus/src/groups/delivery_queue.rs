@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use prombus_proto::frame::EndReason;
 use prombus_proto::{Group, Topic};
 use tokio::sync::Notify;
 
@@ -29,6 +30,15 @@ pub struct Delivery {
     pub(crate) series: Arc<GroupSeries>,
 }
 
+/// A subscription that the bus has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedSubscription {
+    pub member: MemberId,
+    pub topic: Topic,
+    pub group: Group,
+    pub reason: EndReason,
+}
+
 /// The delivery queue of one connection.
 #[derive(Debug)]
 pub struct DeliveryQueue {
@@ -41,6 +51,8 @@ pub struct DeliveryQueue {
 #[derive(Debug)]
 struct Queued {
     deliveries: VecDeque<Delivery>,
+    /// At most as many as the connection has subscriptions.
+    ended: Vec<EndedSubscription>,
     bytes: usize,
     /// Bytes reserved by groups that are about to put deliveries in.
     reserved: usize,
@@ -58,12 +70,12 @@ impl DeliveryQueue {
     /// event that is larger than that fits if it is alone.
     #[must_use]
     pub fn new(limit: usize, share: Share) -> Self {
-        let (deliveries, blocked) = (VecDeque::new(), Vec::new());
-        let queued = Queued { deliveries, bytes: 0, reserved: 0, share, blocked };
+        let (deliveries, ended, blocked) = (VecDeque::new(), Vec::new(), Vec::new());
+        let queued = Queued { deliveries, ended, bytes: 0, reserved: 0, share, blocked };
         Self { queued: Mutex::new(queued), limit, filled: Notify::new() }
     }
 
-    /// Waits until a delivery is put in.
+    /// Waits until a delivery is put in, or a subscription has ended.
     pub async fn filled(&self) {
         self.filled.notified().await;
     }
@@ -93,6 +105,17 @@ impl DeliveryQueue {
         if out.len() > before {
             GroupSeries::delivered(&out[before..], now());
         }
+    }
+
+    /// Tells the connection that one of its subscriptions has ended.
+    pub(crate) fn end(&self, ended: EndedSubscription) {
+        self.queued.lock().ended.push(ended);
+        self.filled.notify_one();
+    }
+
+    /// Takes the subscriptions that have ended.
+    pub fn take_ended(&self) -> Vec<EndedSubscription> {
+        std::mem::take(&mut self.queued.lock().ended)
     }
 
     /// Reserves free room for one group, so that no two groups fill the same room, and returns its bytes.

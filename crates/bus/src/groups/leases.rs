@@ -91,6 +91,10 @@ impl Leases {
                     Slot::stored(attempts, SlotState::BackingOff(until))
                 }
             })
+            .map(|slot| Slot {
+                first_delivered: (slot.attempts.deliveries > 0).then_some(read_at.instant),
+                ..slot
+            })
             .collect();
         let back_offs = window.iter().filter_map(|slot| match slot.state {
             SlotState::BackingOff(until) => Some(until),
@@ -203,6 +207,11 @@ impl Leases {
         self.leased.len()
     }
 
+    /// When the oldest unfinished event was first delivered, if it was.
+    pub(crate) fn oldest_unacked(&self) -> Option<Instant> {
+        self.window.front()?.first_delivered
+    }
+
     /// The oldest event to redeliver now in any company.
     pub(crate) fn first_redelivery(&self) -> Option<Seq> {
         self.redeliverable.first().copied()
@@ -240,6 +249,7 @@ impl Leases {
         debug_assert_eq!(slot.state, SlotState::Redeliverable);
         slot.identity = Some((id.clone(), ts));
         slot.attempts.deliveries += 1;
+        slot.first_delivered.get_or_insert(lease.leased_at);
         slot.recorded_by = recorded_by;
         slot.state = SlotState::Leased(lease);
         let attempt = slot.attempts.deliveries;

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prombus_proto::Seq;
+use prombus_proto::frame::EndReason;
+use prombus_proto::{Group, Seq, Topic};
 use tokio::sync::Notify;
 
 use crate::groups::leases::{MAX_LEASE, MemberId};
-use crate::groups::{Delivery, DeliveryQueue};
+use crate::groups::{Delivery, DeliveryQueue, EndedSubscription};
 use crate::limits::{ConnectionLimit, Deficit};
 
 /// One subscription of one connection. It begins paused.
@@ -164,6 +165,20 @@ impl Members {
             let unsent = member.take_back_unsent(|_| true);
             member.limit.give_back(unsent.len() as u64);
             member.in_flight = 0;
+        }
+    }
+
+    /// Removes all members and tells their connections why. Nothing more is delivered to them.
+    pub(super) fn end_all(&mut self, topic: &Topic, group: &Group, reason: EndReason) {
+        self.revoke_all();
+        for member in self.members.drain(..) {
+            let (id, topic, group) = (member.id, topic.clone(), group.clone());
+            let ended = EndedSubscription { member: id, topic, group, reason };
+            // Before the notice: what is not sent by then is dropped with the member.
+            let delivery_queue = Arc::clone(&member.delivery_queue);
+            drop(member);
+            delivery_queue.take_back(|delivery| delivery.member == id);
+            delivery_queue.end(ended);
         }
     }
 

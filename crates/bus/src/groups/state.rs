@@ -42,6 +42,8 @@ use super::RetryRules;
 use super::command::{Description, GroupInfo};
 use super::members::Members;
 use crate::metrics::LazySeries;
+use crate::notices::Notices;
+use crate::spans::Tracer;
 use crate::stored::group_properties::GroupProperties;
 use crate::time::Moment;
 
@@ -64,6 +66,9 @@ pub(super) struct GroupState {
     effects: VecDeque<Effect>,
     idle_since: Option<Instant>,
     series: LazySeries,
+    notices: Arc<Notices>,
+    /// `None` if no event has spans.
+    tracer: Option<Arc<Tracer>>,
     /// Notified when a full delivery queue has room again.
     room: Arc<Notify>,
 }
@@ -74,6 +79,13 @@ pub(super) struct GroupName {
     pub(super) topic: Topic,
     pub(super) group: Group,
     pub(super) cursor_key: StateKey,
+}
+
+/// Who is told what the group does.
+pub(super) struct Observers {
+    pub(super) series: LazySeries,
+    pub(super) notices: Arc<Notices>,
+    pub(super) tracer: Option<Arc<Tracer>>,
 }
 
 /// What the group sees of the outside world when it takes a step.
@@ -119,7 +131,7 @@ impl GroupState {
         name: GroupName,
         defaults: RetryRules,
         is_shared: bool,
-        series: LazySeries,
+        Observers { series, notices, tracer }: Observers,
         room: Arc<Notify>,
     ) -> Self {
         Self {
@@ -133,6 +145,8 @@ impl GroupState {
             effects: VecDeque::new(),
             idle_since: None,
             series,
+            notices,
+            tracer,
             room,
         }
     }
@@ -222,6 +236,19 @@ impl GroupState {
         if let Some(owned) = self.owned_mut() {
             owned.fetched.drop_all_but_next();
         }
+    }
+
+    /// When the oldest event that was delivered and is not finished was delivered first.
+    pub(super) fn oldest_unacked(&self) -> Option<Instant> {
+        self.owned()?.leases.oldest_unacked()
+    }
+
+    /// Counts dead letters that are stored.
+    fn dead_lettered(&self, letters: &[DeadLetterPending]) {
+        let Some(first) = letters.first() else { return };
+        self.series.dead_lettered(letters.len());
+        let GroupName { topic, group, .. } = &self.name;
+        self.notices.dead_lettered(topic, group, letters.len() as u64, &first.error);
     }
 
     /// The bytes of the events that were read and not delivered yet.

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use prombus_engine::ReadBudget;
+use prombus_proto::frame::EndReason;
 use prombus_proto::{ErrorCode, Group, Seq};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -19,10 +20,10 @@ pub(crate) use self::context::GroupContext;
 use self::effects::{GroupKeys, GroupStore};
 use super::command::Command;
 use super::dead_letter::dead_letter_topic;
-use super::state::{Conditions, DeliveryGate, Effect, GroupName, GroupState};
+use super::state::{Conditions, DeliveryGate, Effect, GroupName, GroupState, Observers};
 use crate::error::Refusal;
 use crate::memory::Share;
-use crate::metrics::InFlight;
+use crate::metrics::{InFlight, OldestUnacked};
 use crate::publish::CommitResult;
 use crate::stored::cursor::Cursor;
 use crate::stored::group_lease::GroupLease;
@@ -40,6 +41,7 @@ pub(crate) struct GroupTask {
     room: Arc<Notify>,
     commit: Option<Pin<Box<dyn Future<Output = CommitResult> + Send>>>,
     in_flight: InFlight,
+    oldest: OldestUnacked,
     /// The memory of the events that were read and not delivered yet.
     read_ahead: Share,
 }
@@ -51,6 +53,14 @@ const READ_AHEAD: ReadBudget = ReadBudget { events: 1024, bytes: 256 << 10 };
 /// or ids in them.
 const MAX_COMMANDS: usize = 256;
 const MAX_IDS: usize = 20_000;
+
+/// How the task is asked to end.
+enum Ending {
+    /// The server stops.
+    Stop(oneshot::Sender<()>),
+    /// The group is about to be deleted.
+    Delete(EndReason, oneshot::Sender<()>),
+}
 
 enum Wakeup {
     Command(Option<Command>),
@@ -78,16 +88,29 @@ impl GroupTask {
         let lease = GroupLease::key(&topic.topic, &group).map_err(bad_group)?;
         let properties = GroupProperties::key(&topic.topic, &group).map_err(bad_group)?;
         let series = ctx.metrics.group(&topic.topic, &group);
+        let oldest = ctx.metrics.oldest_unacked(&topic.topic, &group);
         let room = Arc::new(Notify::new());
         let name = GroupName { topic: topic.topic.clone(), group, cursor_key };
         let is_shared = ctx.group_leases.is_some();
-        let state = GroupState::new(name.clone(), ctx.retry, is_shared, series, Arc::clone(&room));
+        let (notices, tracer) = (Arc::clone(&ctx.notices), ctx.tracer.clone());
+        let observers = Observers { series, notices, tracer };
+        let wake = Arc::clone(&room);
+        let state = GroupState::new(name.clone(), ctx.retry, is_shared, observers, wake);
         let topic_end = topic.watch(&ctx.engine);
         let keys = GroupKeys { lease, properties };
         let read_ahead = ctx.read_ahead.share();
         let store = GroupStore::new(ctx, topic, name, keys, dead_letters);
-        let in_flight = InFlight::default();
-        Ok(Self { state, store, commands, topic_end, room, commit: None, in_flight, read_ahead })
+        Ok(Self {
+            state,
+            store,
+            commands,
+            topic_end,
+            room,
+            commit: None,
+            in_flight: InFlight::default(),
+            oldest,
+            read_ahead,
+        })
     }
 
     pub(crate) async fn run(mut self) {
@@ -95,11 +118,8 @@ impl GroupTask {
             match self.next_wakeup().await {
                 Wakeup::Command(None) => return,
                 Wakeup::Command(Some(command)) => {
-                    if let Some(stopped) = self.handle_some(command).await {
-                        self.stop().await;
-                        // The receiver may have been dropped.
-                        let _ = stopped.send(());
-                        return;
+                    if let Some(ending) = self.handle_some(command).await {
+                        return self.end(ending).await;
                     }
                 }
                 Wakeup::Committed(answer) => self.committed(answer).await,
@@ -108,6 +128,7 @@ impl GroupTask {
             let now = now();
             self.take_turn(now).await;
             self.in_flight.set(self.state.in_flight(), self.state.series());
+            self.oldest.set(self.state.oldest_unacked());
             self.read_ahead.set(self.state.fetched_bytes());
             if self.read_ahead.exceeds_fair_share() {
                 self.state.drop_read_ahead();
@@ -117,8 +138,28 @@ impl GroupTask {
                 break;
             }
         }
+        self.leave_topic();
+    }
+
+    fn leave_topic(self) {
         drop(self.topic_end);
         self.store.topic.feed.clear_if_abandoned();
+    }
+
+    async fn end(mut self, ending: Ending) {
+        let done = match ending {
+            Ending::Stop(done) => {
+                self.stop().await;
+                done
+            }
+            Ending::Delete(reason, done) => {
+                self.delete(reason).await;
+                self.leave_topic();
+                done
+            }
+        };
+        // The receiver may have been dropped.
+        let _ = done.send(());
     }
 
     async fn next_wakeup(&mut self) -> Wakeup {
@@ -147,13 +188,14 @@ impl GroupTask {
         }
     }
 
-    /// Handles `first` and the commands that wait behind it. Returns the reply of [`Command::Stop`] if that
-    /// is among them.
-    async fn handle_some(&mut self, first: Command) -> Option<oneshot::Sender<()>> {
+    /// Handles `first` and the commands that wait behind it, up to one that ends the task.
+    async fn handle_some(&mut self, first: Command) -> Option<Ending> {
         let (mut command, mut handled, mut ids) = (first, 0, 0);
         loop {
-            if let Command::Stop { reply } = command {
-                return Some(reply);
+            match command {
+                Command::Stop { reply } => return Some(Ending::Stop(reply)),
+                Command::End { reason, reply } => return Some(Ending::Delete(reason, reply)),
+                _ => {}
             }
             ids += command.ids();
             self.state.handle(command, now());
@@ -256,6 +298,19 @@ impl GroupTask {
                 self.state.released(outcome, now());
             }
         }
+    }
+
+    /// Ends every subscription, and stores nothing more: the group is about to be deleted. When this returns,
+    /// no commit of the group is in progress.
+    async fn delete(&mut self, reason: EndReason) {
+        if let Some(commit) = self.commit.take() {
+            // Whoever waits for it learns what was stored.
+            let answer = commit.await;
+            self.committed(answer).await;
+        }
+        self.state.end_members(reason);
+        self.in_flight.set(0, self.state.series());
+        self.store.retire(|| true);
     }
 
     /// Lets every member leave, stores the cursor once more and releases the group.

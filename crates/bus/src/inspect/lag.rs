@@ -1,7 +1,7 @@
 //! The lag of a group.
 
-use prombus_engine::Bounds;
-use prombus_proto::Seq;
+use prombus_engine::{Bounds, Engine, ReadBudget, ReadError};
+use prombus_proto::{Seq, Timestamp, Topic};
 
 use crate::stored::cursor::{Cursor, Progress};
 
@@ -10,8 +10,32 @@ use crate::stored::cursor::{Cursor, Progress};
 pub struct Lag {
     /// Events that are not acknowledged.
     pub events: u64,
-    /// The age of the oldest of them, in milliseconds.
+    /// The time since the first of them was stored, in milliseconds.
     pub ms: u64,
+}
+
+/// Returns the time from when the event at `seq` was stored until `now`, in milliseconds; 0 if the topic no
+/// longer has it.
+pub(crate) async fn age(
+    engine: &dyn Engine,
+    now: Timestamp,
+    topic: &Topic,
+    seq: Seq,
+) -> Result<u64, ReadError> {
+    let Some(arrival) = engine.arrival(topic, seq).await? else { return Ok(0) };
+    let stored_at = match arrival.exact() {
+        Some(stored_at) => stored_at,
+        // Publishers usually tell the truth, and a lie counts only within the bounds.
+        None => match engine.read(topic, seq, ReadBudget::of_events(1)).await {
+            Ok(page) => {
+                let event = page.events.first().filter(|event| event.seq == seq);
+                event.map_or(arrival.latest(), |event| arrival.closest_to(event.ts))
+            }
+            Err(ReadError::Damaged(_)) => arrival.latest(),
+            Err(error) => return Err(error),
+        },
+    };
+    Ok(now.0.saturating_sub(stored_at.0))
 }
 
 /// Returns the number of unacknowledged events within `bounds`, and the first of them.

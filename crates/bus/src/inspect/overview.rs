@@ -1,7 +1,7 @@
 //! Topics and groups, as operators see them.
 
-use prombus_engine::{Bounds, Engine, Health, ReadBudget, ReadError, StateEntry};
-use prombus_proto::{ErrorCode, Group, Seq, Timestamp, Topic};
+use prombus_engine::{Bounds, Health, ReadError, StateEntry};
+use prombus_proto::{ErrorCode, Group, Seq, Topic};
 
 use crate::bus::Bus;
 use crate::error::Refusal;
@@ -33,17 +33,18 @@ pub struct GroupOverview {
 }
 
 impl Bus {
-    /// Returns the topics that were ever published to or have settings, sorted by name.
+    /// Returns the topics that were ever published to, or have settings or groups, sorted by name.
     pub async fn topics(&self) -> Result<Vec<Topic>, Refusal> {
         let mut topics = self.engine().topics().await?;
         topics.append(&mut self.topics_in_use().configured());
+        topics.append(&mut self.topics_with_groups().await?);
         topics.sort_unstable();
         topics.dedup();
         Ok(topics)
     }
 
     pub async fn topic(&self, topic: &Topic) -> Result<TopicOverview, Refusal> {
-        let bounds = self.bounds(topic).await?;
+        let bounds = self.known_bounds(topic).await?;
         let rules = self.topics_in_use().rules(topic);
         let own = self.topics_in_use().own(topic).unwrap_or_default();
         Ok(TopicOverview { bounds, rules, own })
@@ -63,9 +64,43 @@ impl Bus {
         Ok(bounds)
     }
 
+    /// Returns the bounds of `topic`, like [`bounds`](Bus::bounds). A topic with groups is known as well: its
+    /// consumers may come before its first event.
+    pub async fn known_bounds(&self, topic: &Topic) -> Result<Bounds, Refusal> {
+        match self.bounds(topic).await {
+            Err(refusal) if refusal.code == ErrorCode::UnknownTopic => {
+                let prefix = Cursor::prefix_of(topic);
+                let groups = self.engine().scan(&prefix, None, 1).await?;
+                if groups.is_empty() { Err(refusal) } else { Ok(Bounds::EMPTY) }
+            }
+            bounds => bounds,
+        }
+    }
+
+    async fn topics_with_groups(&self) -> Result<Vec<Topic>, Refusal> {
+        let mut topics: Vec<Topic> = Vec::new();
+        let mut cursors = StatePages::new(self.engine().as_ref(), Cursor::prefix());
+        loop {
+            let page = match cursors.next().await {
+                // The topics that have events are listed all the same.
+                Err(ReadError::Damaged(_)) => return Ok(topics),
+                page => page?,
+            };
+            if page.is_empty() {
+                return Ok(topics);
+            }
+            // The groups of a topic follow each other.
+            for (topic, _) in page.iter().filter_map(|entry| Cursor::names_at(&entry.key)) {
+                if topics.last() != Some(&topic) {
+                    topics.push(topic);
+                }
+            }
+        }
+    }
+
     /// Returns the groups of `topic`, sorted by name.
     pub async fn groups_of(&self, topic: &Topic) -> Result<Vec<GroupOverview>, Refusal> {
-        let bounds = self.bounds(topic).await?;
+        let bounds = self.known_bounds(topic).await?;
         let prefix = Cursor::prefix_of(topic);
         let mut pages = StatePages::new(self.engine().as_ref(), &prefix);
         let mut groups = Vec::new();
@@ -84,7 +119,7 @@ impl Bus {
     }
 
     pub async fn group(&self, topic: &Topic, group: &Group) -> Result<GroupOverview, Refusal> {
-        let bounds = self.bounds(topic).await?;
+        let bounds = self.known_bounds(topic).await?;
         let key = Cursor::key(topic, group)
             .map_err(|error| Refusal::new(ErrorCode::BadGroup, error.to_string()))?;
         let Some(entry) = self.engine().get(&key).await? else {
@@ -112,7 +147,9 @@ impl Bus {
         })?;
         let (events, first) = lag::open_events(&cursor, bounds);
         let ms = match first {
-            Some(first) => self.age(topic, first).await?,
+            Some(first) => {
+                lag::age(self.engine().as_ref(), self.clock().now(), topic, first).await?
+            }
             None => 0,
         };
         let in_use = self.describe_group(topic, &group).await;
@@ -124,24 +161,4 @@ impl Bus {
             in_flight: in_use.map_or(0, |group| group.in_flight),
         })
     }
-
-    /// Returns the age of the event at `seq`, in milliseconds.
-    async fn age(&self, topic: &Topic, seq: Seq) -> Result<u64, Refusal> {
-        let now = self.clock().now();
-        match time_at(self.engine().as_ref(), topic, seq).await {
-            Ok(ts) => Ok(ts.map_or(0, |ts| now.0.saturating_sub(ts.0))),
-            // Its time is lost; the group skips it.
-            Err(ReadError::Damaged(_)) => Ok(0),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-async fn time_at(
-    engine: &dyn Engine,
-    topic: &Topic,
-    seq: Seq,
-) -> Result<Option<Timestamp>, ReadError> {
-    let page = engine.read(topic, seq, ReadBudget::of_events(1)).await?;
-    Ok(page.events.first().map(|event| event.ts))
 }

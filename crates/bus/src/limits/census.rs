@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,6 +16,7 @@ use prombus_proto::{ErrorCode, Topic};
 use tokio::time::MissedTickBehavior;
 
 use crate::error::Refusal;
+use crate::metrics::{CountLimit, CountRefusals};
 use crate::stored::StatePages;
 use crate::stored::cursor::Cursor;
 
@@ -24,6 +26,9 @@ pub(crate) struct Census {
     /// `None` counts nothing, because everything is allowed.
     max: Option<CensusLimits>,
     topics: Mutex<HashMap<Topic, TopicCount>>,
+    /// Counts deletions: what was read before one says nothing about what is there after it.
+    deletions: AtomicU64,
+    refused: CountRefusals,
 }
 
 /// The numbers that are allowed.
@@ -31,6 +36,13 @@ pub(crate) struct Census {
 pub struct CensusLimits {
     pub topics: usize,
     pub groups_per_topic: usize,
+}
+
+/// A number that one more topic or group would exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ExceededCount {
+    limit: CountLimit,
+    max: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,8 +74,8 @@ pub(crate) struct GroupPermit {
 const RECOUNT_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Census {
-    pub(crate) fn new(max: Option<CensusLimits>) -> Self {
-        Self { max, topics: Mutex::default() }
+    pub(crate) fn new(max: Option<CensusLimits>, refused: CountRefusals) -> Self {
+        Self { max, topics: Mutex::default(), deletions: AtomicU64::new(0), refused }
     }
 
     /// Returns `true` if `topic` need not be asked about: it is counted, or nothing is.
@@ -82,7 +94,8 @@ impl Census {
     ) -> Result<Option<TopicPermit>, Refusal> {
         let Some(max) = self.max else { return Ok(None) };
         let mut topics = self.topics.lock();
-        let count = max.count_of(&mut topics, topic)?;
+        let count =
+            max.count_of(&mut topics, topic).map_err(|exceeded| self.refused(exceeded, topic))?;
         if count.exists {
             return Ok(None);
         }
@@ -99,18 +112,37 @@ impl Census {
         self: &Arc<Self>,
         topic: &Topic,
     ) -> Result<Option<GroupPermit>, Refusal> {
+        let permit = self.find_room_for_group(topic);
+        permit.map_err(|exceeded| self.refused(exceeded, topic))
+    }
+
+    fn find_room_for_group(
+        self: &Arc<Self>,
+        topic: &Topic,
+    ) -> Result<Option<GroupPermit>, ExceededCount> {
         let Some(max) = self.max else { return Ok(None) };
         let mut topics = self.topics.lock();
         let count = max.count_of(&mut topics, topic)?;
         if count.groups + count.group_permits >= max.groups_per_topic {
-            let message = format!(
-                "{topic} has as many groups as a topic may have: limits.max_groups_per_topic is {}",
-                max.groups_per_topic
-            );
-            return Err(Refusal::new(ErrorCode::LimitExceeded, message));
+            return Err(ExceededCount { limit: CountLimit::Groups, max: max.groups_per_topic });
         }
         count.group_permits += 1;
         Ok(Some(GroupPermit { census: Arc::clone(self), topic: topic.clone(), is_created: false }))
+    }
+
+    /// Counts a refusal, and returns it.
+    fn refused(&self, exceeded: ExceededCount, topic: &Topic) -> Refusal {
+        let ExceededCount { limit, max } = exceeded;
+        self.refused.count(limit);
+        let message = match limit {
+            CountLimit::Topics => {
+                format!("there are as many topics as the server allows: limits.max_topics is {max}")
+            }
+            CountLimit::Groups => format!(
+                "{topic} has as many groups as a topic may have: limits.max_groups_per_topic is {max}"
+            ),
+        };
+        Refusal::new(ErrorCode::LimitExceeded, message)
     }
 
     /// Counts a topic that was created.
@@ -118,6 +150,21 @@ impl Census {
         if self.max.is_some() {
             self.topics.lock().entry(topic.clone()).or_default().exists = true;
         }
+    }
+
+    /// Counts a topic no more, nor its groups: it was deleted.
+    pub(crate) fn topic_deleted(&self, topic: &Topic) {
+        self.deletions.fetch_add(1, Ordering::Relaxed);
+        self.release(topic, |count| {
+            count.exists = false;
+            count.groups = 0;
+        });
+    }
+
+    /// Counts one group less: it was deleted.
+    pub(crate) fn group_deleted(&self, topic: &Topic) {
+        self.deletions.fetch_add(1, Ordering::Relaxed);
+        self.release(topic, |count| count.groups = count.groups.saturating_sub(1));
     }
 
     /// Counts what the store holds, besides the topics of `configured`.
@@ -129,6 +176,7 @@ impl Census {
         if self.max.is_none() {
             return Ok(());
         }
+        let deletions = self.deletions.load(Ordering::Relaxed);
         let mut found: HashMap<Topic, usize> = HashMap::new();
         for topic in engine.topics().await?.into_iter().chain(configured) {
             found.entry(topic).or_default();
@@ -153,6 +201,10 @@ impl Census {
             }
         }
         let mut topics = self.topics.lock();
+        if self.deletions.load(Ordering::Relaxed) != deletions {
+            // The next count includes what was missed now.
+            return Ok(());
+        }
         for (topic, groups) in found {
             let count = topics.entry(topic).or_default();
             count.exists = true;
@@ -179,13 +231,9 @@ impl CensusLimits {
         &self,
         topics: &'a mut HashMap<Topic, TopicCount>,
         topic: &Topic,
-    ) -> Result<&'a mut TopicCount, Refusal> {
+    ) -> Result<&'a mut TopicCount, ExceededCount> {
         if topics.len() >= self.topics && !topics.contains_key(topic) {
-            let message = format!(
-                "there are as many topics as the server allows: limits.max_topics is {}",
-                self.topics
-            );
-            return Err(Refusal::new(ErrorCode::LimitExceeded, message));
+            return Err(ExceededCount { limit: CountLimit::Topics, max: self.topics });
         }
         Ok(topics.entry(topic.clone()).or_default())
     }
@@ -241,7 +289,8 @@ mod tests {
     use super::*;
 
     fn census(topics: usize, groups_per_topic: usize) -> Arc<Census> {
-        Arc::new(Census::new(Some(CensusLimits { topics, groups_per_topic })))
+        let limits = CensusLimits { topics, groups_per_topic };
+        Arc::new(Census::new(Some(limits), CountRefusals::default()))
     }
 
     fn named(topic: &str) -> Topic {

@@ -79,7 +79,7 @@ impl Bus {
         connection
             .limit
             .try_take(tokens, now())
-            .inspect_err(|limited| self.metrics().rate_limited(limited.scope, tokens))?;
+            .inspect_err(|limited| self.throttled(connection, limited.scope, tokens, None))?;
         Ok(Charges::of_connection(&connection.limit, tokens))
     }
 

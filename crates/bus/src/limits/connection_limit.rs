@@ -139,6 +139,12 @@ impl ConnectionLimit {
         self.with(|buckets| buckets.available(TokenUse::Delivery, now)).unwrap_or(u64::MAX)
     }
 
+    /// Returns whose tokens it shares, once that is known.
+    #[must_use]
+    pub fn principal(&self) -> Option<Principal> {
+        self.with(|buckets| buckets.principal.as_ref().map(|it| it.principal().clone()))?
+    }
+
     /// Shares the limit that `find` returns from now on, unless it shares that of `principal` already.
     pub(super) fn share(&self, principal: &Principal, find: impl FnOnce() -> Arc<PrincipalLimit>) {
         self.with(|buckets| {

@@ -1,6 +1,7 @@
 //! Principals: whom the limits of a client belong to, however many connections it opens.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,6 +47,23 @@ impl Principal {
     #[must_use]
     pub const fn of_address(address: IpAddr) -> Self {
         Self::Network(Network::of(address))
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token(name) => write!(f, "token {name}"),
+            Self::Certificate(name) => write!(f, "certificate {name}"),
+            Self::Subject { issuer: Some(issuer), subject } => {
+                write!(f, "subject {subject} of {issuer}")
+            }
+            Self::Subject { issuer: None, subject } => write!(f, "subject {subject}"),
+            Self::Network(Network(address)) if address.is_ipv6() => {
+                write!(f, "network {address}/64")
+            }
+            Self::Network(Network(address)) => write!(f, "address {address}"),
+        }
     }
 }
 

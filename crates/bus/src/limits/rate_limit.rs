@@ -25,7 +25,7 @@ pub struct LimitStatus {
 pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// What a rate limit applies to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimitScope {
     Connection,
     /// All connections of one token, subject or address.
@@ -128,6 +128,16 @@ impl LimitScope {
             Self::Topic => "topic",
             Self::ConnectionBytes => "connection_bytes",
             Self::PrincipalBytes => "principal_bytes",
+        }
+    }
+
+    /// Returns the setting to change, for messages.
+    pub(crate) const fn setting(self) -> &'static str {
+        match self {
+            Self::Connection => "limits.connection",
+            Self::Principal => "limits.principal",
+            Self::Topic => "the limit of the topic, or limits.topic",
+            Self::ConnectionBytes | Self::PrincipalBytes => "limits.connection.bytes_per_sec",
         }
     }
 

@@ -5,8 +5,8 @@ use std::hash::Hash;
 
 use parking_lot::Mutex;
 
-/// Admits the first `max` names. An admitted name stays: a counter must not restart, nor continue under another
-/// label.
+/// Admits the first `max` names. An admitted name stays while what it names exists: a counter must not restart,
+/// nor continue under another label.
 #[derive(Debug)]
 pub(super) struct CardinalityLimit<T> {
     max: usize,
@@ -25,6 +25,11 @@ impl<T: Clone + Eq + Hash> CardinalityLimit<T> {
             return true;
         }
         admitted.len() < self.max && admitted.insert(name.clone())
+    }
+
+    /// Removes and returns the admitted names of what exists no more.
+    pub(super) fn take(&self, is_gone: impl Fn(&T) -> bool) -> Vec<T> {
+        self.admitted.lock().extract_if(|name| is_gone(name)).collect()
     }
 }
 

@@ -4,9 +4,9 @@ use prombus_engine::{Bounds, Engine, StateEntry};
 use prombus_proto::{ErrorCode, Group, Topic};
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
-use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, TextEncoder};
+use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, TextEncoder};
 
-use super::{Metrics, pairs_note};
+use super::{Metrics, OTHER, pairs_note, process, store};
 use crate::error::Refusal;
 use crate::inspect::open_events;
 use crate::memory::Memory;
@@ -27,7 +27,10 @@ pub(crate) async fn text(
     let mut families = metrics.registry.gather();
     families.extend(topics.collect());
     families.extend(buffers(memory));
-    families.extend(lag.collect().into_iter().filter(|family| !family.get_metric().is_empty()));
+    families.extend(store::families(engine).await);
+    families.extend(process::families());
+    families.extend(oldest_unacked(metrics).collect().into_iter().filter(has_series));
+    families.extend(lag.collect().into_iter().filter(has_series));
     families.sort_by(|one, other| one.name().cmp(other.name()));
     TextEncoder::new().encode_to_string(&families).map_err(|error| {
         Refusal::new(ErrorCode::Internal, format!("cannot render metrics: {error}"))
@@ -49,6 +52,30 @@ fn buffers(memory: &Memory) -> Vec<MetricFamily> {
         refusals.with_label_values(&[kind]).inc_by(budget.refusals());
     }
     [in_use.collect(), limit.collect(), refusals.collect()].concat()
+}
+
+fn has_series(family: &MetricFamily) -> bool {
+    !family.get_metric().is_empty()
+}
+
+/// Returns how long the oldest delivered event of each group in memory is open.
+fn oldest_unacked(metrics: &Metrics) -> GaugeVec {
+    let help = format!(
+        "Time since the first delivery of the oldest event that was delivered and is not finished. {}",
+        pairs_note()
+    );
+    let opts = Opts::new("prombus_oldest_unacked_seconds", help);
+    let ages = valid(GaugeVec::new(opts, &["topic", "group"]));
+    for (pair, age) in metrics.open_groups.ages() {
+        let labels = match &pair {
+            Some((topic, group)) => [topic.as_str(), group.as_str()],
+            None => [OTHER, OTHER],
+        };
+        let gauge = ages.with_label_values(&labels);
+        // A topic and a group may be named like the label of all others.
+        gauge.set(gauge.get().max(age.as_secs_f64()));
+    }
+    ages
 }
 
 /// Computes the lag of each group with a stored cursor. A new gauge each time, so that deleted groups disappear.
@@ -82,6 +109,6 @@ fn parse(entry: &StateEntry) -> Option<((Topic, Group), Cursor)> {
     Some((pair, Cursor::decode(&entry.value).ok()?))
 }
 
-fn valid<C>(family: prometheus::Result<C>) -> C {
+pub(super) fn valid<C>(family: prometheus::Result<C>) -> C {
     family.expect("names and labels in this file are valid")
 }

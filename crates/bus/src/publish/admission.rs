@@ -80,7 +80,7 @@ pub(super) async fn admit_paced(
                 tokio::time::sleep(time.max(SHORTEST_WAIT)).await;
             }
             Err(limited) => {
-                bus.metrics().rate_limited(limited.scope, events);
+                bus.throttled(connection, limited.scope, events, Some(&topic.topic));
                 return Err(limited.into());
             }
         }

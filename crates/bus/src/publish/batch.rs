@@ -15,6 +15,7 @@ use super::publish_times::PublishTimes;
 use crate::bus::{Bus, Connection};
 use crate::error::Refusal;
 use crate::limits::{Charges, Limited, TopicPermit};
+use crate::spans::PublishSpans;
 use crate::time::now;
 use crate::topics::TopicInUse;
 
@@ -27,6 +28,7 @@ pub struct PublishBatch {
     /// The strongest durability that a topic of the batch asks for.
     pub(crate) durability: Durability,
     pub(crate) publish_times: PublishTimes,
+    pub(crate) spans: PublishSpans,
     /// What the events took from the rate limits, which returns unless they are stored.
     pub(crate) charges: Charges,
     /// Room for the topics that the events create.
@@ -52,6 +54,7 @@ impl PublishBatch {
             events: Vec::new(),
             durability: Durability::Buffered,
             publish_times: PublishTimes::new(),
+            spans: PublishSpans::none(),
             charges: Charges::none(),
             permits: Vec::new(),
             bytes: 0,
@@ -173,14 +176,21 @@ impl PublishBatch {
     ///
     /// If the committer has stopped.
     pub async fn submit(self, bus: &Bus) -> Result<PendingCommit, Refusal> {
-        let PublishBatch { events, durability, publish_times, charges, permits, .. } = self;
-        let state = Vec::new();
-        let submission = Submission { events, publish_times, state, durability, charges, permits };
+        let PublishBatch { events, durability, publish_times, spans, charges, permits, .. } = self;
+        let submission = Submission {
+            events,
+            publish_times,
+            spans,
+            charges,
+            permits,
+            ..Submission::of_state(Vec::new(), durability)
+        };
         PendingCommit::submit(bus.committer(), submission).await
     }
 
     /// Moves the events of `other` to the end of this batch.
     pub fn append(&mut self, mut other: PublishBatch) {
+        self.spans.append(other.spans, self.events.len());
         self.events.append(&mut other.events);
         self.durability = self.durability.max(other.durability);
         self.publish_times.append(other.publish_times);
@@ -224,7 +234,8 @@ impl PublishBatch {
         time: PushTime,
     ) -> Result<(), Refusal> {
         let total = || counts.iter().map(|(_, count)| count).sum();
-        let refused = |limited: &Limited| bus.metrics().rate_limited(limited.scope, total());
+        let topic = counts.first().map(|(topic, _)| &topic.topic);
+        let refused = |limited: &Limited| bus.throttled(connection, limited.scope, total(), topic);
         admit(counts, &connection.limit, time.instant).inspect_err(refused)?;
         let events = events.map(|(index, event)| (counts[index].0.as_ref(), event));
         let mut bytes = 0;
@@ -253,30 +264,41 @@ impl PublishBatch {
         let (before, mut bytes, mut durability) = (self.events.len(), self.bytes, self.durability);
         for (topic, event) in events {
             if let Err(refusal) = check_ts(&event, time.ts) {
-                self.events.truncate(before);
+                self.truncate(before);
                 return Err(refusal);
             }
+            let span = PublishSpans::sample(bus.tracer(), &event.headers);
             let new_id = || bus.ids().next_id_at(time.ts);
             let event = event.complete(self.topic_name(topic), new_id, time.ts).into_encoded();
             let event_bytes = event.max_json_bytes();
             if event_bytes > MAX_EVENT_BYTES {
-                self.events.truncate(before);
+                self.truncate(before);
                 let message =
                     format!("the event has {event_bytes} bytes; the limit is {MAX_EVENT_BYTES}");
                 return Err(Refusal::new(ErrorCode::PayloadTooLarge, message));
             }
             bytes += event_bytes;
             durability = durability.max(topic.durability());
+            if let Some(span) = span {
+                let index = self.events.len();
+                self.spans.start(bus.tracer(), span, (index, &event), time.instant);
+            }
             self.events.push(event);
         }
         if let Err(refusal) = admit_bytes((bytes - self.bytes) as u64) {
-            self.events.truncate(before);
+            self.truncate(before);
             return Err(refusal);
         }
         self.bytes = bytes;
         self.durability = durability;
         self.publish_times.append(PublishTimes::of(time.instant, self.events.len() - before));
         Ok(())
+    }
+
+    /// Drops the events from number `events` on.
+    fn truncate(&mut self, events: usize) {
+        self.events.truncate(events);
+        self.spans.truncate(events);
     }
 
     /// Returns the name of `topic` for the next event.

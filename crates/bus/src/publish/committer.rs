@@ -15,8 +15,8 @@ use std::task::{Context, Poll, ready};
 use prombus_engine::{
     CommitError, Committed, Durability, Engine, Position, StateOp, Unavailable, Version,
 };
-use prombus_proto::EncodedEvent;
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_BATCH_EVENTS};
+use prombus_proto::{EncodedEvent, Topic};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -25,6 +25,7 @@ use super::publish_times::PublishTimes;
 use crate::error::Refusal;
 use crate::limits::{Charges, TopicPermit};
 use crate::metrics::CommitMeter;
+use crate::spans::PublishSpans;
 use crate::topics::Topics;
 
 /// Events and state changes that are committed atomically.
@@ -32,6 +33,9 @@ use crate::topics::Topics;
 pub(crate) struct Submission {
     pub(crate) events: Vec<EncodedEvent>,
     pub(crate) publish_times: PublishTimes,
+    /// Deleted before the events are appended.
+    pub(crate) deleted_topics: Vec<Topic>,
+    pub(crate) spans: PublishSpans,
     pub(crate) state: Vec<StateOp>,
     pub(crate) durability: Durability,
     /// What it took from the rate limits, which returns unless it is stored.
@@ -69,6 +73,12 @@ struct QueuedSubmission {
     bytes: usize,
     reply: oneshot::Sender<CommitResult>,
     _room: OwnedSemaphorePermit,
+}
+
+impl QueuedSubmission {
+    const fn deletes(&self) -> bool {
+        !self.submission.deleted_topics.is_empty()
+    }
 }
 
 /// The bytes that may wait in the queue.
@@ -133,6 +143,8 @@ impl Submission {
         Self {
             events: Vec::new(),
             publish_times: PublishTimes::new(),
+            deleted_topics: Vec::new(),
+            spans: PublishSpans::none(),
             state,
             durability,
             charges: Charges::none(),
@@ -183,7 +195,7 @@ async fn run(
             }
             Step::Start(first) => {
                 let mut queued = vec![first];
-                if !engine_merges {
+                if !engine_merges && !queued[0].deletes() {
                     left_over = merge_queued(&mut queue, &mut queued);
                 }
                 let (batch, submissions) = MergedSubmissions::merge(queued, &topics);
@@ -242,7 +254,8 @@ fn merge_queued(
     while let Ok(next) = queue.try_recv() {
         bytes += next.bytes;
         events += next.submission.events.len();
-        if bytes > MAX_MERGED_BYTES || events > MAX_MERGED_EVENTS {
+        // What is submitted after a deletion must not be stored with it, and before it.
+        if bytes > MAX_MERGED_BYTES || events > MAX_MERGED_EVENTS || next.deletes() {
             return Some(next);
         }
         merged.push(next);

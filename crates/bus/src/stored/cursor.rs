@@ -75,7 +75,7 @@ pub struct Attempts {
     pub disconnects: u16,
 }
 
-const PREFIX: &str = "cursor/";
+pub(super) const PREFIX: &str = "cursor/";
 pub(super) const KIND: StateKind = StateKind {
     prefix: PREFIX,
     separator: SEPARATOR,

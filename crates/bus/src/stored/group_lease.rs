@@ -8,7 +8,7 @@ use super::versioned::{DecodeError, Versioned};
 use super::{PARTITION, SEPARATOR};
 use crate::sharing::GatewayId;
 
-const PREFIX: &str = "lease/";
+pub(super) const PREFIX: &str = "lease/";
 pub(super) const KIND: StateKind = StateKind {
     prefix: PREFIX,
     separator: SEPARATOR,

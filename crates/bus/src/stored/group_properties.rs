@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::SEPARATOR;
 use super::versioned::{DecodeError, Versioned};
 
-const PREFIX: &str = "group/";
+pub(super) const PREFIX: &str = "group/";
 
 /// The properties of a group. Any gateway stores them, unlike the cursor, which only the owner does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

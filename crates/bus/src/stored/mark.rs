@@ -87,6 +87,11 @@ pub(crate) async fn are_marked(
     Ok(engine.get_many(&keys).await?.iter().map(Option::is_some).collect())
 }
 
+/// The prefix of the keys of all marks of `topic`.
+pub(crate) fn prefix_of(topic: &Topic) -> Vec<u8> {
+    format!("{PREFIX}{topic}{SEPARATOR}").into_bytes()
+}
+
 fn key_prefix(topic: &Topic, group: &Group) -> String {
     format!("{PREFIX}{topic}{SEPARATOR}{group}{SEPARATOR}")
 }

@@ -1,6 +1,7 @@
 //! Topic settings that are changed at run time. They are stored, take effect immediately, and survive
 //! a restart.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,10 +119,12 @@ pub(crate) async fn load_topic_settings(
 ) -> Result<(), Refusal> {
     // Settings that are read before a change of this gateway must not be applied after it.
     let _lock = topics.lock_settings().await;
+    let mut stored = HashSet::new();
     let mut pages = StatePages::new(engine, topic_settings::prefix());
     loop {
         let page = pages.next().await?;
         if page.is_empty() {
+            topics.keep_own(&stored, now());
             return Ok(());
         }
         for entry in page {
@@ -129,6 +132,7 @@ pub(crate) async fn load_topic_settings(
                 .map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))?;
             if let Some((topic, own)) = read {
                 topics.load_own(&topic, own, now());
+                stored.insert(topic);
             }
         }
     }

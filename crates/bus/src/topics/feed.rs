@@ -3,11 +3,13 @@
 //! Both are addressed by `seq`, so no event is missed or repeated between the two.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use memchr::memmem;
 use parking_lot::Mutex;
 use prombus_engine::{Engine, ReadBudget, ReadError, StoredEvent};
-use prombus_proto::{EncodedEvent, EventId, Seq, Timestamp, Topic};
+use prombus_proto::{EncodedEvent, Event, EventId, Seq, Timestamp, Topic};
 use tokio::sync::watch;
 
 use crate::memory::allocated;
@@ -39,12 +41,14 @@ pub(crate) struct Feed {
     memory: Arc<FeedMemory>,
     /// The last known event, which wakes followers.
     last: watch::Sender<Seq>,
+    /// Counts the deletions of the topic. Changes only while `last` is locked.
+    deletions: AtomicU64,
 }
 
 impl Feed {
     pub(crate) fn new(memory: Arc<FeedMemory>) -> Self {
         let recent = Arc::new(Mutex::new(Recent::new(memory.share())));
-        Self { recent, memory, last: watch::Sender::new(Seq::ZERO) }
+        Self { recent, memory, last: watch::Sender::new(Seq::ZERO), deletions: AtomicU64::new(0) }
     }
 
     /// Returns a receiver that is notified of new events of this process. It counts as a follower.
@@ -93,6 +97,32 @@ impl Feed {
         });
     }
 
+    /// Like [`Feed::wake`], unless the topic was deleted since `deletions` was read: `last` may be a position
+    /// from before that.
+    pub(crate) fn wake_unless_deleted(&self, last: Seq, deletions: u64) {
+        self.last.send_if_modified(|known| {
+            let is_new = last > *known && self.deletions() == deletions;
+            if is_new {
+                *known = last;
+            }
+            is_new
+        });
+    }
+
+    /// Returns how often the topic was deleted. Followers end when that changes.
+    pub(crate) fn deletions(&self) -> u64 {
+        self.deletions.load(Ordering::Relaxed)
+    }
+
+    /// Forgets everything about a topic that was deleted, and wakes its followers. Positions may start again.
+    pub(crate) fn reset(&self) {
+        self.recent.lock().clear();
+        self.last.send_modify(|known| {
+            self.deletions.fetch_add(1, Ordering::Relaxed);
+            *known = Seq::ZERO;
+        });
+    }
+
     /// Waits until there are no followers.
     pub(crate) async fn abandoned(&self) {
         self.last.closed().await;
@@ -112,6 +142,11 @@ impl Feed {
         }
         let page = read::read(engine.as_ref(), topic, from, budget).await?;
         Ok(page.events.into_iter().map(FeedEvent::from).collect())
+    }
+
+    /// Drops the recent events below `first`, which were removed from the topic.
+    pub(crate) fn trim(&self, first: Seq) {
+        self.recent.lock().drop_below(first);
     }
 
     /// Drops the recent events if there are no followers.
@@ -153,6 +188,20 @@ impl FeedEvent {
             Body::Stored(_) => None,
             Body::Recent(_, published_at) => *published_at,
         }
+    }
+
+    /// Returns the value of the header `name`, which needs no escapes in JSON. Parses the event if its JSON contains
+    /// the name at all.
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        let json = match &self.body {
+            Body::Stored(json) => json.as_ref(),
+            Body::Recent(encoded, _) => encoded.json_after_seq(),
+        };
+        memmem::find(json, name.as_bytes())?;
+        let mut json = Vec::new();
+        self.write_json(&mut json);
+        let (_, event) = Event::decode(&json).ok()?;
+        event.headers.get(name).map(str::to_owned)
     }
 
     /// Appends its JSON, byte for byte as it was committed.

@@ -17,6 +17,8 @@ pub struct Follower {
     topic: Arc<TopicInUse>,
     growth: watch::Receiver<Seq>,
     next: Seq,
+    /// The deletions of the topic before it was followed.
+    deletions: u64,
     /// The event to start after is gone, which the follower has not reported yet.
     has_lost_its_start: bool,
 }
@@ -46,6 +48,7 @@ impl Bus {
         self.bounds(topic).await?;
         let in_use = self.topic_in_use(topic);
         // Before the lookup, so that events published in between wake the follower.
+        let deletions = in_use.feed.deletions();
         let growth = in_use.watch(self.engine());
         let (next, has_lost_its_start) = match start.first(self.engine().as_ref(), topic).await {
             Ok(first) => (first, false),
@@ -54,13 +57,18 @@ impl Bus {
         };
         let next = next.max(self.engine().bounds(topic).await?.first);
         let engine = Arc::clone(self.engine());
-        Ok(Follower { engine, topic: in_use, growth, next, has_lost_its_start })
+        let topic = in_use;
+        Ok(Follower { engine, topic, growth, next, deletions, has_lost_its_start })
     }
 }
 
 impl Follower {
     /// Returns the next events, in order, or what is in their place, which the follower then has
     /// passed. Waits until there is one of them.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownTopic` once the topic was deleted, or whatever keeps the store from being read.
     pub async fn page(&mut self, budget: ReadBudget) -> Result<Followed, Refusal> {
         if std::mem::take(&mut self.has_lost_its_start) {
             return Ok(Followed::Removed { next: self.next });
@@ -68,6 +76,10 @@ impl Follower {
         loop {
             let known = *self.growth.borrow_and_update();
             let TopicInUse { topic, feed, .. } = self.topic.as_ref();
+            if feed.deletions() != self.deletions {
+                let message = format!("{topic} was deleted");
+                return Err(Refusal::new(ErrorCode::UnknownTopic, message));
+            }
             let events = match feed.read(&self.engine, topic, self.next, budget).await {
                 Ok(events) => events,
                 Err(error) => {

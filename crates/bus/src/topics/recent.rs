@@ -58,6 +58,14 @@ impl Recent {
         self.events.push_back(event);
     }
 
+    /// Drops the events below `first`.
+    pub(super) fn drop_below(&mut self, first: Seq) {
+        while let Some(oldest) = self.events.pop_front_if(|event| event.seq < first) {
+            self.allocated -= oldest.allocated_bytes();
+        }
+        self.share.set(self.bytes());
+    }
+
     /// Returns `None` if the events have to be read from the engine.
     pub(super) fn read(
         &mut self,

@@ -1,13 +1,13 @@
 //! The topics in use: their settings, rate limits and feeds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
-use prombus_engine::{Durability, Engine, Retention};
-use prombus_proto::{Seq, Topic};
+use prombus_engine::{Durability, Engine, Position, Retention};
+use prombus_proto::{Group, Seq, Topic};
 use tokio::sync::watch;
 
 use crate::error::Refusal;
@@ -25,13 +25,13 @@ pub(crate) struct TopicInUse {
     is_buffered: AtomicBool,
     pub(crate) limit: RateLimit,
     census: Arc<Census>,
-    /// Whether the census has the topic. Never turns false again.
+    /// Whether the census has the topic. Turns false when the topic is deleted.
     is_counted: AtomicBool,
     pub(crate) feed: Arc<Feed>,
     /// Whether a task wakes the feed for events of other gateways (`remote_appends`).
     pub(crate) watches_remote_appends: Mutex<bool>,
     metrics: Arc<Metrics>,
-    series: OnceLock<TopicSeries>,
+    series: RwLock<Option<TopicSeries>>,
 }
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl TopicInUse {
             feed: Arc::new(feed),
             watches_remote_appends: Mutex::new(false),
             metrics,
-            series: OnceLock::new(),
+            series: RwLock::new(None),
         }
     }
 
@@ -99,10 +99,23 @@ impl TopicInUse {
         }
     }
 
-    /// Returns its metrics. They are registered with its first event: a topic that is only read, or does
-    /// not exist, has none.
-    pub(crate) fn series(&self) -> &TopicSeries {
-        self.series.get_or_init(|| self.metrics.topic(&self.topic))
+    /// Counts stored events. Its metrics are registered with its first event: a topic that is only read, or
+    /// does not exist, has none.
+    pub(crate) fn count(&self, stored: &[Position]) {
+        if let Some(series) = &*self.series.read() {
+            return series.committed(stored);
+        }
+        let mut series = self.series.write();
+        series.get_or_insert_with(|| self.metrics.topic(&self.topic)).committed(stored);
+    }
+
+    /// Forgets everything that is known of the topic's events: it was deleted.
+    pub(crate) fn deleted(&self) {
+        self.feed.reset();
+        *self.series.write() = None;
+        self.metrics.forget_topic(&self.topic);
+        self.census.topic_deleted(&self.topic);
+        self.is_counted.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn durability(&self) -> Durability {
@@ -141,7 +154,7 @@ impl Topics {
         let known =
             Known { in_use: HashMap::new(), sweep_at: FIRST_SWEEP, own: HashMap::new(), revision };
         let settings_lock = tokio::sync::Mutex::new(());
-        let census = Arc::new(Census::new(settings.max_counts));
+        let census = Arc::new(Census::new(settings.max_counts, metrics.count_refusals()));
         let feeds = Arc::new(feeds);
         Self { settings, feeds, metrics, census, known: RwLock::new(known), settings_lock }
     }
@@ -219,6 +232,47 @@ impl Topics {
         }
     }
 
+    /// Forgets the run-time settings of a topic that was deleted, and that it exists.
+    pub(crate) fn forget(&self, topic: &Topic, now: Instant) {
+        let mut known = self.known.write();
+        known.own.remove(topic);
+        let rules = self.rules_in(&known, topic);
+        match known.in_use.get(topic) {
+            Some(in_use) => in_use.apply(&rules, now),
+            None => self.metrics.forget_topic(topic),
+        }
+        if !known.in_use.contains_key(topic) {
+            self.census.topic_deleted(topic);
+        }
+        if self.settings.topics.names_contain(topic) {
+            // A topic of the configuration counts without events, too.
+            self.census.topic_created(topic);
+        }
+    }
+
+    /// Forgets a group that was deleted.
+    pub(crate) fn group_deleted(&self, topic: &Topic, group: &Group) {
+        self.metrics.forget_group(topic, group);
+        self.census.group_deleted(topic);
+    }
+
+    /// Forgets the run-time settings of all topics but `stored`, which other gateways may have deleted.
+    pub(crate) fn keep_own(&self, stored: &HashSet<Topic>, now: Instant) {
+        let own: Vec<_> = self.known.read().own.keys().cloned().collect();
+        for topic in own.iter().filter(|topic| !stored.contains(*topic)) {
+            self.forget_own(topic, now);
+        }
+    }
+
+    fn forget_own(&self, topic: &Topic, now: Instant) {
+        let mut known = self.known.write();
+        known.own.remove(topic);
+        let rules = self.rules_in(&known, topic);
+        if let Some(in_use) = known.in_use.get(topic) {
+            in_use.apply(&rules, now);
+        }
+    }
+
     /// Raises the revision of all rules to `revision`.
     pub(crate) fn raise_revision(&self, revision: u64) {
         let mut known = self.known.write();
@@ -240,7 +294,7 @@ impl Topics {
     }
 
     pub(crate) fn is_configured(&self, topic: &Topic) -> bool {
-        self.settings.topics.contains_key(topic) || self.known.read().own.contains_key(topic)
+        self.settings.topics.names_contain(topic) || self.known.read().own.contains_key(topic)
     }
 
     /// Returns the retention rule of `topic`.
@@ -249,18 +303,25 @@ impl Topics {
         known.retention(&self.rules_in(&known, topic))
     }
 
-    /// Returns the retention rules of all topics that have one.
-    pub(crate) fn retentions(&self) -> Vec<(Topic, Retention)> {
+    /// Returns the topics that have a retention rule: those with settings of their own, and those of `stored`
+    /// that match a pattern.
+    pub(crate) fn retained(&self, stored: Vec<Topic>) -> Vec<Topic> {
         let known = self.known.read();
-        self.configured_in(&known)
-            .map(|topic| (topic.clone(), known.retention(&self.rules_in(&known, topic))))
-            .filter(|(_, rule)| rule.max_age_ms.is_some() || rule.max_bytes.is_some())
-            .collect()
+        let mut topics: Vec<_> = self.configured_in(&known).cloned().chain(stored).collect();
+        topics.sort_unstable();
+        topics.dedup();
+        topics.retain(|topic| self.rules_in(&known, topic).limit_retention());
+        topics
+    }
+
+    /// Returns `true` if a pattern may limit the retention of any topic.
+    pub(crate) fn retain_by_pattern(&self) -> bool {
+        self.settings.topics.limit_retention_by_pattern()
     }
 
     fn configured_in<'a>(&'a self, known: &'a Known) -> impl Iterator<Item = &'a Topic> {
-        let in_file = self.settings.topics.keys();
-        in_file.chain(known.own.keys().filter(|topic| !self.settings.topics.contains_key(*topic)))
+        let in_file = self.settings.topics.names();
+        in_file.chain(known.own.keys().filter(|topic| !self.settings.topics.names_contain(topic)))
     }
 
     fn rules_in(&self, known: &Known, topic: &Topic) -> TopicRules {

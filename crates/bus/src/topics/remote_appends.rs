@@ -3,8 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use prombus_engine::Engine;
-use prombus_proto::Seq;
+use prombus_engine::{Condition, Engine};
+use prombus_proto::{Seq, Topic};
 use tokio::sync::watch;
 
 use crate::topics::TopicInUse;
@@ -18,22 +18,31 @@ pub(crate) fn watch(engine: &Arc<dyn Engine>, topic: &Arc<TopicInUse>) {
     let mut is_watched = topic.watches_remote_appends.lock();
     if !*is_watched {
         *is_watched = true;
-        tokio::spawn(run(engine.watch(&topic.topic), Arc::downgrade(topic)));
+        tokio::spawn(run(Arc::clone(engine), topic.topic.clone(), Arc::downgrade(topic)));
     }
 }
 
-async fn run(mut growth: watch::Receiver<Seq>, topic: Weak<TopicInUse>) {
+async fn run(engine: Arc<dyn Engine>, name: Topic, topic: Weak<TopicInUse>) {
+    let mut growth: watch::Receiver<Seq> = engine.watch(&name);
     // Followers read the events that exist already.
     loop {
         let Some(topic) = topic.upgrade() else { return };
+        let deletions = topic.feed.deletions();
         tokio::select! {
             changed = growth.changed() => {
-                if changed.is_err() {
-                    // The engine is closed.
-                    return;
-                }
                 tokio::time::sleep(HEAD_START).await;
-                topic.feed.wake(*growth.borrow_and_update());
+                if changed.is_err() {
+                    if engine.health().condition == Condition::Closed {
+                        return;
+                    }
+                    // The topic was deleted, and another one may have followed.
+                    growth = engine.watch(&name);
+                    topic.feed.reset();
+                    growth.mark_changed();
+                    continue;
+                }
+                let last = *growth.borrow_and_update();
+                topic.feed.wake_unless_deleted(last, deletions);
             }
             () = topic.feed.abandoned() => {
                 let mut is_watched = topic.watches_remote_appends.lock();

@@ -1,13 +1,13 @@
 //! The retention rules of topics: the task that applies them periodically, and what groups lose by it.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use prombus_engine::{Bounds, CommitError, Engine, ReadError, Retention};
-use prombus_proto::{Clock, Topic};
+use prombus_proto::{Clock, Seq, Topic};
 
-use crate::error::Refusal;
 use crate::inspect::open_events;
 use crate::metrics::Metrics;
 use crate::stored::StatePages;
@@ -35,8 +35,17 @@ impl RetentionTask {
             if !is_alone && !self.renew_rules().await {
                 continue;
             }
-            for (topic, rule) in self.topics.retentions() {
-                self.apply(&topic, &rule, &mut warned).await;
+            let stored = match self.stored_topics().await {
+                Ok(stored) => stored,
+                Err(error) => {
+                    tracing::warn!(
+                        "cannot list the topics: {error}; no retention until the next pass"
+                    );
+                    continue;
+                }
+            };
+            for topic in self.topics.retained(stored) {
+                self.apply(&topic, &mut warned).await;
             }
         }
     }
@@ -55,16 +64,24 @@ impl RetentionTask {
         true
     }
 
-    /// Applies `rule`. Warns once about each topic whose newest rule is ahead of the clock.
-    async fn apply(&self, topic: &Topic, rule: &Retention, warned: &mut HashSet<Topic>) {
-        let mut result = self.retain(topic, rule).await;
+    /// Returns the topics that may have a rule without settings of their own.
+    async fn stored_topics(&self) -> Result<Vec<Topic>, ReadError> {
+        if self.topics.retain_by_pattern() { self.engine.topics().await } else { Ok(Vec::new()) }
+    }
+
+    /// Applies the rule of `topic`. Warns once about each topic whose newest rule is ahead of the clock.
+    async fn apply(&self, topic: &Topic, warned: &mut HashSet<Topic>) {
+        let mut result = self.retain(topic, 0).await;
         if let Err(CommitError::StaleRule { applied, .. }) = result {
             if applied > self.clock.now().0 && warned.insert(topic.clone()) {
                 tracing::warn!(%topic, applied, "a retention rule was applied when the clock was ahead; \
                     later rules continue from its revision");
             }
-            match self.current_rule(topic, applied).await {
-                Ok(current) => result = self.retain(topic, &current).await,
+            // The rule may come from another gateway. The settings are loaded now, so they are at least as new
+            // as that rule's, and its revision can be used again. It is not exceeded: a change of the settings
+            // needs a higher one.
+            match reload_settings(self.engine.as_ref(), &self.topics, topic).await {
+                Ok(()) => result = self.retain(topic, applied).await,
                 Err(refusal) => {
                     tracing::warn!(%topic, "cannot load the settings of the topic: {refusal}; \
                         retrying in {INTERVAL:?}");
@@ -86,17 +103,17 @@ impl RetentionTask {
         }
     }
 
-    async fn retain(&self, topic: &Topic, rule: &Retention) -> Result<Bounds, CommitError> {
-        retain(self.engine.as_ref(), &self.metrics, topic, rule).await
-    }
-
-    /// Returns the rule of `topic` after the rule `applied`, which may come from another gateway. The
-    /// settings are loaded now, so they are at least as new as that rule's, and its revision can be used
-    /// again. It is not exceeded: a change of the settings needs a higher one.
-    async fn current_rule(&self, topic: &Topic, applied: u64) -> Result<Retention, Refusal> {
-        reload_settings(self.engine.as_ref(), &self.topics, topic).await?;
+    /// Applies the rule of `topic`, with a revision of at least `revision`.
+    async fn retain(&self, topic: &Topic, revision: u64) -> Result<Bounds, CommitError> {
+        // A rule must not outlive its topic: the engine would remember it for ever.
+        let _lock = self.topics.lock_settings().await;
+        let bounds = self.engine.bounds(topic).await.map_err(CommitError::from)?;
         let rule = self.topics.retention(topic);
-        Ok(Retention { revision: rule.revision.max(applied), ..rule })
+        if bounds.next == Seq::FIRST || rule.max_age_ms.is_none() && rule.max_bytes.is_none() {
+            return Ok(bounds);
+        }
+        let rule = Retention { revision: rule.revision.max(revision), ..rule };
+        retain(self.engine.as_ref(), &self.metrics, topic, &rule).await
     }
 }
 
@@ -113,19 +130,46 @@ pub(crate) async fn retain(
         && before.first < bounds.first
     {
         let removed = Bounds { next: bounds.first, ..before };
-        if let Err(error) = count_losses(engine, metrics, topic, &removed).await {
-            tracing::warn!(%topic, "cannot count the events that groups lost to retention: {error}");
-        }
+        report_losses(engine, metrics, topic, &removed, Removal::Retention).await;
     }
     Ok(bounds)
 }
 
-/// Counts the events within the bounds `removed` that a group had not finished.
+/// What removes events that groups may not have finished.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Removal {
+    Retention,
+    Purge,
+}
+
+/// Counts and logs the events within the bounds `removed` that a group had not finished.
+pub(crate) async fn report_losses(
+    engine: &dyn Engine,
+    metrics: &Metrics,
+    topic: &Topic,
+    removed: &Bounds,
+    removal: Removal,
+) {
+    if let Err(error) = count_losses(engine, metrics, topic, removed, removal).await {
+        tracing::warn!(%topic, "cannot count the events that groups lost to {removal}: {error}");
+    }
+}
+
+impl fmt::Display for Removal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Removal::Retention => "retention",
+            Removal::Purge => "a purge",
+        })
+    }
+}
+
 async fn count_losses(
     engine: &dyn Engine,
     metrics: &Metrics,
     topic: &Topic,
     removed: &Bounds,
+    removal: Removal,
 ) -> Result<(), ReadError> {
     let prefix = Cursor::prefix_of(topic);
     let mut pages = StatePages::new(engine, &prefix);
@@ -140,7 +184,8 @@ async fn count_losses(
             let Ok(cursor) = Cursor::decode(&entry.value) else { continue };
             let (events, _) = open_events(&cursor, removed);
             if events > 0 {
-                tracing::warn!(%topic, %group, events, "retention removed events the group had not finished");
+                tracing::warn!(%topic, %group, events, "{removal} removed events the group had not finished; it never gets \
+                     them: keep the topic's events longer, or make the group faster");
                 metrics.lost_to_retention(topic, &group, events);
             }
         }

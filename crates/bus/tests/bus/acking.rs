@@ -1,6 +1,5 @@
 //! ACK, and events published with it.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use prombus_bus::{AfterNack, PublishBatch, Settings, TopicSettings};
@@ -144,7 +143,7 @@ async fn events_published_with_an_ack_get_the_durability_of_their_topic() {
     let buffered =
         TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
     let engine = WatchedEngine::over(memory());
-    let topics = HashMap::from([(orders(), buffered)]);
+    let topics = [(orders(), buffered)].into_iter().collect();
     let harness = Harness::over(engine.clone(), Settings { topics, ..unlimited() });
     harness.publish(&orders(), 2).await;
     let consumer = harness.consumer(at_most(10)).await;

@@ -1,7 +1,5 @@
 //! Topic settings changed at run time.
 
-use std::collections::HashMap;
-
 use prombus_bus::{Rate, Settings, TopicSettings};
 use prombus_engine::{Batch, Durability, Expect, StateKey, StateOp};
 use prombus_proto::ErrorCode;
@@ -58,7 +56,7 @@ async fn retention_takes_effect_immediately() {
 #[tokio::test(start_paused = true)]
 async fn missing_settings_fall_back_to_the_configuration() {
     let configured = TopicSettings { retention_ms: Some(60_000), ..own() };
-    let topics = HashMap::from([(orders(), configured)]);
+    let topics = [(orders(), configured)].into_iter().collect();
     let harness = Harness::with(Settings { topics, ..limited() });
     let own = TopicSettings { retention_bytes: Some(5000), ..TopicSettings::default() };
     harness.bus.configure_topic(&orders(), own).await.unwrap();
@@ -95,6 +93,7 @@ async fn settings_of_a_newer_version_are_refused() {
     let batch = Batch {
         events: vec![],
         expected_last: vec![],
+        deleted_topics: vec![],
         state: vec![put],
         durability: Durability::Buffered,
     };

@@ -1,14 +1,14 @@
 //! A bus under test, with publishers and consumers.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use prombus_bus::cursor::Cursor;
 use prombus_bus::{
-    Acked, AfterNack, Bus, Connection, Delivery, GroupInfo, MemoryLimits, PublishBatch, Refusal,
-    RetryDelays, Settings, StartAt, SubscribeOptions, Subscription, SubscriptionDefaults,
+    Acked, AfterNack, Bus, ConfiguredTopics, Connection, Delivery, GroupInfo, MemoryLimits,
+    PublishBatch, Refusal, RetryDelays, Settings, StartAt, SubscribeOptions, Subscription,
+    SubscriptionDefaults,
 };
 use prombus_engine::{
     DiskEngine, DiskOptions, Engine, MemoryEngine, Position, ReadBudget, StoredEvent,
@@ -24,7 +24,7 @@ pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000);
 pub(crate) struct Harness {
     pub(crate) bus: Bus,
     pub(crate) engine: Arc<dyn Engine>,
-    /// The wall clock. It stands still unless [`Harness::pass`] moves it.
+    /// The wall clock of the bus, which stands still unless [`Harness::pass`] moves it. The engine has its own.
     pub(crate) clock: ManualClock,
     settings: Settings,
     ids: Arc<IdSource>,
@@ -46,7 +46,7 @@ pub(crate) fn unlimited() -> Settings {
         principal_rate: None,
         max_counts: None,
         topic_rate: None,
-        topics: HashMap::new(),
+        topics: ConfiguredTopics::default(),
         max_outbox_bytes: 1 << 20,
         memory: MemoryLimits::of_each(64 << 20),
         subscription: SubscriptionDefaults {
@@ -60,6 +60,7 @@ pub(crate) fn unlimited() -> Settings {
             max: Duration::from_secs(600),
         },
         group_lease: Duration::from_secs(10),
+        spans: None,
     }
 }
 

@@ -35,12 +35,13 @@ async fn a_group_reports_its_cursor_and_lag() {
     let out = consumer.arrived().await;
     let group = harness.bus.group(&orders(), &billing()).await.unwrap();
     assert_eq!((group.members, group.in_flight), (1, 3));
-    assert_eq!(group.lag, Lag { events: 4, ms: 500 });
+    assert_eq!(group.lag, Lag { events: 4, ms: 0 }, "by when they were stored, not by their time");
+    harness.clock.advance_ms(300);
     consumer.ack(ids(&out[..1])).await;
     consumer.ack(ids(&out[2..])).await;
     let groups = harness.bus.groups_of(&orders()).await.unwrap();
     assert_eq!(groups.len(), 1);
-    assert_eq!(groups[0].lag, Lag { events: 2, ms: 400 });
+    assert_eq!(groups[0].lag, Lag { events: 2, ms: 300 });
     assert_eq!(groups[0].cursor.floor, Seq(1));
     assert_eq!(groups[0].cursor.last_id.as_ref(), Some(&out[0].event.id));
 }
@@ -68,6 +69,27 @@ async fn lists_the_groups_of_a_topic_with_and_without_members() {
     assert_eq!(missing.code, ErrorCode::UnknownId);
     let unknown = harness.bus.groups_of(&named("nothing")).await.unwrap_err();
     assert_eq!(unknown.code, ErrorCode::UnknownTopic);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_groups_and_topics_before_their_first_event() {
+    let harness = Harness::new();
+    harness.publish(&named("other"), 1).await;
+    let missing = harness.bus.group(&orders(), &billing()).await.unwrap_err();
+    assert_eq!(missing.code, ErrorCode::UnknownTopic);
+    let consumer = harness.consumer(at_most(3)).await;
+    assert_eq!(harness.bus.topics().await.unwrap(), [orders(), named("other")]);
+    let topic = harness.bus.topic(&orders()).await.unwrap();
+    assert_eq!((topic.bounds.first, topic.bounds.next), (Seq(1), Seq(1)));
+    let groups = harness.bus.groups_of(&orders()).await.unwrap();
+    assert_eq!(groups.len(), 1);
+    assert_eq!((&groups[0].group, groups[0].members), (&billing(), 1));
+    assert_eq!(groups[0].lag, Lag { events: 0, ms: 0 });
+    assert_eq!(harness.bus.group(&orders(), &billing()).await.unwrap().lag, groups[0].lag);
+    // There is nothing to read.
+    let unread = harness.bus.follow(&orders(), &StartAt::Earliest).await.err().unwrap();
+    assert_eq!(unread.code, ErrorCode::UnknownTopic);
+    drop(consumer);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ mod closing;
 mod configuring;
 mod counts;
 mod dead_letters;
+mod deleting;
 mod delivery_queue_limit;
 mod exposition;
 mod following;

@@ -1,6 +1,6 @@
 //! Every metric moves by exactly what happened.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use prombus_bus::{
@@ -218,7 +218,7 @@ async fn fsyncs_are_observed_on_the_disk_engine() {
     let folder = tempfile::tempdir().unwrap();
     let quick =
         TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
-    let topics = HashMap::from([(named("quick"), quick)]);
+    let topics = [(named("quick"), quick)].into_iter().collect();
     let harness = Harness::over(disk(folder.path()), Settings { topics, ..unlimited() });
     harness.publish(&named("quick"), 3).await;
     assert_eq!(harness.metrics().await.count("prombus_fsync_seconds"), 0.0);
@@ -318,10 +318,12 @@ async fn the_first_two_thousand_groups_have_their_own_series() {
 }
 
 /// Compares name, kind and labels of every family in the documentation and in the text.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn the_documentation_lists_every_metric() {
     const DOCUMENT: &str = include_str!("../../../../docs/metrics.md");
-    let harness = Harness::new();
+    // The engine that knows most about itself.
+    let folder = tempfile::tempdir().unwrap();
+    let harness = Harness::over(disk(folder.path()), unlimited());
     let consumer = harness.try_subscribe(&orders(), from(StartAt::Earliest)).await.unwrap();
     harness.publish(&orders(), 1).await;
     let metrics = harness.metrics().await;
@@ -333,7 +335,8 @@ async fn the_documentation_lists_every_metric() {
             (name, metrics.kind(name), labels)
         })
         .collect();
-    let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `prombus_"));
+    let is_row = |line: &&str| line.starts_with("| `prombus_") || line.starts_with("| `process_");
+    let rows = DOCUMENT.lines().filter(is_row);
     let written: BTreeSet<_> = rows
         .map(|row| {
             let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
@@ -344,4 +347,70 @@ async fn the_documentation_lists_every_metric() {
         .collect();
     assert_eq!(written, seen);
     drop(consumer);
+    harness.bus.close().await.unwrap();
+}
+
+/// The test's clock decides how old events are.
+#[tokio::test(start_paused = true)]
+async fn the_oldest_unacknowledged_event_ages_from_its_first_delivery() {
+    const AGE: &str = "prombus_oldest_unacked_seconds";
+    let harness = Harness::new();
+    let consumer = harness.consumer(attempts(5)).await;
+    let age = async || harness.metrics().await.value(AGE, &BILLING);
+    let later = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
+    assert_eq!(age().await, 0.0);
+    harness.publish(&orders(), 1).await;
+    let first = consumer.next().await;
+    later(3).await;
+    harness.publish(&orders(), 1).await;
+    let second = consumer.next().await;
+    later(2).await;
+    assert_eq!(age().await, 5.0);
+    // Neither a back-off nor a redelivery makes it younger.
+    consumer.nack(&first, Some(Duration::from_secs(4))).await;
+    later(3).await;
+    assert_eq!(age().await, 8.0);
+    later(2).await;
+    let again = consumer.next().await;
+    assert_eq!((again.event.seq, again.attempt), (first.event.seq, 2));
+    assert_eq!(age().await, 10.0);
+    consumer.ack(ids(&[again])).await;
+    settle().await;
+    // Settling takes a millisecond.
+    assert!((7.0..7.1).contains(&age().await), "the second event is the oldest now");
+    consumer.ack(ids(&[second])).await;
+    settle().await;
+    assert_eq!(age().await, 0.0);
+    drop(consumer);
+    settle().await;
+    assert_eq!(harness.metrics().await.series(AGE), []);
+}
+
+/// After a restart, the age counts from when the group was loaded.
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_delivered_events_age_from_the_start_of_the_group() {
+    const AGE: &str = "prombus_oldest_unacked_seconds";
+    let harness = Harness::new();
+    let consumer = harness.consumer(attempts(5)).await;
+    harness.publish(&orders(), 1).await;
+    consumer.next().await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    drop(consumer);
+    settle().await;
+    let harness = harness.restart();
+    let consumer = harness.consumer(attempts(5)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(harness.metrics().await.value(AGE, &BILLING), 2.0);
+    drop(consumer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_cannot_tell_has_no_series() {
+    let metrics = Harness::new().metrics().await;
+    assert_eq!(metrics.value("prombus_store_writable", &[]), 1.0);
+    let unknown =
+        ["prombus_store_bytes", "prombus_wal_backlog_bytes", "prombus_checkpoint_seconds"];
+    for family in unknown {
+        assert!(!metrics.names().contains(&family), "{family}");
+    }
 }

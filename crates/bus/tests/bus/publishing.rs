@@ -1,6 +1,6 @@
 //! Publishing: positions, ids, batches and durability.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::iter;
 use std::sync::Arc;
 
@@ -176,7 +176,7 @@ async fn a_commit_has_the_strongest_durability_of_its_topics() {
     let buffered =
         TopicSettings { durability: Some(Durability::Buffered), ..TopicSettings::default() };
     let engine = WatchedEngine::for_one_commit(memory());
-    let topics = HashMap::from([(orders(), buffered)]);
+    let topics = [(orders(), buffered)].into_iter().collect();
     let harness = Harness::over(engine.clone(), prombus_bus::Settings { topics, ..unlimited() });
     let mut seen = Vec::new();
     for topics in [vec!["orders"], vec!["payments"], vec!["orders", "payments"]] {

@@ -1,6 +1,5 @@
 //! Rate limits: publishes are refused, deliveries wait.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use prombus_bus::{PublishBatch, Rate, Refusal, Settings, StartAt, TopicSettings};
@@ -74,7 +73,8 @@ async fn a_batch_above_the_capacity_has_no_retry_time() {
 #[tokio::test(start_paused = true)]
 async fn a_topic_can_have_its_own_rate() {
     let own = TopicSettings { rate: Some(rate(3, 1)), ..TopicSettings::default() };
-    let harness = Harness::with(Settings { topics: HashMap::from([(orders(), own)]), ..limited() });
+    let harness =
+        Harness::with(Settings { topics: [(orders(), own)].into_iter().collect(), ..limited() });
     let connection = harness.bus.connect();
     harness.try_publish(&connection, &orders(), events(3)).await.unwrap();
     let refusal = harness.try_publish(&connection, &orders(), events(1)).await.unwrap_err();
@@ -86,7 +86,7 @@ async fn a_topic_can_have_its_own_rate() {
 async fn disabled_limits_are_off_for_every_topic() {
     let own = TopicSettings { rate: Some(rate(3, 1)), ..TopicSettings::default() };
     let harness =
-        Harness::with(Settings { topics: HashMap::from([(orders(), own)]), ..unlimited() });
+        Harness::with(Settings { topics: [(orders(), own)].into_iter().collect(), ..unlimited() });
     let connection = harness.bus.connect();
     for _ in 0..10 {
         harness.try_publish(&connection, &orders(), events(1000)).await.unwrap();

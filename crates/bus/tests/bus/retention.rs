@@ -1,6 +1,5 @@
 //! Retention rules from the configuration.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ async fn continues_after_the_clock_was_ahead() {
     let engines: [Arc<dyn Engine>; 2] = [memory(), WatchedEngine::for_several(memory())];
     for engine in engines {
         rule_with_the_clock_ahead(engine.as_ref()).await;
-        let topics = HashMap::from([(orders(), keeps_bytes(1000))]);
+        let topics = [(orders(), keeps_bytes(1000))].into_iter().collect();
         let harness = Harness::over(engine, Settings { topics, ..unlimited() });
         harness.publish(&orders(), 100).await;
         tokio::time::sleep(A_PASS).await;
@@ -53,7 +52,7 @@ async fn a_change_takes_effect_after_the_clock_was_ahead() {
 #[tokio::test(start_paused = true)]
 async fn a_gateway_with_older_settings_takes_the_newer_ones_before_it_drops_events() {
     let store = WatchedEngine::for_several(memory());
-    let topics = HashMap::from([(orders(), keeps_bytes(1))]);
+    let topics = [(orders(), keeps_bytes(1))].into_iter().collect();
     let settings = Settings { topics, ..unlimited() };
     let harness = Harness::numbered(1, store.clone(), settings);
     let other = Harness::numbered(2, store, unlimited());
@@ -90,7 +89,7 @@ async fn events_that_a_group_loses_are_counted() {
 #[tokio::test(start_paused = true)]
 async fn removes_events_only_from_topics_with_a_rule() {
     let own = TopicSettings { retention_bytes: Some(1000), ..TopicSettings::default() };
-    let topics = HashMap::from([(orders(), own)]);
+    let topics = [(orders(), own)].into_iter().collect();
     let harness = Harness::with(Settings { topics, ..unlimited() });
     for topic in [orders(), named("payments")] {
         harness.publish(&topic, 100).await;

@@ -309,7 +309,7 @@ async fn is_delivered_from_memory(durability: Durability) -> bool {
     let store = Shared::new();
     let own = TopicSettings { durability: Some(durability), ..TopicSettings::default() };
     let mut settings = prombus_bus::Settings { group_lease: LEASE, ..unlimited() };
-    settings.topics.insert(orders(), own);
+    settings.topics = [(orders(), own)].into_iter().collect();
     let engine: Arc<dyn Engine> = store.0.clone();
     let harness = Harness::numbered(1, engine, settings);
     let consumer = harness.consumer(at_most(10)).await;

@@ -98,6 +98,9 @@ impl Leases {
             return false;
         }
         slot.attempts.deliveries -= 1;
+        if slot.attempts.deliveries == 0 {
+            slot.first_delivered = None;
+        }
         // Nobody saw this attempt, and the ones before it were recorded before it started.
         slot.recorded_by = CursorGeneration::STORED;
         slot.state = SlotState::Redeliverable;

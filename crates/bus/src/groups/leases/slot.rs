@@ -15,6 +15,8 @@ pub(super) struct Slot {
     /// Unknown until this process delivers the event.
     pub(super) identity: Option<Identity>,
     pub(super) attempts: Attempts,
+    /// By this process, or when it loaded the group if it was delivered before.
+    pub(super) first_delivered: Option<Instant>,
     /// The first cursor that counts all deliveries so far.
     pub(super) recorded_by: CursorGeneration,
     pub(super) state: SlotState,
@@ -23,7 +25,8 @@ pub(super) struct Slot {
 impl Slot {
     /// A slot as the stored cursor describes it.
     pub(super) const fn stored(attempts: Attempts, state: SlotState) -> Self {
-        Self { identity: None, attempts, recorded_by: CursorGeneration::STORED, state }
+        let recorded_by = CursorGeneration::STORED;
+        Self { identity: None, attempts, first_delivered: None, recorded_by, state }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use prombus_proto::frame::EndReason;
 use prombus_proto::{ErrorCode, EventId};
 
 use super::effect::{Claim, Effect, Joining, MarkLookup};
@@ -15,6 +16,7 @@ use crate::groups::command::{Acked, AfterNack, Command, Departure, Nacked, Reply
 use crate::groups::leases::{LeaseEnd, MemberId};
 use crate::groups::members::Isolation;
 use crate::publish::PublishBatch;
+use crate::spans::DeliveryEnd;
 use crate::stored::group_properties::GroupProperties;
 use crate::stored::mark::Marks;
 
@@ -49,8 +51,17 @@ impl GroupState {
             }
             Command::TakeOver { expired } => self.take_over(expired),
             Command::PropertiesStored(properties) => self.apply_properties(properties),
+            Command::DeletedElsewhere { at, reason } => {
+                // A newer cursor or lease belongs to a group that was created after that.
+                if self.partition.known_version.is_none_or(|known| known < at) {
+                    self.end_members(reason);
+                    self.effects.push_back(Effect::Unwatch);
+                }
+            }
             Command::Describe { reply } => drop(reply.send(self.describe())),
-            Command::Stop { .. } => unreachable!("the task stops the group itself"),
+            Command::Stop { .. } | Command::End { .. } => {
+                unreachable!("the task stops and ends the group itself")
+            }
         }
     }
 
@@ -100,7 +111,7 @@ impl GroupState {
     fn leave(&mut self, id: MemberId, departure: Departure, now: Instant) -> Result<(), Refusal> {
         self.take_back_unsent(id, |_| true);
         let member = self.members.remove(id).ok_or_else(Refusal::not_subscribed)?;
-        let Some(owned) = self.owned_mut() else { return Ok(()) };
+        let Some(owned) = self.partition.ownership.owned_mut() else { return Ok(()) };
         let held = owned.leases.leases_of(id);
         let end = match departure {
             Departure::Unsubscribed | Departure::ServerStopped => LeaseEnd::Released,
@@ -112,6 +123,8 @@ impl GroupState {
         for seq in held {
             if let Some(ended) = owned.leases.end(seq, end, now) {
                 owned.record_end(&ended, LOST_CONNECTIONS, None);
+                let (tracer, delivery) = (self.tracer.as_ref(), (&self.name.group, seq));
+                owned.spans.end(tracer, delivery, DeliveryEnd::MemberLeft, now);
             }
         }
         Ok(())
@@ -124,6 +137,18 @@ impl GroupState {
         let member = self.members.get_mut(id).ok_or_else(Refusal::not_subscribed)?;
         member.is_paused = paused;
         Ok(())
+    }
+
+    /// Ends every subscription, because the group is deleted, and forgets everything about the group.
+    pub(in crate::groups) fn end_members(&mut self, reason: EndReason) {
+        let GroupName { topic, group, .. } = &self.name;
+        self.members.end_all(topic, group, reason);
+        let before = std::mem::take(&mut self.partition);
+        if let Some(owned) = before.ownership.into_owned() {
+            let refuse = |waiter: Waiter| waiter.refused(Refusal::not_subscribed());
+            owned.pending.waiters.into_iter().for_each(refuse);
+        }
+        self.effects.clear();
     }
 
     /// Lets every member leave, because the server stops.
@@ -248,6 +273,8 @@ impl GroupState {
             }
             member.in_flight -= 1;
             owned.record_end(&ended, "not acknowledged: nack without a reason", reason);
+            let (tracer, delivery) = (self.tracer.as_ref(), (&self.name.group, ended.seq));
+            owned.spans.end(tracer, delivery, DeliveryEnd::Nacked(reason), now);
         }
         member.withdraw_unsent(&redelivered);
         member.limit.owe_lookups(nacked.stale, now);

@@ -11,6 +11,7 @@ use super::{Conditions, GroupState};
 use crate::error::Refusal;
 use crate::groups::leases::LeaseEnd;
 use crate::publish::{CommitReceipt, CommitResult, PublishTimes, Submission};
+use crate::spans::{DeliveryEnd, PublishSpans};
 
 /// How many dead letters go into one commit.
 const MAX_DEAD_LETTERS: usize = 100;
@@ -92,6 +93,8 @@ impl GroupState {
             .map(|event| (event.topic().clone(), event.id().clone()))
             .collect();
         let mut events = encoded;
+        let mut spans = PublishSpans::none();
+        spans.append(publish.spans, events.len());
         events.append(&mut publish.events);
         let mut state = marks.into_state();
         state.push(StateOp::Put {
@@ -102,7 +105,14 @@ impl GroupState {
         });
         owned.commit = Some(CommitInFlight { generation, acks, waiters, published, dead_letters });
         let (charges, permits) = (publish.charges, publish.permits);
-        let submission = Submission { events, publish_times, state, durability, charges, permits };
+        let submission = Submission {
+            events,
+            publish_times,
+            spans,
+            charges,
+            permits,
+            ..Submission::of_state(state, durability)
+        };
         Some(Effect::Commit(submission))
     }
 
@@ -111,23 +121,27 @@ impl GroupState {
         let Some(owned) = self.owned_mut() else { return };
         let Some(commit) = owned.commit.take() else { return };
         match answer {
-            Ok(stored) => self.commit_stored(commit, stored),
+            Ok(stored) => self.commit_stored(commit, stored, now),
             Err(error) => self.commit_failed(commit, error, now),
         }
     }
 
-    fn commit_stored(&mut self, commit: CommitInFlight, stored: CommitReceipt) {
+    fn commit_stored(&mut self, commit: CommitInFlight, stored: CommitReceipt, now: Instant) {
         self.partition.ownership.cursor_stored(stored.version);
         let Some(owned) = self.partition.ownership.owned_mut() else { return };
         owned.leases.generation_stored(commit.generation);
         let acked = commit.acks.iter().map(|(seq, _)| *seq);
+        for seq in acked.clone() {
+            let delivery = (&self.name.group, seq);
+            owned.spans.end(self.tracer.as_ref(), delivery, DeliveryEnd::Acked, now);
+        }
         for seq in acked.chain(commit.dead_letters.iter().filter_map(|letter| letter.seq)) {
             owned.finish(seq);
         }
         if !commit.acks.is_empty() {
             self.series.acked(commit.acks.iter().map(|(_, after)| *after));
         }
-        self.series.dead_lettered(commit.dead_letters.len());
+        self.dead_lettered(&commit.dead_letters);
         let mut published = stored.positions.into_iter().skip(commit.dead_letters.len());
         commit.waiters.into_iter().for_each(|waiter| waiter.stored(&mut published));
     }

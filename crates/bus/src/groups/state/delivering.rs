@@ -16,6 +16,7 @@ use crate::groups::leases::{Lease, LeaseEnd, MemberId};
 use crate::groups::members::{Isolation, Reservation};
 use crate::groups::{Delivery, Member};
 use crate::metrics::GroupSeries;
+use crate::spans::{DeliveryEnd, Tracer};
 use crate::topics::FeedEvent;
 
 impl GroupState {
@@ -36,6 +37,8 @@ impl GroupState {
                 member.in_flight -= 1;
             }
             owned.record_end(&ended, "not acknowledged before its deadline", None);
+            let (tracer, delivery) = (self.tracer.as_ref(), (&self.name.group, seq));
+            owned.spans.end(tracer, delivery, DeliveryEnd::DeadlineMissed, now);
         }
     }
 
@@ -49,6 +52,7 @@ impl GroupState {
         for delivery in member.take_back_unsent(wanted) {
             if owned.leases.revoke_unsent(delivery.event.seq, id, delivery.attempt) {
                 owned.pending.cursor_changed = true;
+                owned.spans.discard(delivery.event.seq);
                 member.in_flight -= 1;
                 member.limit.give_back(1);
             }
@@ -111,7 +115,8 @@ impl GroupState {
         let owned = self.partition.ownership.owned_mut().expect("only an owner delivers");
         let Some(member) = self.members.pick(now) else { return false };
         let event = owned.fetched.take(seq, now).expect("the event was fetched");
-        lease_to(member, owned, &self.name, event, &self.series, now);
+        let observed = (&*self.series, self.tracer.as_ref());
+        lease_to(member, owned, &self.name, event, observed, now);
         true
     }
 
@@ -131,7 +136,8 @@ impl GroupState {
         let member = self.members.pick_apart(now)?;
         let event = owned.fetched.take_suspect(seq)?;
         member.isolation = Isolation::Alone(seq);
-        lease_to(member, owned, &self.name, event, &self.series, now);
+        let observed = (&*self.series, self.tracer.as_ref());
+        lease_to(member, owned, &self.name, event, observed, now);
         None
     }
 
@@ -143,7 +149,8 @@ impl GroupState {
             ReadOutcome::NotYet => owned.fetched.ends_before(from),
             ReadOutcome::Trimmed(first) => {
                 tracing::warn!(topic = %self.name.topic, group = %self.name.group, %from,
-                    to = %first.previous(), "retention removed events the group had not finished");
+                    to = %first.previous(), "retention removed events the group had not finished; \
+                    it goes on behind them");
                 owned.leases.trim_below(first);
                 owned.pending.cursor_changed = true;
                 for id in owned.leases.take_trimmed() {
@@ -164,12 +171,16 @@ fn lease_to(
     owned: &mut OwnedPartition,
     name: &GroupName,
     event: FeedEvent,
-    series: &Arc<GroupSeries>,
+    (series, tracer): (&Arc<GroupSeries>, Option<&Arc<Tracer>>),
     now: Instant,
 ) {
     let lease = Lease { member: member.id, leased_at: now, deadline: now + member.ack_timeout };
     let attempt = owned.leases.lease(event.seq, &event.id, event.ts, lease);
     owned.pending.cursor_changed = true;
+    if let Some(tracer) = tracer {
+        owned.spans.forget_up_to(owned.leases.floor(), owned.leases.in_flight());
+        owned.spans.start(tracer, (&name.topic, &event), attempt, now);
+    }
     member.deliver(Delivery {
         member: member.id,
         topic: name.topic.clone(),

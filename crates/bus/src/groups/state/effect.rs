@@ -2,6 +2,7 @@
 
 use prombus_engine::{Damaged, ReadError, Version};
 use prombus_proto::Seq;
+use prombus_proto::frame::EndReason;
 
 use super::pending::{Ack, DeadLetterPending, FailedCommit, StoredAck};
 use crate::error::Refusal;
@@ -82,12 +83,11 @@ pub(in crate::groups) struct Loaded {
 #[derive(Debug)]
 pub(in crate::groups) enum ClaimOutcome {
     /// The lease names this gateway, with this epoch; the cursor is stored as this version.
-    Claimed {
-        group: Loaded,
-        epoch: u64,
-        version: Version,
-    },
-    OwnedElsewhere(GroupProperties),
+    Claimed { group: Loaded, epoch: u64, version: Version },
+    /// Another gateway does, by a lease of this version.
+    OwnedElsewhere { properties: GroupProperties, lease: Option<Version> },
+    /// There is no such group any more.
+    Deleted(EndReason),
     /// The claim was not submitted.
     Failed(Refusal),
     /// The claim was submitted, and may have been stored.

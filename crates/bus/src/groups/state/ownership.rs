@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use prombus_engine::Version;
+use prombus_engine::{Expect, Version};
+use prombus_proto::frame::EndReason;
 
 use super::commands::ack_without_lease;
 use super::effect::{Claim, ClaimOutcome, Effect, Joining, Loaded};
@@ -39,35 +40,52 @@ impl GroupState {
 
     /// Continues after [`Effect::Claim`].
     pub(in crate::groups) fn claimed(&mut self, claim: Claim, outcome: ClaimOutcome) {
-        let GroupName { topic, group, .. } = &self.name;
         let joining = match claim {
             Claim::Join(joining) => Some(joining),
             Claim::TakeOver { .. } => None,
         };
         match outcome {
             ClaimOutcome::Claimed { group: loaded, epoch, version } => {
+                if loaded.created {
+                    self.end_members_of_deleted();
+                }
+                let GroupName { topic, group, .. } = &self.name;
                 tracing::info!(%topic, %group, epoch, "this gateway delivers the group");
                 self.properties = loaded.properties;
                 let owned = OwnedPartition::resume(&loaded, self.rules());
+                self.partition.known_version = Some(version);
                 self.partition.ownership = Ownership::Owner { epoch, cursor: version, owned };
                 self.effects.push_back(Effect::WatchProperties);
                 if let Some(joining) = joining {
                     self.admit(Joining { created: loaded.created, ..joining });
                 }
             }
-            ClaimOutcome::OwnedElsewhere(properties) => {
+            ClaimOutcome::OwnedElsewhere { properties, lease } => {
                 self.properties = properties;
+                self.partition.known_version = self.partition.known_version.or(lease);
                 self.partition.ownership = Ownership::Standby;
                 if let Some(joining) = joining {
                     self.effects.push_back(Effect::WatchLease);
                     self.admit(joining);
                 }
             }
+            ClaimOutcome::Deleted(reason) => {
+                self.end_members(reason);
+                self.effects.push_back(Effect::Unwatch);
+            }
             ClaimOutcome::Failed(refusal) => self.claim_failed(joining, refusal),
             ClaimOutcome::Unclear(refusal) => {
                 self.partition.ownership = Ownership::Claiming;
                 self.claim_failed(joining, refusal);
             }
+        }
+    }
+
+    /// Ends the subscriptions of members that are here although their group has just been created: it is not
+    /// the one they joined, which another gateway has deleted.
+    fn end_members_of_deleted(&mut self) {
+        if !self.members.is_empty() {
+            self.end_members(EndReason::GroupDeleted);
         }
     }
 
@@ -143,6 +161,9 @@ impl GroupState {
         tracing::warn!(%topic, %group, "another gateway delivers the group now");
         self.members.revoke_all();
         self.effects.push_back(Effect::WatchLease);
+        if let Expect::Version(cursor) = self.partition.ownership.expected_cursor() {
+            self.partition.known_version = Some(cursor);
+        }
         let before = std::mem::replace(&mut self.partition.ownership, Ownership::Standby);
         if let Ownership::Owner { owned, .. } | Ownership::Unclear { owned, .. } = before {
             answer_without_lease(owned.pending.waiters);

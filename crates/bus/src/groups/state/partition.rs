@@ -14,10 +14,13 @@ use super::nack_reasons::NackReasons;
 use super::pending::{CommitDraft, CommitInFlight, DeadLetterPending};
 use crate::groups::RetryRules;
 use crate::groups::leases::{AfterLease, EndedLease, Leases};
+use crate::spans::DeliverySpans;
 
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) ownership: Ownership,
+    /// The version of the cursor or lease as this gateway saw it last, on a shared store.
+    pub(super) known_version: Option<Version>,
     /// After the storage failed: nothing is read, committed or released before this.
     pub(super) retry_at: Option<Instant>,
 }
@@ -50,6 +53,7 @@ pub(super) struct OwnedPartition {
     pub(super) pending: CommitDraft,
     pub(super) commit: Option<CommitInFlight>,
     reasons: NackReasons,
+    pub(super) spans: DeliverySpans,
 }
 
 impl Partition {
@@ -71,6 +75,15 @@ impl Ownership {
     }
 
     pub(super) fn owned_mut(&mut self) -> Option<&mut OwnedPartition> {
+        match self {
+            Self::Sole(owned) | Self::Owner { owned, .. } | Self::Unclear { owned, .. } => {
+                Some(owned)
+            }
+            Self::Unowned | Self::Standby | Self::Claiming => None,
+        }
+    }
+
+    pub(super) fn into_owned(self) -> Option<Box<OwnedPartition>> {
         match self {
             Self::Sole(owned) | Self::Owner { owned, .. } | Self::Unclear { owned, .. } => {
                 Some(owned)
@@ -131,6 +144,7 @@ impl OwnedPartition {
             pending: CommitDraft { cursor_changed, ..CommitDraft::default() },
             commit: None,
             reasons: NackReasons::default(),
+            spans: DeliverySpans::default(),
         })
     }
 

@@ -70,10 +70,10 @@ impl GroupState {
             adopted.seqs.insert(event.seq);
             adopted.ids.extend(event.id);
         }
-        let letters = owned.pending.dead_letters.len();
-        let is_open = |seq: Option<Seq>| seq.is_none_or(|seq| !adopted.seqs.contains(&seq));
-        owned.pending.dead_letters.retain(|letter| is_open(letter.seq));
-        self.series.dead_lettered(letters - owned.pending.dead_letters.len());
+        let is_stored = |seq: Option<Seq>| seq.is_some_and(|seq| adopted.seqs.contains(&seq));
+        let letters = &mut owned.pending.dead_letters;
+        let stored: Vec<_> = letters.extract_if(.., |letter| is_stored(letter.seq)).collect();
+        self.dead_lettered(&stored);
         adopted
     }
 

@@ -10,8 +10,10 @@ use crate::groups::{Groups, RetryRules};
 use crate::limits::Census;
 use crate::memory::Budget;
 use crate::metrics::Metrics;
+use crate::notices::Notices;
 use crate::publish::Committer;
 use crate::sharing::GroupLeases;
+use crate::spans::Tracer;
 
 #[derive(Clone)]
 pub(crate) struct GroupContext {
@@ -22,6 +24,9 @@ pub(crate) struct GroupContext {
     pub(crate) groups: Arc<Groups>,
     pub(crate) census: Arc<Census>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) notices: Arc<Notices>,
+    /// `None` if no event has spans.
+    pub(crate) tracer: Option<Arc<Tracer>>,
     /// `None` if this is the only process that uses the store.
     pub(crate) group_leases: Option<Arc<GroupLeases>>,
     /// For events that were read and not delivered yet.

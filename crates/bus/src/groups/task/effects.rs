@@ -8,6 +8,7 @@ use prombus_engine::{
     CommitError, Durability, Expect, Position, ReadBudget, ReadError, StateEntry, StateKey,
     StateOp, Unavailable, Version,
 };
+use prombus_proto::frame::EndReason;
 use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_EVENT_BYTES};
 use prombus_proto::{EncodedEvent, ErrorCode, EventId, Seq, Topic};
 
@@ -22,6 +23,7 @@ use crate::limits::GroupPermit;
 use crate::publish::{CommitResult, Committer, Submission};
 use crate::sharing::GroupLeases;
 use crate::stored::cursor::Cursor;
+use crate::stored::deletion::Deleted;
 use crate::stored::group_lease::GroupLease;
 use crate::stored::group_properties::GroupProperties;
 use crate::stored::mark::are_marked;
@@ -93,11 +95,12 @@ impl GroupStore {
             Ok(properties) => properties,
             Err(refusal) => return ClaimOutcome::Failed(refusal),
         };
-        let owned_elsewhere = ClaimOutcome::OwnedElsewhere(properties);
-        let Some(leases) = &self.ctx.group_leases else { return owned_elsewhere };
+        let Some(leases) = &self.ctx.group_leases else {
+            return ClaimOutcome::OwnedElsewhere { properties, lease: None };
+        };
         let prepared = match self.prepare_claim(leases, claim, properties).await {
-            Ok(Some(prepared)) => prepared,
-            Ok(None) => return owned_elsewhere,
+            Ok(Ok(prepared)) => prepared,
+            Ok(Err(outcome)) => return outcome,
             Err(refusal) => return ClaimOutcome::Failed(refusal),
         };
         let PreparedClaim { submission, group, epoch, permit } = prepared;
@@ -108,19 +111,22 @@ impl GroupStore {
                 }
                 ClaimOutcome::Claimed { group, epoch, version: stored.version }
             }
-            Err(CommitError::Conflict(_)) => owned_elsewhere,
+            // The version of the lease that another gateway stored is not known.
+            Err(CommitError::Conflict(_)) => {
+                ClaimOutcome::OwnedElsewhere { properties, lease: None }
+            }
             Err(error) => ClaimOutcome::Unclear(error.into()),
         }
     }
 
-    /// Returns the commit that makes this gateway the owner, or `None` if another gateway is. It replaces
-    /// the cursor as well, which fences the previous owner.
+    /// Returns the commit that makes this gateway the owner, or the outcome if it cannot be. It replaces the
+    /// cursor as well, which fences the previous owner.
     async fn prepare_claim(
         &self,
         leases: &GroupLeases,
         claim: &Claim,
         properties: GroupProperties,
-    ) -> Result<Option<PreparedClaim>, Refusal> {
+    ) -> Result<Result<PreparedClaim, ClaimOutcome>, Refusal> {
         // A group that was ever owned has a cursor, so a takeover needs no start.
         let (start, expired) = match claim {
             Claim::Join(joining) => (&joining.start, None),
@@ -133,7 +139,7 @@ impl GroupStore {
             && holder != gateway
             && Some(*version) != expired
         {
-            return Ok(None);
+            return Ok(Err(ClaimOutcome::OwnedElsewhere { properties, lease: Some(*version) }));
         }
         if !leases.heartbeat.is_trusted(now()) {
             // The owner of a group has to be seen alive.
@@ -141,6 +147,9 @@ impl GroupStore {
         }
         let known = self.cursor().await?;
         let created = known.is_none();
+        if created && matches!(claim, Claim::TakeOver { .. }) {
+            return Ok(Err(ClaimOutcome::Deleted(self.why_deleted().await?)));
+        }
         let (mut cursor, expect, permit) = match known {
             Some((cursor, version)) => (cursor, Expect::Version(version), None),
             None => {
@@ -150,7 +159,10 @@ impl GroupStore {
         };
         let topic_end = self.topic_end().await?;
         let last_epoch = lease.as_ref().map_or(0, |(lease, _)| lease.epoch);
-        let epoch = last_epoch.max(cursor.epoch.unwrap_or(0)) + 1;
+        // A group that is created again after it was deleted must not get an epoch that an owner of the deleted
+        // one may still believe to have.
+        let first_epoch = if created { self.random_epoch() } else { 0 };
+        let epoch = last_epoch.max(cursor.epoch.unwrap_or(first_epoch)) + 1;
         cursor.epoch = Some(epoch);
         let new_lease = GroupLease::of(gateway.clone(), epoch);
         let ops = vec![
@@ -159,7 +171,24 @@ impl GroupStore {
         ];
         let submission = Submission::of_state(ops, Durability::Fsync);
         let group = Loaded { cursor, topic_end, properties, at: self.moment(), created };
-        Ok(Some(PreparedClaim { submission, group, epoch, permit }))
+        Ok(Ok(PreparedClaim { submission, group, epoch, permit }))
+    }
+
+    /// Returns what deleted the group.
+    async fn why_deleted(&self) -> Result<EndReason, Refusal> {
+        let topic = Deleted::Topic(self.name.topic.clone());
+        let is_of_topic = match topic.key() {
+            Ok(key) => self.ctx.engine.get(&key).await?.is_some(),
+            Err(_) => false,
+        };
+        Ok(if is_of_topic { EndReason::TopicDeleted } else { EndReason::GroupDeleted })
+    }
+
+    /// Returns a number far below the largest that programs can read as a JSON number.
+    fn random_epoch(&self) -> u64 {
+        let id = self.ctx.ids.next_id();
+        let random = id.as_uuid().map_or(0, |uuid| uuid.as_u64_pair().1);
+        random & ((1 << 50) - 1)
     }
 
     /// Gives the lease back if it names this gateway.

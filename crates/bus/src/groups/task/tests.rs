@@ -38,12 +38,13 @@ impl Gateway {
             principal_rate: None,
             max_counts: None,
             topic_rate: None,
-            topics: std::collections::HashMap::new(),
+            topics: crate::topics::ConfiguredTopics::default(),
             max_outbox_bytes: 1 << 20,
             memory: MemoryLimits::of_each(1 << 20),
             subscription,
             retry: DELAYS,
             group_lease: LEASE,
+            spans: None,
         };
         let memory = Memory::new(settings.memory);
         let feeds = FeedMemory::new(memory.feeds);
@@ -59,6 +60,8 @@ impl Gateway {
             ids,
             groups: Arc::new(Groups::default()),
             metrics,
+            notices: Arc::default(),
+            tracer: None,
             group_leases,
             read_ahead: memory.read_ahead,
             retry: RetryRules { delays: DELAYS, max_attempts: 5 },

@@ -1,13 +1,14 @@
 //! Submissions that are merged into one batch of the engine, and their results.
 
 use prombus_engine::{Batch, CommitError, Committed, Durability, Engine, StateOp};
-use prombus_proto::EncodedEvent;
+use prombus_proto::{EncodedEvent, Topic};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::topic_runs::TopicRuns;
 use super::{CommitReceipt, CommitResult, PublishTimes, QueuedSubmission, Submission};
 use crate::limits::{Charges, TopicPermit};
 use crate::metrics::CommitMeter;
+use crate::spans::PublishSpans;
 use crate::time::now;
 use crate::topics::Topics;
 
@@ -15,6 +16,8 @@ use crate::topics::Topics;
 pub(super) struct MergedSubmissions {
     parts: Vec<Part>,
     runs: TopicRuns,
+    /// Topics that the batch deletes. It then has a single part.
+    deleted: Vec<Topic>,
     /// Copies of the events, for followers and for a retry.
     events: Option<Vec<EncodedEvent>>,
     /// Copies of the state changes, for a retry.
@@ -25,6 +28,7 @@ pub(super) struct MergedSubmissions {
 struct Part {
     events: usize,
     publish_times: PublishTimes,
+    spans: PublishSpans,
     state: usize,
     durability: Durability,
     reply: oneshot::Sender<CommitResult>,
@@ -39,12 +43,23 @@ impl MergedSubmissions {
     pub(super) fn merge(queued: Vec<QueuedSubmission>, topics: &Topics) -> (Batch, Self) {
         let mut batch = Batch::of_state(Vec::new(), Durability::Buffered);
         let mut parts = Vec::with_capacity(queued.len());
+        let mut deleted = Vec::new();
         for QueuedSubmission { submission, reply, _room, .. } in queued {
-            let Submission { mut events, publish_times, mut state, durability, charges, permits } =
-                submission;
+            let Submission {
+                mut events,
+                publish_times,
+                mut deleted_topics,
+                spans,
+                mut state,
+                durability,
+                charges,
+                permits,
+            } = submission;
+            deleted.append(&mut deleted_topics);
             parts.push(Part {
                 events: events.len(),
                 publish_times,
+                spans,
                 state: state.len(),
                 durability,
                 reply,
@@ -62,10 +77,11 @@ impl MergedSubmissions {
             }
         }
         let runs = TopicRuns::of(&batch.events, topics);
+        batch.deleted_topics.clone_from(&deleted);
         let is_alone = parts.len() == 1;
         let events = (!is_alone || runs.have_followers()).then(|| batch.events.clone());
         let state = if is_alone { Vec::new() } else { batch.state.clone() };
-        (batch, Self { parts, runs, events, state })
+        (batch, Self { parts, runs, deleted, events, state })
     }
 
     /// Completes all submissions. If one of them made the batch fail, each is retried on its own, so that
@@ -78,7 +94,14 @@ impl MergedSubmissions {
         meter: &mut CommitMeter,
     ) {
         match outcome {
-            Ok(committed) => self.stored(committed, engine, meter),
+            Ok(committed) => {
+                // In the order of the commits: what was stored before is forgotten, and what follows is not.
+                self.deleted
+                    .iter()
+                    .filter_map(|topic| topics.find(topic))
+                    .for_each(|it| it.deleted());
+                self.stored(committed, engine, meter);
+            }
             Err(error) if self.parts.len() > 1 && is_caused_by_one(&error) => {
                 self.retry_each(engine, topics, meter).await;
             }
@@ -99,6 +122,7 @@ impl MergedSubmissions {
             let others = left.split_off(part.events);
             let positions = std::mem::replace(&mut left, others);
             part.charges.keep();
+            part.spans.stored(&positions);
             // The receiver may have been dropped.
             let _ = part.reply.send(Ok(CommitReceipt { positions, version }));
         }
@@ -113,12 +137,14 @@ impl MergedSubmissions {
             let batch = Batch {
                 events: events.by_ref().take(part.events).collect(),
                 expected_last: Vec::new(),
+                deleted_topics: Vec::new(),
                 state: state.by_ref().take(part.state).collect(),
                 durability: part.durability,
             };
             let runs = TopicRuns::of(&batch.events, topics);
             let copies = runs.have_followers().then(|| batch.events.clone());
-            let alone = Self { parts: vec![part], runs, events: copies, state: Vec::new() };
+            let (deleted, state) = (Vec::new(), Vec::new());
+            let alone = Self { parts: vec![part], runs, deleted, events: copies, state };
             match engine.commit(batch).await {
                 Ok(committed) => alone.stored(committed, engine, meter),
                 Err(error) => alone.fail(&error),
@@ -128,6 +154,7 @@ impl MergedSubmissions {
 
     fn fail(self, error: &CommitError) {
         for part in self.parts {
+            part.spans.failed(error);
             // The receiver may have been dropped.
             let _ = part.reply.send(Err(error.clone()));
         }

@@ -47,7 +47,7 @@ impl TopicRuns {
             let (stored, others) = positions.split_at(run.count);
             positions = others;
             run.topic.created();
-            run.topic.series().committed(stored);
+            run.topic.count(stored);
         }
     }
 

@@ -188,7 +188,10 @@ impl Gateway {
         let series = Arc::new(Metrics::new()).group(&topic(), &group());
         Self {
             number,
-            state: GroupState::new(name, RULES, is_shared, series, Arc::new(Notify::new())),
+            state: {
+                let observers = Observers { series, notices: Arc::default(), tracer: None };
+                GroupState::new(name, RULES, is_shared, observers, Arc::new(Notify::new()))
+            },
             commit: None,
             gate: DeliveryGate::Open,
             faults: Faults::default(),
@@ -367,7 +370,7 @@ impl Gateway {
             && holder != self.number
             && Some(version) != expired
         {
-            return ClaimOutcome::OwnedElsewhere(store.properties);
+            return ClaimOutcome::OwnedElsewhere { properties: store.properties, lease: None };
         }
         let number = self.number;
         let mut claimed = None;
