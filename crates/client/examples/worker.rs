@@ -48,8 +48,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             async move {
                 let Order { customer, cents } = &order.payload;
                 if cents.is_empty() {
-                    // After the last attempt, a dead letter in dlq.orders.created has this reason.
-                    return Err(HandlerError::new("the order is empty"));
+                    // No retry can help: it becomes a dead letter in dlq.orders.created at once.
+                    return Err(HandlerError::reject("the order is empty"));
                 }
                 let invoice =
                     Invoice { customer: customer.clone(), total_cents: cents.iter().sum() };

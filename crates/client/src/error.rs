@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use prombus_proto::ErrorCode;
+use prombus_proto::frame::EndReason;
+use prombus_proto::{ErrorCode, Group, Topic};
 use thiserror::Error;
 
 use crate::DamagedRange;
@@ -40,6 +41,17 @@ pub enum Error {
     /// The client was closed.
     #[error("the client is closed")]
     Ended,
+    /// The server ended the subscription, because its topic or group was deleted. Events that were in flight
+    /// are gone, and so is the group's progress. Subscribing again creates a new group.
+    #[error("the subscription to {topic} as {group} has ended: {reason}")]
+    SubscriptionEnded {
+        /// The topic it subscribed to.
+        topic: Topic,
+        /// The consumer group it was a member of.
+        group: Group,
+        /// What ended it.
+        reason: EndReason,
+    },
     /// The event's payload is not of the requested type.
     #[error("cannot decode the event: {0}")]
     NotDecoded(String),

@@ -75,7 +75,7 @@ mod reading;
 mod session;
 pub mod transport;
 
-pub use prombus_proto::frame::Published;
+pub use prombus_proto::frame::{EndReason, Published};
 pub use prombus_proto::{ErrorCode, EventId, Group, Headers, Key, Seq, Timestamp, Topic};
 
 pub use builder::Builder;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use prombus_proto::frame::{Membership, Outcome, ServerFrame, Token};
+use prombus_proto::frame::{EndReason, Membership, Outcome, ServerFrame, Token};
 use prombus_proto::{ErrorCode, EventId, RandomSource};
 use tokio::sync::oneshot;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -80,6 +80,8 @@ enum Sent {
     Reauth(Token, oneshot::Sender<Result<()>>),
     Request(Request),
     Subscriber(Membership, PendingOp),
+    /// For a subscription that the server has ended: whatever the answer is, it changes nothing.
+    Void,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +217,7 @@ impl Session {
                     self.token = Some(token);
                     let _ = reply.send(Ok(()));
                 }
-                Sent::FirstAuth | Sent::Subscriber(..) => {}
+                Sent::FirstAuth | Sent::Subscriber(..) | Sent::Void => {}
             }
         }
         self.requests.connection_lost(requests);
@@ -270,7 +272,23 @@ impl Session {
                     None => Ok(()),
                 }
             }
+            ServerFrame::Ended { topic, group, reason } => {
+                self.ended(Membership { topic, group }, reason);
+                Ok(())
+            }
         }
+    }
+
+    /// The server has ended a subscription.
+    fn ended(&mut self, membership: Membership, reason: EndReason) {
+        let Some(subscriber) = self.subscribers.remove(&membership) else { return };
+        for sent in &mut self.sent {
+            // The answers must not reach a later subscription of the same name.
+            if matches!(sent, Sent::Subscriber(of, _) if *of == membership) {
+                *sent = Sent::Void;
+            }
+        }
+        subscriber.ended_by_server(reason);
     }
 
     fn answered(&mut self, outcome: Outcome) -> Result<()> {
@@ -291,6 +309,7 @@ impl Session {
                 }
                 self.remove_stopped();
             }
+            Some(Sent::Void) => {}
             None => return Err(Error::NotUnderstood("an answer without a request".to_owned())),
         }
         Ok(())
@@ -313,6 +332,7 @@ impl Session {
                 }
                 self.remove_stopped();
             }
+            Some(Sent::Void) => {}
             None => {
                 let msg = format!("a refusal without a request: {refusal}");
                 return Err(Error::NotUnderstood(msg));

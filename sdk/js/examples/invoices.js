@@ -4,14 +4,14 @@
 //   node examples/invoices.js
 //
 // Connects to PROMBUS_URL, by default http://127.0.0.1:8083. Ctrl-C stops it.
-import { connect } from "prombus";
+import { connect, RejectError } from "prombus";
 
 const bus = await connect(process.env.PROMBUS_URL ?? "http://127.0.0.1:8083");
 
 /** @type {import("prombus").Transformer<{ items: { price: number, count: number }[] }>} */
 const createInvoice = ({ id, key, payload }) => {
-  // The order is redelivered, and becomes a dead letter after its last attempt.
-  if (payload.items.length === 0) throw new Error("an order without items");
+  // No retry can help: the order becomes a dead letter at once.
+  if (payload.items.length === 0) throw new RejectError("an order without items");
   const total = payload.items.reduce((sum, { price, count }) => sum + price * count, 0);
   return [{ topic: "invoices.created", payload: { order: id, total }, causedBy: [id], ...(key && { key }) }];
 };

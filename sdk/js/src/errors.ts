@@ -30,7 +30,15 @@ export type ErrorCode = keyof typeof RETRYABLE_BY_CODE;
 export const ERROR_CODES = Object.keys(RETRYABLE_BY_CODE) as readonly ErrorCode[];
 
 /** The error codes of the client itself. */
-export type ClientErrorCode = "disconnected" | "timeout" | "queue_full" | "closed" | "ended" | "bad_answer" | "damaged";
+export type ClientErrorCode =
+  | "disconnected"
+  | "timeout"
+  | "queue_full"
+  | "closed"
+  | "ended"
+  | "subscription_ended"
+  | "bad_answer"
+  | "damaged";
 
 /** The base class of all errors of this library. */
 export abstract class PrombusError extends Error {
@@ -103,6 +111,24 @@ export class EndedError extends PrombusError {
   constructor(closeCode: number, reason: string) {
     super(`the server ended the connection: ${closeCode} ${reason}`.trimEnd());
     this.closeCode = closeCode;
+  }
+}
+
+/** Why the server ended a subscription. A newer server may have other reasons. */
+export type EndReason = "topic_deleted" | "group_deleted";
+
+/** The server ended a subscription, because its topic or group was deleted. Subscribing again creates a new group. */
+export class SubscriptionEndedError extends PrombusError {
+  override readonly name = "SubscriptionEndedError";
+  readonly code = "subscription_ended";
+  readonly isRetryable = false;
+  /** Why it ended. */
+  readonly reason: EndReason;
+
+  /** Takes what the server sent. */
+  constructor(topic: string, group: string, reason: string) {
+    super(`the subscription to ${topic} as ${group} has ended: ${reason}`);
+    this.reason = reason as EndReason;
   }
 }
 

@@ -7,7 +7,7 @@ export type { BackoffOptions, RandomSource } from "./backoff.js";
 export { Client, type CloseOptions, connect } from "./client.js";
 export type { ConnectOptions } from "./connect-options.js";
 export type { StateListener, TokenSource } from "./connection.js";
-export { type Delivery, type Handler, NackError, type Transformer } from "./consuming/handler.js";
+export { type Delivery, type Handler, NackError, RejectError, type Transformer } from "./consuming/handler.js";
 export type { ExactlyOnceOptions, SubscribeOptions, TransformOptions } from "./consuming/subscribe-options.js";
 export { type StopOptions, Subscription } from "./consuming/subscription.js";
 export type { CallOptions } from "./deadline.js";
@@ -20,12 +20,14 @@ export {
   type DamagedRange,
   DisconnectedError,
   EndedError,
+  type EndReason,
   ERROR_CODES,
   type ErrorCode,
   isRetryable,
   PrombusError,
   QueueFullError,
   RefusedError,
+  SubscriptionEndedError,
   TimeoutError,
 } from "./errors.js";
 export type { BusEvent, EventOptions, EventToPublish, OutgoingEvent, Published } from "./event.js";

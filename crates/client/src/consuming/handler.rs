@@ -9,32 +9,54 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use prombus_proto::frame::AfterNack;
+use prombus_proto::limits::MAX_NACK_DELAY_MS;
 use prombus_proto::{NewEvent, Topic};
 use serde::de::DeserializeOwned;
 
 use crate::consuming::received::{Delivery, Received};
+use crate::session::frames::millis;
 
 /// Why a handler failed. `?` converts any error into one.
 ///
 /// The event is redelivered; after the last attempt it becomes a dead letter that contains the
-/// reason.
+/// reason. An error made by [`reject`](Self::reject) makes it one at once.
 #[derive(Debug)]
 pub struct HandlerError {
     reason: String,
-    delay: Option<Duration>,
+    next: AfterNack,
 }
 
 impl HandlerError {
     /// Creates an error with this reason.
     #[must_use]
     pub fn new(reason: impl fmt::Display) -> Self {
-        Self { reason: reason.to_string(), delay: None }
+        Self { reason: reason.to_string(), next: AfterNack::BackOff }
     }
 
-    /// Sets the time until the redelivery, instead of the server's back-off.
+    /// Creates an error that rejects the event: it becomes a dead letter with this reason at once,
+    /// however many attempts it has left. For events that no retry can help.
+    ///
+    /// ```
+    /// # use prombus_client::{HandlerError, Received};
+    /// async fn handle(order: Received<String>) -> Result<(), HandlerError> {
+    ///     let cents: u64 = order.payload.parse().map_err(HandlerError::reject)?;
+    ///     # let _ = cents;
+    ///     Ok(())
+    /// }
+    /// ```
     #[must_use]
-    pub const fn again_after(mut self, delay: Duration) -> Self {
-        self.delay = Some(delay);
+    pub fn reject(reason: impl fmt::Display) -> Self {
+        Self { reason: reason.to_string(), next: AfterNack::Dead }
+    }
+
+    /// Sets the time until the redelivery, instead of the server's back-off. Does not change a
+    /// rejection, after which there is none.
+    #[must_use]
+    pub fn again_after(mut self, delay: Duration) -> Self {
+        if self.next != AfterNack::Dead {
+            self.next = AfterNack::DelayMs(millis(delay).min(MAX_NACK_DELAY_MS));
+        }
         self
     }
 }
@@ -47,7 +69,7 @@ impl<E: StdError> From<E> for HandlerError {
             reason += &format!(": {error}");
             cause = error.source();
         }
-        Self { reason, delay: None }
+        Self { reason, next: AfterNack::BackOff }
     }
 }
 
@@ -65,13 +87,13 @@ pub(crate) enum Handled {
     Produced(Vec<(Topic, NewEvent)>),
     Failed {
         reason: String,
-        delay: Option<Duration>,
+        next: AfterNack,
     },
 }
 
 impl From<HandlerError> for Handled {
-    fn from(HandlerError { reason, delay }: HandlerError) -> Self {
-        Handled::Failed { reason, delay }
+    fn from(HandlerError { reason, next }: HandlerError) -> Self {
+        Handled::Failed { reason, next }
     }
 }
 

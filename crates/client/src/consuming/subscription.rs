@@ -136,7 +136,8 @@ impl Client {
     ///
     /// An event is acknowledged when its handler returns `Ok`. If the handler returns an error or
     /// panics, the event is redelivered later, here or to another member; after the last attempt
-    /// it becomes a dead letter in `dlq.<topic>`. While a handler runs, the client extends the
+    /// it becomes a dead letter in `dlq.<topic>`, and at once after
+    /// [`HandlerError::reject`](crate::HandlerError::reject). While a handler runs, the client extends the
     /// event's lease, however long it takes.
     ///
     /// When the connection is lost, running handlers continue, and the client subscribes again over

@@ -6,9 +6,7 @@ use prombus_proto::frame::{
     Ack, AckMark, AfterNack, Auth, Ids, Mark, Membership, ModAck, Nack, Publish, PublishEvents,
     Seen, Subscribe, SubscribeOptions, Token,
 };
-use prombus_proto::limits::{
-    MAX_FRAME_EVENTS, MAX_LEASE_MS, MAX_MARK_TTL_MS, MAX_NACK_DELAY_MS, MIN_MARK_TTL_MS,
-};
+use prombus_proto::limits::{MAX_FRAME_EVENTS, MAX_LEASE_MS, MAX_MARK_TTL_MS, MIN_MARK_TTL_MS};
 use prombus_proto::{ClientFrame, ClientOp, EventId, NewEvent, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -54,12 +52,9 @@ pub(super) fn nack(
     membership: &Membership,
     id: EventId,
     reason: String,
-    delay: Option<Duration>,
+    next: AfterNack,
 ) -> Utf8Bytes {
     let Membership { topic, group } = membership.clone();
-    let next = delay.map_or(AfterNack::BackOff, |delay| {
-        AfterNack::DelayMs(millis(delay).min(MAX_NACK_DELAY_MS))
-    });
     let ids = Ids::One(id);
     frame(ClientOp::Nack(Nack { topic, group, ids, reason: Some(reason), next }))
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prombus_proto::EventId;
-use prombus_proto::frame::{Membership, SubscribeOptions};
+use prombus_proto::frame::{AfterNack, EndReason, Membership, SubscribeOptions};
 use prombus_proto::limits::MAX_IN_FLIGHT;
 use tokio::sync::{oneshot, watch};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
@@ -193,6 +193,17 @@ impl Subscriber {
         self.spec.ended.send_replace(Some(result));
     }
 
+    /// Ends because the server has ended the subscription, which is no error if it was about to end anyway.
+    pub(super) fn ended_by_server(self, reason: EndReason) {
+        let result = if self.wanted == Wanted::Stopped {
+            Ok(())
+        } else {
+            let Membership { topic, group } = self.spec.membership.clone();
+            Err(Error::SubscriptionEnded { topic, group, reason })
+        };
+        self.end(result);
+    }
+
     /// Pauses or resumes. `reply` resolves when the server has confirmed it, or at once if there
     /// is nothing to tell the server over this connection.
     pub(super) fn set_paused(&mut self, is_paused: bool, reply: oneshot::Sender<Result<()>>) {
@@ -288,13 +299,13 @@ impl Subscriber {
                     let reason = format!(
                         "its output makes a frame of {size} bytes, above the limit of {max}"
                     );
-                    self.give_back(id, reason, None);
+                    self.give_back(id, reason, AfterNack::BackOff);
                 } else {
                     self.outbound.produced.push_back((id, frame));
                 }
             }
             (Handled::Produced(_), _) => self.outbound.handled.push(id),
-            (Handled::Failed { reason, delay }, _) => self.give_back(id, reason, delay),
+            (Handled::Failed { reason, next }, _) => self.give_back(id, reason, next),
         }
     }
 
@@ -308,9 +319,9 @@ impl Subscriber {
         self.unconfirmed.insert(id);
     }
 
-    fn give_back(&mut self, id: EventId, reason: String, delay: Option<Duration>) {
+    fn give_back(&mut self, id: EventId, reason: String, next: AfterNack) {
         self.deliveries.remove(&id);
-        self.outbound.failed.push_back(Failure { id, reason, delay });
+        self.outbound.failed.push_back(Failure { id, reason, next });
     }
 
     /// The connection is lost, and with it every unanswered frame.

@@ -1,8 +1,11 @@
 use prombus_proto::ErrorCode;
+use prombus_proto::frame::EndReason;
 
-use super::harness::Harness;
+use super::Command;
+use super::harness::{Harness, membership, ops};
 use super::subscriber::AckMode;
 use crate::Error;
+use crate::consuming::handler::Handled;
 
 fn published(seq: u64) -> String {
     format!(r#"{{"op":"OK","id":"e{seq}","seq":{seq}}}"#)
@@ -155,4 +158,46 @@ fn reports_why_the_client_ended() {
     assert_eq!(subscribed.started.try_recv().unwrap().unwrap_err(), error);
     assert_eq!(*subscribed.ended.borrow(), Some(Err(error)));
     assert_eq!(harness.room(), 100);
+}
+
+#[test]
+fn a_subscription_that_the_server_ends_reports_why() {
+    let mut harness = Harness::connected();
+    let first = harness.subscribed(AckMode::Plain, 10, 1);
+    harness.event("a").unwrap();
+    assert_eq!(harness.started(), ["a"]);
+    harness.handled("a", Handled::Done);
+    assert_eq!(ops(&harness.sent()), ["ACK"]);
+    harness.receive(r#"{"op":"ENDED","topic":"t","group":"g","reason":"topic_deleted"}"#).unwrap();
+    let ended = first.ended.borrow().clone().expect("it has ended");
+    let Err(Error::SubscriptionEnded { reason, .. }) = ended else { panic!("{ended:?}") };
+    assert_eq!(reason, EndReason::TopicDeleted);
+    // A new subscription is not confused by the answer to the old one.
+    let mut second = harness.subscribe(AckMode::Plain, 10, 1);
+    assert_eq!(ops(&harness.sent()), ["SUBSCRIBE"]);
+    harness.refuse("not_subscribed", "");
+    assert!(second.started.try_recv().is_err(), "the ACK was refused, not the SUBSCRIBE");
+    harness.ok();
+    second.started.try_recv().unwrap().unwrap();
+    // Neither is anyone by an end that is none of theirs, or of a newer kind.
+    harness
+        .receive(r#"{"op":"ENDED","topic":"t","group":"other","reason":"topic_deleted"}"#)
+        .unwrap();
+    assert!(second.ended.borrow().is_none());
+    harness.receive(r#"{"op":"ENDED","topic":"t","group":"g","reason":"too_sunny"}"#).unwrap();
+    assert!(matches!(*second.ended.borrow(), Some(Err(Error::SubscriptionEnded { .. }))));
+    // It does not begin again by itself.
+    harness.reconnect();
+    assert!(harness.sent().is_empty());
+}
+
+#[test]
+fn a_subscription_that_was_about_to_stop_ends_without_an_error() {
+    let mut harness = Harness::connected();
+    let subscribed = harness.subscribed(AckMode::Plain, 10, 1);
+    harness.session.command(Command::Stop(membership()));
+    assert_eq!(ops(&harness.sent()), ["UNSUBSCRIBE"]);
+    harness.receive(r#"{"op":"ENDED","topic":"t","group":"g","reason":"group_deleted"}"#).unwrap();
+    assert_eq!(*subscribed.ended.borrow(), Some(Ok(())));
+    harness.refuse("not_subscribed", "");
 }

@@ -81,7 +81,7 @@ mod tests {
         assert!(waits.iter().all(|wait| *wait <= longest));
         for tenth in 0..10 {
             let within = longest * tenth / 10..longest * (tenth + 1) / 10;
-            assert!(waits.iter().filter(|wait| within.contains(wait)).count() > 50, "{tenth}");
+            assert!(waits.iter().filter(|wait| within.contains(*wait)).count() > 50, "{tenth}");
         }
         assert_eq!(full_jitter(Duration::ZERO, &random), Duration::ZERO);
     }

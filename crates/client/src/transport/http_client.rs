@@ -19,6 +19,7 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
+use super::plain_stream::is_from_tls_server;
 use super::{CONNECT_TIMEOUT, ServerAddress};
 pub use failure::HttpFailure;
 pub use query::Query;
@@ -63,6 +64,12 @@ impl HttpClient {
             address,
             idle: None,
         })
+    }
+
+    /// Returns the server's URL.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.address.url()
     }
 
     /// Sends a GET request.
@@ -145,7 +152,12 @@ impl HttpClient {
         }
         let mut sender = self.connect().await?;
         let response =
-            sender.send_request(request).await.map_err(|error| HttpFailure::lost(&error))?;
+            sender.send_request(request).await.map_err(|error| {
+                match is_from_tls_server(&error) {
+                    true => self.address.wrong_scheme(true).into(),
+                    false => HttpFailure::lost(&error),
+                }
+            })?;
         self.idle = Some(sender);
         Ok(response)
     }
@@ -179,6 +191,12 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
+    /// Returns a header of the response, if it is text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
     /// Returns the next part of the body, or `None` at its end.
     ///
     /// # Errors

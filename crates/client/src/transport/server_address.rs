@@ -10,8 +10,10 @@ use rustls_pki_types::ServerName;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::rustls::{self, CertificateError};
 
 use super::Trust;
+use super::plain_stream::PlainStream;
 
 /// Why a server cannot be reached.
 #[derive(Debug, Error)]
@@ -34,6 +36,14 @@ pub enum AddressError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The server uses TLS and the URL does not, or the other way around.
+    #[error("{url}: the server there {}", wrong_scheme(*.uses_tls))]
+    WrongScheme {
+        /// The server's URL.
+        url: String,
+        /// Whether the server uses TLS.
+        uses_tls: bool,
+    },
     /// No connection could be opened.
     #[error("cannot connect to {url}: {source}{}", hint(source))]
     Unreachable {
@@ -44,8 +54,29 @@ pub enum AddressError {
     },
 }
 
+const fn wrong_scheme(uses_tls: bool) -> &'static str {
+    if uses_tls {
+        "uses TLS: start the URL with https:// or wss://"
+    } else {
+        "does not use TLS: start the URL with http:// or ws://"
+    }
+}
+
 /// Returns advice for the user.
 fn hint(error: &io::Error) -> &'static str {
+    let tls = error.get_ref().and_then(|error| error.downcast_ref());
+    if let Some(rustls::Error::InvalidCertificate(invalid)) = tls {
+        return match invalid {
+            CertificateError::UnknownIssuer => {
+                "; trust the server's own certificate, or that of the CA that signed it (--ca-file)"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "; use a name from the certificate in the URL, or make one with the URL's name or \
+                 address as its subjectAltName"
+            }
+            _ => "",
+        };
+    }
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             "; is a server running there? `prombus serve` starts one and prints its address"
@@ -162,10 +193,19 @@ impl ServerAddress {
         // Frames are already written in batches.
         stream.set_nodelay(true).map_err(unreachable)?;
         enable_keepalive(&stream).map_err(unreachable)?;
-        let Some(trust) = &self.trust else { return Ok(Box::new(stream)) };
+        let Some(trust) = &self.trust else { return Ok(Box::new(PlainStream::new(stream))) };
         let name = ServerName::try_from(self.host.clone())
             .map_err(|error| unreachable(io::Error::other(error)))?;
-        Ok(Box::new(trust.connector().connect(name, stream).await.map_err(unreachable)?))
+        match trust.connector().connect(name, stream).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) if is_from_plain_server(&error) => Err(self.wrong_scheme(false)),
+            Err(error) => Err(unreachable(error)),
+        }
+    }
+
+    /// Returns the error for a server that uses TLS although the URL does not, or the other way around.
+    pub(super) fn wrong_scheme(&self, uses_tls: bool) -> AddressError {
+        AddressError::WrongScheme { url: self.url.clone(), uses_tls }
     }
 
     /// Returns the error for a connection that took longer than [`CONNECT_TIMEOUT`].
@@ -173,6 +213,12 @@ impl ServerAddress {
     pub fn timeout_error(&self) -> AddressError {
         AddressError::Unreachable { url: self.url.clone(), source: io::ErrorKind::TimedOut.into() }
     }
+}
+
+/// Returns `true` if what came in a TLS handshake was not TLS.
+fn is_from_plain_server(error: &io::Error) -> bool {
+    let tls_error = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    tls_error.is_some_and(|error| matches!(error, rustls::Error::InvalidMessage(_)))
 }
 
 /// Detects a server whose machine is gone, which otherwise looks like an idle one.

@@ -6,6 +6,7 @@ use tokio_tungstenite::tungstenite;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
+use super::plain_stream::is_from_tls_server;
 use super::{AddressError, CONNECT_TIMEOUT, ServerAddress, Stream};
 
 /// A WebSocket over TCP or TLS.
@@ -34,6 +35,17 @@ pub enum WebSocketError {
     },
 }
 
+impl WebSocketError {
+    /// Returns `true` if another attempt may succeed.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        match self {
+            Self::NotReached(error) => matches!(error, AddressError::Unreachable { .. }),
+            Self::Handshake { .. } => true,
+        }
+    }
+}
+
 /// Opens a WebSocket within [`CONNECT_TIMEOUT`].
 ///
 /// # Errors
@@ -47,9 +59,12 @@ pub async fn open_websocket(address: &ServerAddress) -> Result<WebSocket, WebSoc
             .read_buffer_size(READ_BYTES)
             .max_message_size(limit)
             .max_frame_size(limit);
-        client_async_with_config(address.url(), stream, Some(config))
-            .await
-            .map_err(|error| handshake_error(address.url(), &error))
+        client_async_with_config(address.url(), stream, Some(config)).await.map_err(|error| {
+            match is_from_tls_server(&error) {
+                true => address.wrong_scheme(true).into(),
+                false => handshake_error(address.url(), &error),
+            }
+        })
     };
     let (socket, _) =
         timeout(CONNECT_TIMEOUT, opening).await.map_err(|_| address.timeout_error())??;

@@ -39,6 +39,7 @@ async fn server_with_a_deep_event() -> TestServer {
     let batch = Batch {
         events: (0..=INNOCENT).map(|number| event(number).encode()).collect(),
         expected_last: vec![],
+        deleted_topics: vec![],
         state: vec![],
         durability: Durability::Buffered,
     };

@@ -94,6 +94,39 @@ async fn the_dead_letter_has_the_reason() {
 }
 
 #[tokio::test]
+async fn a_rejected_event_is_a_dead_letter_after_one_attempt() {
+    let server = start(&[]).await;
+    let client = server.connect().await;
+    let (letters, attempts) = (Ledger::new(), Ledger::new());
+    let ledger = letters.clone();
+    let on_letter = move |event: Received<Value>| {
+        ledger.write((event.payload["attempts"].clone(), event.payload["err"].clone()));
+        async { Ok(()) }
+    };
+    client.subscribe("dlq.t", "people").from(Start::Earliest).handle(on_letter).await.unwrap();
+    let ledger = attempts.clone();
+    let handle = move |event: Received<String>| {
+        ledger.write((event.payload.clone(), event.attempt()));
+        async move {
+            let number: u64 = event.payload.parse().map_err(HandlerError::reject)?;
+            // A delay does not make a rejected event come back.
+            let again = HandlerError::reject(format_args!("{number} is too large"));
+            if number > 9 { Err(again.again_after(Duration::ZERO)) } else { Ok(()) }
+        }
+    };
+    let subscription = client.subscribe("t", "g").handle(handle).await.unwrap();
+    for text in ["seven", "8", "10"] {
+        client.publish("t", &text).await.unwrap();
+    }
+    let letters = letters.wait_for_len(2).await;
+    let expected = ["invalid digit found in string", "10 is too large"];
+    assert_eq!(letters, expected.map(|reason| (json!(1), json!(reason))));
+    subscription.stop().await.unwrap();
+    assert_eq!(attempts.wait_for_len(3).await, ["seven", "8", "10"].map(|it| (it.to_owned(), 1)));
+    assert!(unacknowledged_events(&server).await.is_empty());
+}
+
+#[tokio::test]
 async fn a_panic_is_a_failure_with_its_message() {
     let reason = dead_letter(|_| async { panic!("boom at {}", 7) });
     assert_eq!(reason.await, "the handler panicked: boom at 7");

@@ -2,6 +2,7 @@ import type { Connection } from "../connection.js";
 import { exceedsRateCapacity } from "../errors.js";
 import { requireFits } from "../publishing/frame-size.js";
 import { encodeFrame, type OkFrame } from "../session/frames.js";
+import type { NackMembers } from "./handler.js";
 import { IdBatcher } from "./id-batcher.js";
 
 /** The largest number of ids in a MARK. An ACK may have more, but with long ids its frame could become too large. */
@@ -66,7 +67,7 @@ export class GroupOperations {
     await this.#ask("ACK", { id, mark: { ttl_ms: ttlMs }, publish });
   }
 
-  async nack(id: string, members: { reason: string; delay_ms: number | undefined }): Promise<void> {
+  async nack(id: string, members: NackMembers): Promise<void> {
     await this.#ask("NACK", { id, ...members });
   }
 

@@ -12,7 +12,7 @@ export interface Delivery {
   readonly signal: AbortSignal;
 }
 
-/** Handles an event, which is acknowledged when the handler returns and redelivered if it throws. */
+/** Handles an event, which is acknowledged when the handler returns, redelivered if it throws, and given up after a {@link RejectError}. */
 export type Handler<T = unknown> = (event: BusEvent<T>, delivery: Delivery) => void | Promise<void>;
 
 /** Turns an event into others. They are published, and the event is marked and acknowledged, in one commit. */
@@ -34,11 +34,32 @@ export class NackError extends Error {
   }
 }
 
+/**
+ * Thrown by a handler to reject its event, for events that no retry can help: it becomes a dead letter at once, however
+ * many attempts it has left.
+ */
+export class RejectError extends Error {
+  override readonly name = "RejectError";
+
+  /** `reason` goes into the dead letter. */
+  constructor(reason: string, options: { cause?: unknown } = {}) {
+    super(reason, { cause: options.cause });
+  }
+}
+
 const MAX_REASON_CHARACTERS = 1024;
 
+/** What a NACK says besides the event. Members that are `undefined` are not sent. */
+export interface NackMembers {
+  reason: string;
+  delay_ms?: number | undefined;
+  dead?: true;
+}
+
 /** Returns the members of the NACK for a handler's error. */
-export function nackMembers(error: unknown): { reason: string; delay_ms: number | undefined } {
+export function nackMembers(error: unknown): NackMembers {
   const text = error instanceof Error ? error.message || error.name : String(error);
-  const delay_ms = error instanceof NackError ? error.delayMs : undefined;
-  return { reason: text.slice(0, MAX_REASON_CHARACTERS), delay_ms };
+  const reason = text.slice(0, MAX_REASON_CHARACTERS);
+  if (error instanceof RejectError) return { reason, dead: true };
+  return { reason, delay_ms: error instanceof NackError ? error.delayMs : undefined };
 }

@@ -30,6 +30,14 @@ export interface EventFrame {
   ctx: { attempt: number; ack_deadline_ms: number };
 }
 
+/** The server has ended a subscription. */
+export interface EndedFrame {
+  op: "ENDED";
+  topic: string;
+  group: string;
+  reason: string;
+}
+
 /** A delivery whose text the JSON reader does not accept, such as one that nests too deep for it. */
 export interface UnreadableEvent {
   op: "UNREADABLE";
@@ -39,7 +47,9 @@ export interface UnreadableEvent {
   reason: string;
 }
 
-export type ServerFrame = OkFrame | ErrFrame | EventFrame | UnreadableEvent;
+export type ServerFrame = OkFrame | ErrFrame | EventFrame | EndedFrame | UnreadableEvent;
+
+const SERVER_OPS = new Set<unknown>(["OK", "ERR", "EVENT", "ENDED"]);
 
 /** The start of a delivery, as the server writes it. */
 const EVENT_HEAD =
@@ -65,7 +75,7 @@ export function parseServerFrame(text: string): ServerFrame | undefined {
     return unreadableEvent(text, error);
   }
   if (typeof frame !== "object" || frame === null || !("op" in frame)) return undefined;
-  return frame.op === "OK" || frame.op === "ERR" || frame.op === "EVENT" ? (frame as ServerFrame) : undefined;
+  return SERVER_OPS.has(frame.op) ? (frame as ServerFrame) : undefined;
 }
 
 function unreadableEvent(text: string, error: unknown): UnreadableEvent | undefined {

@@ -336,6 +336,23 @@ describe("subscriptions", () => {
     }
   });
 
+  test("end when the server says so, and do not begin again", () => {
+    const subscription = bound();
+    const ended = (group: string, reason: string) =>
+      session.received(JSON.stringify({ op: "ENDED", topic: "t", group, reason }), 0);
+    ended("other", "topic_deleted");
+    expect(drain()).toEqual([]);
+    ended("g", "topic_deleted");
+    expect(drain()).toMatchObject([
+      { kind: "refused", binding: subscription, error: { code: "subscription_ended", reason: "topic_deleted" } },
+    ]);
+    expect(session.hasBinding("t", "g")).toBe(false);
+    session.received(JSON.stringify(delivery), 0);
+    ended("g", "topic_deleted");
+    expect(drain()).toEqual([]);
+    expect(session.unbind(subscription, 0)).toBeUndefined();
+  });
+
   test("deliver events of any depth", () => {
     bound();
     const depth = 5000;

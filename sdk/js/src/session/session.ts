@@ -1,10 +1,18 @@
 import type { Backoff } from "../backoff.js";
-import { BadAnswerError, ClosedError, DisconnectedError, type PrombusError, RefusedError } from "../errors.js";
+import {
+  BadAnswerError,
+  ClosedError,
+  DisconnectedError,
+  type PrombusError,
+  RefusedError,
+  SubscriptionEndedError,
+} from "../errors.js";
 import { type Binding, bindingKey } from "./binding.js";
 import { finalClose } from "./close-codes.js";
 import type { ConnectionState, Effect } from "./effect.js";
 import {
   type ClientFrame,
+  type EndedFrame,
   type ErrFrame,
   type EventFrame,
   encodeFrame,
@@ -142,6 +150,7 @@ export class Session {
     const frame = parseServerFrame(text);
     if (frame === undefined) return;
     if (frame.op === "EVENT") this.#delivered(frame);
+    else if (frame.op === "ENDED") this.#subscriptionEnded(frame);
     else if (frame.op === "UNREADABLE") this.#giveBack(frame, now);
     else this.#answered(frame, now);
   }
@@ -267,6 +276,16 @@ export class Session {
     const binding = this.#bindings.get(bindingKey(frame.topic, frame.group));
     this.#failures = 0;
     if (binding?.state === "bound") this.#effects.push({ kind: "delivered", binding, frame });
+  }
+
+  /** The server has ended a subscription, which would not begin again over another connection. */
+  #subscriptionEnded({ topic, group, reason }: EndedFrame): void {
+    const key = bindingKey(topic, group);
+    const binding = this.#bindings.get(key);
+    if (binding === undefined) return;
+    this.#bindings.delete(key);
+    binding.state = "unbound";
+    this.#effects.push({ kind: "refused", binding, error: new SubscriptionEndedError(topic, group, reason) });
   }
 
   /** Returns an event that cannot be read, so that only this one becomes a dead letter. */

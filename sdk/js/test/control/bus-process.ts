@@ -27,19 +27,19 @@ export class BusProcess {
   async run(): Promise<void> {
     const binary = process.env.PROMBUS_BINARY;
     if (!binary) throw new Error("set PROMBUS_BINARY to the path of the built binary, as `make sdk` does");
-    const settings = ["log.level=error", ...this.#settings];
+    const settings = ["log.level=error", "log.format=text", ...this.#settings];
     const addresses = ["--data", this.#folder, "--ws", new URL(this.ws).host, "--http", new URL(this.http).host];
     const child = spawn(binary, ["serve", ...addresses, ...settings.flatMap((setting) => ["--set", setting])], {
-      stdio: ["ignore", "pipe", "inherit"],
+      stdio: ["ignore", "inherit", "pipe"],
     });
     this.#process = child;
-    const lines = createInterface({ input: child.stdout });
+    const lines = createInterface({ input: child.stderr });
     for await (const line of lines) {
       const [, name, address] = line.match(/^(WebSocket gateway|HTTP): (\S+)$/) ?? [];
       if (name === "HTTP") this.http = address as string;
       if (name === "WebSocket gateway") this.ws = address as string;
       if (line.startsWith("ready")) {
-        child.stdout.resume();
+        child.stderr.resume();
         return;
       }
     }

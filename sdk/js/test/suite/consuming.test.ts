@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type BusEvent, NackError, RefusedError } from "../../src/index.js";
+import { type BusEvent, NackError, RefusedError, RejectError } from "../../src/index.js";
 import { client, fresh, gate, shared, until } from "./bus.js";
 
 interface GroupStatus {
@@ -134,6 +134,36 @@ test("an event becomes a dead letter after its last attempt, with the reason", a
     original: { id, payload: "hello" },
   });
   expect(letters[0]?.caused_by).toEqual([id]);
+});
+
+test("a rejected event becomes a dead letter after one attempt, and the next one is handled", async () => {
+  const bus = await client();
+  const topic = fresh("orders");
+  const letters: BusEvent[] = [];
+  const attempts: [unknown, number][] = [];
+  const errors: unknown[] = [];
+  await bus.subscribe(`dlq.${topic}`, "people", (letter) => void letters.push(letter), { from: "earliest" });
+  await bus.subscribe(
+    topic,
+    "g",
+    ({ payload }, { attempt }) => {
+      attempts.push([payload, attempt]);
+      if (payload === 1) throw new RejectError("no such article", { cause: "its number" });
+    },
+    { onError: (error) => void errors.push(error) },
+  );
+  const { id } = await bus.publish(topic, 1);
+  await bus.publish(topic, 2);
+  await until(isCaughtUp(topic));
+  await until(() => letters.length > 0);
+  expect(letters.map(({ payload }) => payload)).toMatchObject([
+    { topic, group: "g", err: "no such article", attempts: 1, original: { id, payload: 1 } },
+  ]);
+  expect(attempts).toEqual([
+    [1, 1],
+    [2, 1],
+  ]);
+  expect(errors.map(String)).toEqual(["RejectError: no such article"]);
 });
 
 test("extends the leases of the running handler and of the events waiting behind it", async () => {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use prombus_proto::frame::{Membership, Outcome};
+use prombus_proto::frame::{AfterNack, Membership, Outcome};
 use prombus_proto::{ErrorCode, EventId, RandomSource};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -165,7 +165,7 @@ impl Subscriber {
             ErrorCode::Conflict => self.outbound.ack_only.push(id),
             ErrorCode::LeaseLost => self.deliveries.remove(&id),
             _ if is_retryable => self.outbound.produced.push_front((id, frame)),
-            _ => self.give_back(id, refusal.to_string(), None),
+            _ => self.give_back(id, refusal.to_string(), AfterNack::BackOff),
         }
     }
 

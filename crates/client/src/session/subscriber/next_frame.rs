@@ -57,8 +57,8 @@ impl Subscriber {
                 false => (frames::resume(membership), PendingOp::Resume),
             });
         }
-        if let Some(Failure { id, reason, delay }) = self.outbound.failed.pop_front() {
-            return Some((frames::nack(membership, id, reason, delay), PendingOp::Nack));
+        if let Some(Failure { id, reason, next }) = self.outbound.failed.pop_front() {
+            return Some((frames::nack(membership, id, reason, next), PendingOp::Nack));
         }
         if let Some(id) = self.outbound.extensions.pop_front() {
             let frame = frames::modack(membership, id.clone(), self.deliveries.extension());

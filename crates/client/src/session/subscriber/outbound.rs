@@ -1,9 +1,9 @@
 //! What a subscription has to send, by kind of frame.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use prombus_proto::EventId;
+use prombus_proto::frame::AfterNack;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 #[derive(Debug, Default)]
@@ -25,8 +25,7 @@ pub(super) struct Outbound {
 pub(super) struct Failure {
     pub(super) id: EventId,
     pub(super) reason: String,
-    /// The server's back-off decides if `None`.
-    pub(super) delay: Option<Duration>,
+    pub(super) next: AfterNack,
 }
 
 impl Outbound {

@@ -6,12 +6,13 @@ use tokio::sync::oneshot;
 use super::super::Command;
 use super::super::harness::{Harness, frame, membership, ops};
 use super::*;
+use crate::HandlerError;
 
 const MARKED: AckMode = AckMode::Marked(Duration::from_secs(60));
 const TRANSFORMED: AckMode = AckMode::Transformed(Duration::from_secs(60));
 
 fn failed(reason: &str) -> Handled {
-    Handled::Failed { reason: reason.to_owned(), delay: Some(Duration::from_millis(5)) }
+    Handled::Failed { reason: reason.to_owned(), next: AfterNack::DelayMs(5) }
 }
 
 fn produced() -> Handled {
@@ -35,6 +36,26 @@ fn acknowledges_several_events_with_one_frame() {
     assert_eq!(harness.started(), ["d"]);
     harness.handled("d", Handled::Done);
     assert_eq!(harness.sent(), [frame("ACK", r#","id":"d""#)]);
+}
+
+#[test]
+fn a_rejected_event_is_nacked_as_dead_in_every_mode() {
+    for mode in [AckMode::Plain, MARKED, TRANSFORMED] {
+        let mut harness = Harness::connected();
+        harness.subscribed(mode, 10, 1);
+        harness.event("a").unwrap();
+        if mode != AckMode::Plain {
+            assert_eq!(harness.sent(), [frame("SEEN", r#","id":"a""#)]);
+            harness.receive(r#"{"op":"OK","seen":[]}"#).unwrap();
+        }
+        assert_eq!(harness.started(), ["a"]);
+        let rejected = HandlerError::reject("no such article");
+        harness.handled("a", rejected.into());
+        let nack = frame("NACK", r#","id":"a","reason":"no such article","dead":true"#);
+        assert_eq!(harness.sent(), [nack]);
+        harness.ok();
+        assert!(harness.sent().is_empty() && harness.started().is_empty());
+    }
 }
 
 #[test]

@@ -111,6 +111,19 @@ impl HttpFailure {
         }
     }
 
+    /// Returns the server's message if a rate limit refused the request.
+    #[must_use]
+    pub fn rate_limit(&self) -> Option<&str> {
+        match self {
+            HttpFailure::Refused { code, message, .. }
+                if ErrorCode::parse(code) == Some(ErrorCode::RateLimited) =>
+            {
+                Some(message)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns `true` if it is certain that the request changed nothing.
     #[must_use]
     pub fn had_no_effect(&self) -> bool {
