@@ -5,13 +5,14 @@ SECONDS ?= 60
 ONLY ?=
 N ?= 5000
 PEERS ?=
+EVENTS ?= 5000000
 # Fewer rounds on MongoDB: a server takes longer to start there, and to recover from a killed one's unfinished transactions.
 MONGO_ROUNDS ?= 10
 
 # Builds the binary and all tests together: with -p, dependencies would be rebuilt with fewer features.
 BUILD = cargo test --locked --workspace --no-run
 
-.PHONY: help test test-long foreign http-api sdk peers-report mongo fuzz lint docs-check bench bench-engine bench-frames bench-connections bench-groups bench-reading bench-marks bench-mongo bench-curves flamegraph bench-peers abuse crash
+.PHONY: help test test-long foreign http-api sdk peers-report mongo fuzz lint docs-check cli-reference bench bench-engine bench-frames bench-connections bench-groups bench-reading bench-backup bench-marks bench-mongo bench-curves flamegraph bench-peers abuse crash
 
 help: ## list all targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -60,9 +61,12 @@ lint: ## check formatting, clippy and rustdoc; warnings are errors
 docs-check: ## check docs/asyncapi.yaml with the AsyncAPI parser (needs node and npm)
 	scripts/check-asyncapi.sh
 
-bench: bench-engine bench-frames bench-connections bench-groups bench-reading bench-marks ## run the benchmarks that need no other system
+cli-reference: ## write the help of all commands into docs/cli.md
+	PROMBUS_UPDATE_REFERENCE=1 cargo test --locked -p prombus-server --test suite -- cli::reference
 
-bench-engine: ## compare the disk engine with its baselines (ONLY=append, fsync, read, reopen, memory, topics, random-ids, large)
+bench: bench-engine bench-frames bench-connections bench-groups bench-reading bench-backup bench-marks ## run the benchmarks that need no other system
+
+bench-engine: ## compare the disk engine with its baselines (ONLY=append, fsync, read, reopen, memory, topics, deleting, random-ids, large)
 	cargo bench --locked -p prombus-engine --bench engine -- $(ONLY)
 
 bench-frames: ## compare parsing and writing frames with serde_json
@@ -76,6 +80,9 @@ bench-groups: ## compare publishing to a topic with 10,000 groups, of which 10 h
 
 bench-reading: ## compare export and replay of 5 million events over HTTP with a plain file
 	cargo bench --locked -p prombus-server --bench reading
+
+bench-backup: ## compare a backup of EVENTS events, while others are published, with cp of the same bytes
+	cargo bench --locked -p prombus-server --bench backup -- $(EVENTS)
 
 bench-marks: ## measure a million marks of handled events: time, memory and disk
 	cargo bench --locked -p prombus-bus --bench marks

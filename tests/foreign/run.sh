@@ -36,15 +36,15 @@ fi
 
 data=$(mktemp -d)
 "$binary" serve --data "$data" --ws 127.0.0.1:0 --http 127.0.0.1:0 --set limits.enabled=false \
-    >"$data/stdout" 2>"$data/log" &
+    --set log.format=text 2>"$data/log" &
 server=$!
 trap 'kill "$server" 2>/dev/null || true; wait "$server" || true; rm -rf "$data"' EXIT
 
-until grep -q '^ready' "$data/stdout"; do
+until grep -q '^ready' "$data/log"; do
     kill -0 "$server" || { cat "$data/log" >&2; exit 1; }
     sleep 0.1
 done
-PROMBUS_URL=$(sed -n 's/^WebSocket gateway: //p' "$data/stdout")
+PROMBUS_URL=$(sed -n 's/^WebSocket gateway: //p' "$data/log")
 export PROMBUS_URL PROMBUS_BINARY=$binary
 
 status=0

@@ -47,8 +47,9 @@ class Description(unittest.TestCase):
 
 def fill(server, headers):
     """Creates the events and the group that the examples in the description refer to."""
-    for order in range(1, 6):
-        url = f"{server.http}/publish/orders.created?key=customer-7&id=order-{order}"
+    topics = ["orders.created"] * 5 + ["orders.cancelled", "orders.returned"]
+    for order, topic in enumerate(topics, 1):
+        url = f"{server.http}/publish/{topic}?key=customer-7&id=order-{order}"
         body = b'{"order":%d}' % order
         with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as response:
             assert response.status == 200

@@ -16,8 +16,9 @@ KINDS = {
     "ts": r"\d{13}",
     "ms": r"\d{1,5}",
     "bytes": r"\d{2,5}",
+    "ticket": r"[A-Za-z0-9_-]{43}",
 }
-PLACEHOLDER = re.compile(r"<(?P<kind>id|ts|ms|bytes)\d*>")
+PLACEHOLDER = re.compile(r"<(?P<kind>id|ts|ms|bytes|ticket)\d*>")
 CURL_TIMED_OUT = 28
 
 

@@ -30,7 +30,7 @@ class Metrics(unittest.TestCase):
     def check(self, family, text):
         # The parser strips the suffix of counters.
         full_name = family.name + ("_total" if family.type == "counter" else "")
-        self.assertRegex(full_name, r"^prombus_[a-z_]+$")
+        self.assertRegex(full_name, r"^(prombus|process)_[a-z_]+$")
         for word in ("HELP", "TYPE"):
             lines = re.findall(rf"^# {word} {full_name} \S.*$", text, re.MULTILINE)
             self.assertEqual(len(lines), 1, word)

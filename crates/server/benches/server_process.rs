@@ -6,27 +6,29 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-#[allow(dead_code, reason = "each benchmark uses one of the addresses")]
+#[allow(dead_code, reason = "no benchmark uses all of it")]
 pub(crate) struct ServerProcess {
     child: Child,
     pub(crate) ws: String,
     pub(crate) http: String,
 }
 
+#[allow(dead_code, reason = "no benchmark uses all of it")]
 impl ServerProcess {
     pub(crate) fn start(arguments: &[&str]) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
             .args(["--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+            .args(["--set", "log.format=text"])
             .args(arguments)
-            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()?;
-        let out = BufReader::new(child.stdout.take().ok_or("no stdout")?);
-        let mut lines = out.lines();
+        let log = BufReader::new(child.stderr.take().ok_or("no stderr")?);
+        let mut lines = log.lines();
         let mut address = |name: &str| {
             lines.find_map(|line| Some(line.ok()?.strip_prefix(name)?.trim_matches('/').to_owned()))
         };
         let (ws, http) = (address("WebSocket gateway: ws://"), address("HTTP: http://"));
-        // Keeps draining stdout, so that the server never blocks on it.
+        // Keeps draining the log, so that the server never blocks on it.
         std::thread::spawn(move || lines.for_each(drop));
         let missing = "the server did not print its addresses";
         Ok(Self { child, ws: ws.ok_or(missing)?, http: http.ok_or(missing)? })

@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection};
 
-use crate::auth::ClientCertificate;
+use crate::auth::{ClientCertificate, Credential};
 use crate::gateway::{self, Gateway};
 use crate::phase::Phase;
 use crate::swap::Swap;
@@ -94,10 +94,17 @@ pub(crate) struct NewConnection {
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
     pub(crate) admission: Admission,
     /// Receives the upgrade of a request to a WebSocket.
-    pub(crate) upgrades: Sender<OnUpgrade>,
+    pub(crate) upgrades: Sender<Upgrade>,
     /// For responses that fail after their start.
     pub(crate) flushed: Arc<Flushed>,
     pub(crate) identified: Arc<Identified>,
+}
+
+/// The upgrade of a request to a WebSocket.
+pub(crate) struct Upgrade {
+    pub(crate) stream: OnUpgrade,
+    /// What was presented for the ticket in its URL.
+    pub(crate) presented: Option<Credential>,
 }
 
 /// Whether a request of a connection had a valid token or certificate.
@@ -122,6 +129,8 @@ pub(crate) struct Arrival {
     pub(crate) address: IpAddr,
     /// The verified certificate of the client, if it showed one.
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
+    /// What was presented for the ticket in the URL of a WebSocket.
+    pub(crate) presented: Option<Credential>,
     pub(crate) at: Instant,
 }
 
@@ -181,7 +190,7 @@ impl Acceptor {
         port: Arc<P>,
     ) {
         let requests = Requests {
-            arrival: Arrival { address, certificate: None, at: Instant::now() },
+            arrival: Arrival { address, certificate: None, presented: None, at: Instant::now() },
             admission: place.admission(),
             stall_timeout: self.gateway.settings.slow_consumer_timeout,
         };
@@ -223,23 +232,24 @@ impl Acceptor {
         requests: Requests,
         port: Arc<P>,
     ) -> io::Result<()> {
-        let arrival = requests.arrival.clone();
+        let mut arrival = requests.arrival.clone();
         let requests = Box::pin(requests.serve(stream, &mut self.phases, port));
-        let Some((stream, read_ahead)) = requests.await? else { return Ok(()) };
+        let Some((stream, read_ahead, presented)) = requests.await? else { return Ok(()) };
+        arrival.presented = presented;
         gateway::serve(stream, arrival, read_ahead, self.gateway, self.phases).await;
         Ok(())
     }
 }
 
 impl Requests {
-    /// Serves requests until the connection ends. If it was upgraded to a WebSocket, returns the stream and
-    /// the bytes that were read past the request.
+    /// Serves requests until the connection ends. If it was upgraded to a WebSocket, returns the stream, the
+    /// bytes that were read past the request, and what was presented for its ticket.
     async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, P: Port>(
         self,
         stream: S,
         phases: &mut watch::Receiver<Phase>,
         port: Arc<P>,
-    ) -> io::Result<Option<(S, Bytes)>> {
+    ) -> io::Result<Option<(S, Bytes, Option<Credential>)>> {
         let Self { arrival, admission, stall_timeout } = self;
         let (upgrades, mut upgraded) = tokio::sync::mpsc::channel(1);
         let flushed = Arc::<Flushed>::default();
@@ -294,15 +304,15 @@ impl Requests {
 
 /// Returns the stream if a request has upgraded the connection.
 async fn taken_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    upgraded: &mut Receiver<OnUpgrade>,
-) -> io::Result<Option<(S, Bytes)>> {
-    let Ok(upgraded) = upgraded.try_recv() else { return Ok(None) };
-    let parts = upgraded
+    upgraded: &mut Receiver<Upgrade>,
+) -> io::Result<Option<(S, Bytes, Option<Credential>)>> {
+    let Ok(Upgrade { stream, presented }) = upgraded.try_recv() else { return Ok(None) };
+    let parts = stream
         .await
         .map_err(io::Error::other)?
         .downcast::<TokioIo<LingeringStream<StallTimeout<S>>>>()
         .map_err(|_| io::Error::other("the upgraded stream has an unexpected type"))?;
-    Ok(Some((parts.io.into_inner().into_inner().into_inner(), parts.read_buf)))
+    Ok(Some((parts.io.into_inner().into_inner().into_inner(), parts.read_buf, presented)))
 }
 
 /// Waits until it is too late to present a token or certificate, and none was presented.

@@ -12,6 +12,7 @@
 //! - [`scope`], [`rule`], [`pattern`]: the rules of a token and the topics and groups they name
 //! - `derived`: dead letters and snapshots, which rules of their origin cover
 //! - [`logins`]: lets clients in
+//! - [`tickets`]: what web pages present in URLs
 //! - [`login_throttle`]: bounds how often tokens can be guessed
 //! - [`audit`]: the log of logins, refusals and changes
 //! - `recent_map`: a bounded map of what was used lately
@@ -39,6 +40,7 @@ pub mod scope;
 pub mod secret;
 pub mod settings;
 pub mod static_tokens;
+pub mod tickets;
 pub mod token_digest;
 
 use prombus_proto::Timestamp;
@@ -60,6 +62,7 @@ pub use self::secret::Secret;
 pub use self::settings::{
     AuthSettings, AuthSetupError, CertificateSettings, JwtSettings, TokenSettings,
 };
+pub use self::tickets::Tickets;
 pub use self::token_digest::TokenDigest;
 
 use self::certificate::CertificateScopes;

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use prombus_engine::Durability;
-use prombus_proto::Topic;
+use prombus_proto::{NamePattern, Topic};
 
 pub use auth::{AuthConfig, CertificateConfig, JwtConfig, TokenConfig};
 pub use error::ConfigError;
@@ -48,12 +48,15 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// Overrides for individual topics.
     pub topics: BTreeMap<Topic, TopicConfig>,
+    /// Overrides for all topics that match a pattern, in alphabetical order.
+    pub topic_patterns: Vec<(NamePattern, TopicConfig)>,
     pub auth: AuthConfig,
     pub gateway: GatewayConfig,
     pub memory: MemoryConfig,
     pub subscribe: SubscribeConfig,
     pub groups: GroupsConfig,
     pub log: LogConfig,
+    pub tracing: TracingConfig,
 }
 
 impl Config {
@@ -227,6 +230,23 @@ pub struct RetryConfig {
     pub factor: u32,
     /// The longest wait.
     pub max: Duration,
+}
+
+/// Where OpenTelemetry spans go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracingConfig {
+    /// The URL of the collector, without `/v1/traces`. `None` turns spans off.
+    pub otlp_endpoint: Option<String>,
+    /// From 0 to 1.
+    pub sample_ratio: f64,
+    pub service_name: String,
+}
+
+impl TracingConfig {
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        self.otlp_endpoint.is_some()
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -100,6 +100,19 @@ impl DescriptorBudget {
     }
 }
 
+/// Returns how many connections fit into a limit of open files, beside the store.
+///
+/// # Errors
+///
+/// If too few connections fit.
+pub fn connections_within(
+    limit: u64,
+    engine: &EngineConfig,
+    threads: usize,
+) -> Result<usize, TooFewDescriptors> {
+    DescriptorBudget::divide(limit, engine, threads as u64).map(|budget| budget.connections)
+}
+
 /// Raises the soft limit of open files to the hard limit, and returns it.
 fn raised_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);

@@ -7,10 +7,13 @@
 //! - `publish`: stores events
 //! - `replay`, `export`, `stream`, `latest_by_key`: read them; `start` says from where
 //! - `damaged`: names events that cannot be read back
+//! - `ticket`: issues tickets for web pages
 //! - `topics`, `groups`: list and configure
+//! - `backup`: a copy of the store
 //! - `websocket`: upgrades a request to a gateway connection
 //! - `health`, `metrics`, `openapi`, `docs`: the server itself
 
+mod backup;
 mod body;
 mod cors;
 mod damaged;
@@ -32,6 +35,7 @@ mod response;
 mod router;
 mod start;
 mod stream;
+mod ticket;
 mod topics;
 mod websocket;
 
@@ -56,6 +60,7 @@ pub(crate) struct HttpState {
     gateway: Arc<Gateway>,
     /// The port is bound to loopback only, so a `Host` that names another machine is suspicious.
     is_local: bool,
+    uses_tls: bool,
     /// Responses without an end must watch it, for the shutdown and for reloads.
     phases: watch::Receiver<Phase>,
     ndjson_memory: NdjsonMemory,
@@ -76,11 +81,12 @@ impl HttpState {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         is_local: bool,
+        uses_tls: bool,
         phases: watch::Receiver<Phase>,
     ) -> Self {
         let bytes = gateway.settings.ndjson_memory_bytes;
         let ndjson_memory = NdjsonMemory::new(bytes, gateway.bus.metrics());
-        Self { gateway, is_local, phases, ndjson_memory }
+        Self { gateway, is_local, uses_tls, phases, ndjson_memory }
     }
 
     fn bus(&self) -> &Bus {

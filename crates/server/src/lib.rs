@@ -10,13 +10,15 @@
 //! - `phase`: what the server tells all its connections
 //! - [`readable_secrets`]: warns of secrets that other users can read
 //! - [`threads`]: the threads that serve connections
-//! - `descriptors`: file descriptors for the store, and how many connections the rest allows
+//! - [`descriptors`]: file descriptors for the store, and how many connections the rest allows
 //! - `accept`: accepts connections on both ports, with TLS and the connection limit
 //! - `tls`: the certificate of the server, and those of its clients
 //! - [`access`]: who may connect and what they may do, as configured now
 //! - [`auth`]: who may publish and subscribe to what: static tokens, JWT, certificates, scopes, origins
 //! - [`gateway`]: the WebSocket protocol: one session per connection
 //! - [`http`]: the HTTP API: publish, replay, export, stream, topics, groups, health, metrics
+//! - `span_export`: sends OpenTelemetry spans to a collector
+//! - `notices`: log lines about clients that are refused or closed
 //! - [`mongo_address`]: a MongoDB connection string that never prints its password
 //! - [`retention`]: the retention of each topic of a database, for `prombus migrate`
 //!
@@ -26,16 +28,18 @@ mod accept;
 pub mod access;
 pub mod auth;
 pub mod config;
-mod descriptors;
+pub mod descriptors;
 pub mod gateway;
 pub mod http;
 pub mod logging;
 pub mod mongo_address;
+mod notices;
 mod phase;
 pub mod readable_secrets;
 pub mod reload;
 pub mod retention;
 pub mod server;
+mod span_export;
 mod swap;
 pub mod threads;
 mod tls;

@@ -46,24 +46,37 @@ pub enum LogFormat {
     Json,
 }
 
+/// The format of log lines, [`LogFormat::Auto`] resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineFormat {
+    Text,
+    Json,
+}
+
+/// The target of the lines that say that the server is ready, and that it has stopped. They are logged whatever
+/// the level is: programs wait for them.
+pub const LIFECYCLE: &str = "lifecycle";
+
 /// The process has a logger already.
 pub type AlreadyStarted = dispatcher::SetGlobalDefaultError;
 
-/// Starts logging to stderr, for the whole process.
-pub fn start(filter: &LogFilter, format: LogFormat) -> Result<(), AlreadyStarted> {
+/// Starts logging to stderr, for the whole process. Returns the format of the lines.
+pub fn start(filter: &LogFilter, format: LogFormat) -> Result<LineFormat, AlreadyStarted> {
     let terminal = io::stderr().is_terminal();
-    let json = match format {
-        LogFormat::Auto => !terminal,
-        LogFormat::Text => false,
-        LogFormat::Json => true,
+    let format = match format {
+        LogFormat::Auto if terminal => LineFormat::Text,
+        LogFormat::Auto => LineFormat::Json,
+        LogFormat::Text => LineFormat::Text,
+        LogFormat::Json => LineFormat::Json,
     };
     let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let style = match (json, terminal && !no_color) {
-        (true, _) => Style::Json,
-        (false, true) => Style::Colored,
-        (false, false) => Style::Plain,
+    let style = match (format, terminal && !no_color) {
+        (LineFormat::Json, _) => Style::Json,
+        (LineFormat::Text, true) => Style::Colored,
+        (LineFormat::Text, false) => Style::Plain,
     };
-    dispatcher::set_global_default(dispatch(filter, style, io::stderr))
+    dispatcher::set_global_default(dispatch(filter, style, io::stderr))?;
+    Ok(format)
 }
 
 #[derive(Clone, Copy)]
@@ -83,7 +96,8 @@ where
         Style::Plain => lines.with_ansi(false).boxed(),
         Style::Json => lines.json().flatten_event(true).boxed(),
     };
-    Dispatch::new(Registry::default().with(layer.with_filter(filter.0.clone())))
+    let filter = filter.0.clone().with_target(LIFECYCLE, LevelFilter::INFO);
+    Dispatch::new(Registry::default().with(layer.with_filter(filter)))
 }
 
 #[cfg(test)]
@@ -115,6 +129,7 @@ mod tests {
             tracing::info!(target: "prombus_server::gateway", connections = 3, "listening");
             tracing::debug!(target: "prombus_server::gateway", "frame");
             tracing::debug!(target: "prombus_engine", "checkpoint");
+            tracing::info!(target: LIFECYCLE, "ready");
         });
         let bytes = buffer.0.lock().clone();
         String::from_utf8(bytes).unwrap()
@@ -125,7 +140,7 @@ mod tests {
         let log = written("debug", Style::Json);
         let lines: Vec<serde_json::Value> =
             log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines.len(), 3);
+        assert_eq!(lines.len(), 4);
         assert_eq!(lines[0]["level"], "INFO");
         assert_eq!(lines[0]["message"], "listening");
         assert_eq!(lines[0]["connections"], 3);
@@ -144,12 +159,13 @@ mod tests {
     #[test]
     fn levels_apply_globally_or_per_module() {
         let lines = |filter| written(filter, Style::Plain).lines().count();
-        assert_eq!(lines("off"), 0);
-        assert_eq!(lines("warn"), 0);
-        assert_eq!(lines("info"), 1);
-        assert_eq!(lines("info,prombus_server=debug"), 2);
-        assert_eq!(lines("trace"), 3);
-        assert_eq!(lines("prombus_engine=debug"), 1);
+        // The last line is always logged.
+        assert_eq!(lines("off"), 1);
+        assert_eq!(lines("warn"), 1);
+        assert_eq!(lines("info"), 2);
+        assert_eq!(lines("info,prombus_server=debug"), 3);
+        assert_eq!(lines("trace"), 4);
+        assert_eq!(lines("prombus_engine=debug"), 2);
     }
 
     #[test]

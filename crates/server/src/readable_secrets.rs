@@ -11,17 +11,29 @@ use crate::config::{RawConfig, TlsConfig};
 /// Logs a warning for the configuration file, if it contains secrets, and for the private key, if others
 /// can read them.
 pub fn warn(settings: &RawConfig, tls: Option<&TlsConfig>) {
+    for ReadableSecret { path, content } in find(settings, tls) {
+        let path = path.display();
+        tracing::warn!(
+            "{path} {content}, and other users of this machine can read it; run `chmod go= {path}`"
+        );
+    }
+}
+
+/// A file with a secret that other users can read.
+pub struct ReadableSecret<'a> {
+    pub path: &'a Path,
+    /// What the file is, as the end of a sentence about it.
+    pub content: &'static str,
+}
+
+/// Returns the files with secrets that other users can read.
+#[must_use]
+pub fn find<'a>(settings: &'a RawConfig, tls: Option<&'a TlsConfig>) -> Vec<ReadableSecret<'a>> {
     let configuration = settings.files_with_secrets();
     let configuration = configuration.into_iter().map(|path| (path, "contains secrets"));
     let key = tls.map(|tls| (tls.key_file.as_path(), "is a private key"));
-    for (path, content) in configuration.chain(key) {
-        if others_can_read(path) {
-            let path = path.display();
-            tracing::warn!(
-                "{path} {content}, and other users of this machine can read it; run `chmod go= {path}`"
-            );
-        }
-    }
+    let secrets = configuration.chain(key).filter(|(path, _)| others_can_read(path));
+    secrets.map(|(path, content)| ReadableSecret { path, content }).collect()
 }
 
 /// A group that can read a file of another owner is how this process reads it, so that is fine.

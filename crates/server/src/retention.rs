@@ -33,7 +33,7 @@ pub async fn effective_retention_ms(
 ) -> Result<BTreeMap<Topic, u64>, RetentionError> {
     let settings = bus_settings(config);
     let mut own: BTreeMap<Topic, TopicSettings> =
-        settings.topics.keys().map(|topic| (topic.clone(), TopicSettings::default())).collect();
+        settings.topics.names().map(|topic| (topic.clone(), TopicSettings::default())).collect();
     let mut after = None;
     loop {
         let page = migration.scan(topic_settings::prefix(), after.as_ref(), PAGE_ENTRIES).await?;

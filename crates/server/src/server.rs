@@ -1,14 +1,13 @@
 //! Starts and stops the server: a bus, the WebSocket port and the HTTP port.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use prombus_bus::{
-    Bus, CensusLimits, MemoryLimits, Rate, Refusal, RetryDelays, Settings, SubscriptionDefaults,
-    TopicSettings,
+    Bus, CensusLimits, ConfiguredTopics, MemoryLimits, Rate, Refusal, RetryDelays, Settings,
+    SpanSettings, SubscriptionDefaults, TopicSettings,
 };
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine, OpenError};
 use prombus_engine_mongo::{MongoEngine, MongoError, MongoOptions};
@@ -20,14 +19,16 @@ use tokio::task::JoinHandle;
 
 use crate::accept::{Acceptor, PlaceLimits, Places};
 use crate::access::Access;
-use crate::auth::{AuthSetupError, InvalidOrigin, Logins};
-use crate::config::{AuthConfig, BucketConfig, Config, EngineConfig};
+use crate::auth::{AuthSetupError, InvalidOrigin, Logins, Tickets};
+use crate::config::{AuthConfig, BucketConfig, Config, EngineConfig, TopicConfig};
 use crate::descriptors::{DescriptorBudget, TooFewDescriptors};
 use crate::gateway::Gateway;
 use crate::http::{HttpPort, HttpState};
 use crate::mongo_address::MongoAddress;
+use crate::notices::Notices;
 use crate::phase::Phase;
 use crate::reload::{Reloadable, ReloadableTls, Reloaded};
+use crate::span_export::SpanExport;
 use crate::swap::Swap;
 use crate::threads::Threads;
 
@@ -63,6 +64,7 @@ pub struct Server {
     engine: Arc<dyn Engine>,
     bus: Arc<Bus>,
     reloadable: Arc<Reloadable>,
+    span_export: Option<SpanExport>,
     ports: [JoinHandle<()>; 2],
     /// Stopped after the bus is closed: groups may run on them until then.
     threads: Arc<Threads>,
@@ -130,10 +132,13 @@ impl Server {
         };
         bus.load_topic_settings().await.map_err(failed)?;
         bus.count_topics_and_groups().await.map_err(failed)?;
+        let span_export = SpanExport::start(&config.tracing, &bus);
         let gateway = Arc::new(Gateway {
             bus: Arc::clone(&bus),
             access: Swap::new(access),
             logins: Logins::new(config.limits.enabled.then(|| rate(config.limits.logins))),
+            tickets: Tickets::default(),
+            notices: Notices::default(),
             clock,
             settings: config.gateway.clone(),
         });
@@ -145,14 +150,15 @@ impl Server {
             phases: phases.clone(),
         };
         let is_local = http.ip().to_canonical().is_loopback();
-        let http_port = HttpPort::new(HttpState::new(Arc::clone(&gateway), is_local, phases));
+        let http_state = HttpState::new(Arc::clone(&gateway), is_local, tls.is_some(), phases);
+        let http_port = HttpPort::new(http_state);
         let reloadable = Arc::new(Reloadable { gateway: Arc::clone(&gateway), tls, phase });
         let threads = Arc::new(threads);
         let ports = [
             tokio::spawn(acceptor.clone().serve(ws_listener, gateway, Arc::clone(&threads))),
             tokio::spawn(acceptor.serve(http_listener, Arc::new(http_port), Arc::clone(&threads))),
         ];
-        Ok(Self { ws, http, engine, bus, reloadable, ports, threads })
+        Ok(Self { ws, http, engine, bus, reloadable, span_export, ports, threads })
     }
 
     /// Returns the address of the WebSocket port.
@@ -219,6 +225,9 @@ impl Server {
             let _ = port.await;
         }
         let closed = self.bus.close().await;
+        if let Some(spans) = self.span_export {
+            spans.stop().await;
+        }
         drop(self.threads);
         closed
     }
@@ -237,16 +246,16 @@ fn rate(bucket: BucketConfig) -> Rate {
 }
 
 pub(crate) fn bus_settings(config: &Config) -> Settings {
-    let limits = &config.limits;
-    let topics = config.topics.iter().map(|(topic, own)| {
-        let own = TopicSettings {
-            durability: own.durability,
-            rate: own.limit.map(rate),
-            retention_ms: own.retention_ms,
-            retention_bytes: own.retention_bytes,
-        };
-        (topic.clone(), own)
-    });
+    let Config { limits, tracing, .. } = config;
+    let settings = |own: &TopicConfig| TopicSettings {
+        durability: own.durability,
+        rate: own.limit.map(rate),
+        retention_ms: own.retention_ms,
+        retention_bytes: own.retention_bytes,
+    };
+    let by_name = config.topics.iter().map(|(topic, own)| (topic.clone(), settings(own)));
+    let patterns = config.topic_patterns.iter();
+    let patterns = patterns.map(|(pattern, own)| (pattern.clone(), settings(own)));
     Settings {
         connection_rate: limits.enabled.then(|| rate(limits.connection)),
         connection_bytes_per_sec: limits.enabled.then_some(limits.connection_bytes_per_sec),
@@ -256,7 +265,7 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
             topics: limits.max_topics,
             groups_per_topic: limits.max_groups_per_topic,
         }),
-        topics: topics.collect::<HashMap<_, _>>(),
+        topics: ConfiguredTopics::new(by_name.collect(), patterns.collect()),
         max_outbox_bytes: config.gateway.max_outbox_bytes,
         memory: MemoryLimits {
             feeds: config.memory.feeds,
@@ -276,5 +285,6 @@ pub(crate) fn bus_settings(config: &Config) -> Settings {
             max: config.groups.retry.max,
         },
         group_lease: config.groups.lease,
+        spans: tracing.is_on().then_some(SpanSettings { sample_ratio: tracing.sample_ratio }),
     }
 }

@@ -19,12 +19,13 @@ export class Server {
 
   async run() {
     const args = ["serve", "--data", this.folder, "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    args.push("--set", "log.format=text");
     this.process = spawn(process.env.PROMBUS_BINARY, [...args, ...this.settings], {
-      stdio: ["ignore", "pipe", "inherit"],
+      stdio: ["ignore", "inherit", "pipe"],
     });
     this.exited = new Promise((resolve) => this.process.on("exit", resolve));
     const ready = (async () => {
-      for await (const line of createInterface({ input: this.process.stdout })) {
+      for await (const line of createInterface({ input: this.process.stderr })) {
         const address = line.match(/^WebSocket gateway: (\S+)$/);
         if (address) this.url = address[1];
         if (line.startsWith("ready")) return;
@@ -32,7 +33,7 @@ export class Server {
       throw new Error("the server exited before it was ready");
     })();
     await within(ready, "starting a server");
-    this.process.stdout.resume();
+    this.process.stderr.resume();
   }
 
   /** Ends the server with SIGKILL, so that it cannot clean up. */

@@ -10,7 +10,7 @@ from bus import TIMEOUT
 
 class Server:
     def __init__(self, *settings):
-        self.settings = [word for setting in ("log.level=warn", *settings) for word in ("--set", setting)]
+        self.settings = [word for setting in ("log.level=warn", "log.format=text", *settings) for word in ("--set", setting)]
         self.folder = tempfile.mkdtemp(prefix="prombus-python-")
 
     async def __aenter__(self):
@@ -25,15 +25,17 @@ class Server:
         addresses = ["--data", self.folder, "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"]
         self.process = await asyncio.create_subprocess_exec(
             os.environ["PROMBUS_BINARY"], "serve", *addresses, *self.settings,
-            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         await asyncio.wait_for(self._ready(), TIMEOUT)
 
     async def _ready(self):
-        while line := (await self.process.stdout.readline()).decode():
+        while line := (await self.process.stderr.readline()).decode():
             if line.startswith("WebSocket gateway: "):
                 self.url = line.split(": ", 1)[1].strip()
             if line.startswith("ready"):
+                # Read on, so that the server never waits for a reader.
+                self.draining = asyncio.create_task(self.process.stderr.read())
                 return
         raise AssertionError("the server exited before it was ready")
 

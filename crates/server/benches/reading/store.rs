@@ -26,6 +26,7 @@ pub(crate) async fn fill(folder: &Path, topics: &[(&str, u64)]) -> Result<(), Fa
             let batch = Batch {
                 events: events?,
                 expected_last: vec![],
+                deleted_topics: vec![],
                 state: vec![],
                 durability: Durability::Buffered,
             };

@@ -147,7 +147,12 @@ fn log(count: Option<u64>, limit: PlaceLimit, address: IpAddr) {
         PlaceLimit::Total => "gateway.max_connections",
         PlaceLimit::PerAddress => "gateway.max_connections_per_address",
     };
-    tracing::warn!("refused {count} connections, the last from {address} because of {setting}");
+    tracing::warn!(
+        %address,
+        count,
+        "refused connections, the last from {address} because of {setting}: close what is not needed, or \
+         raise the limit"
+    );
 }
 
 impl Place {

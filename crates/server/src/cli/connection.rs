@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use prombus_client::transport::{WebSocket, WebSocketError, open_websocket};
-use prombus_proto::frame::{Auth, Outcome, ServerFrame, Token};
-use prombus_proto::{ClientFrame, ClientOp, ErrorCode};
+use prombus_client::transport::{WebSocket, WebSocketError, may_reconnect, open_websocket};
+use prombus_proto::frame::{Auth, EndReason, Outcome, ServerFrame, Token};
+use prombus_proto::{ClientFrame, ClientOp, ErrorCode, Group, Topic};
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -32,6 +32,29 @@ pub(super) enum ConnectionError {
     Closed { code: u16, reason: String },
     #[error("connection lost: {0}")]
     Lost(String),
+    #[error("the subscription to {topic} as {group} ended: {reason}")]
+    Ended { topic: Topic, group: Group, reason: EndReason },
+}
+
+impl ConnectionError {
+    /// Returns `true` if another connection may succeed.
+    pub(super) const fn may_reconnect(&self, has_token: bool) -> bool {
+        match self {
+            Self::Unreachable(error) => error.is_retryable(),
+            Self::Refused { code, .. } => code.is_retryable(),
+            Self::Closed { code, .. } => may_reconnect(*code, has_token),
+            Self::Lost(_) => true,
+            Self::Arguments(_) | Self::Ended { .. } => false,
+        }
+    }
+
+    /// Returns how long the server asks to wait.
+    pub(super) const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
 }
 
 /// An open connection, authenticated if there is a token.
@@ -44,14 +67,15 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) async fn open(server: &GatewayArguments) -> Result<Self, ConnectionError> {
-        let address = server.address().map_err(ConnectionError::Arguments)?;
+        let endpoint = server.endpoint().map_err(ConnectionError::Arguments)?;
+        let address = endpoint.gateway().map_err(ConnectionError::Arguments)?;
         let socket = open_websocket(&address).await?;
         let (sink, incoming) = socket.split();
         let (outgoing, to_write) = mpsc::unbounded_channel();
         let writer = tokio::spawn(write(sink, to_write));
         let mut connection = Self { outgoing, writer, incoming };
-        if let Some(token) = server.access.token() {
-            let auth = Auth { token: Some(Token::new(token)) };
+        if let Some(token) = endpoint.token() {
+            let auth = Auth { token: Some(Token::new(token.to_owned())) };
             connection.request(ClientOp::Auth(auth)).await?;
         }
         Ok(connection)
@@ -77,6 +101,11 @@ impl Connection {
             }
             ServerFrame::Event { topic, .. } => {
                 let reason = format!("expected an answer, received an event of {topic}");
+                Err(ConnectionError::Lost(reason))
+            }
+            ServerFrame::Ended { topic, reason, .. } => {
+                let reason =
+                    format!("expected an answer, but the subscription to {topic} ended: {reason}");
                 Err(ConnectionError::Lost(reason))
             }
         }

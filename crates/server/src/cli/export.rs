@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use bytes::BytesMut;
 use memchr::{memchr, memrchr};
 use prombus_proto::limits::MAX_EVENT_BYTES;
-use prombus_proto::{EventId, Topic};
+use prombus_proto::{EventId, Seq, Timestamp, Topic};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -27,6 +27,7 @@ use super::event_line::EventLine;
 use super::retries::Retries;
 use super::server_arguments::HttpArguments;
 use super::stop_signal::StopSignal;
+use super::times::time;
 use destination::Destination;
 use progress::ExportProgress;
 use prombus_client::DamagedRange;
@@ -38,23 +39,26 @@ Examples:
   prombus export orders.created > orders.ndjson
   prombus export orders.created --output orders.ndjson
   prombus export orders.created --output orders.ndjson --resume
-  prombus export orders.created --from-ts 1767225600000 --to-ts 1769903999999 | zstd > jan.zst
+  prombus export orders.created --from-ts 2026-01-01 --to-ts 2026-02-01 | zstd > jan.zst
 
 Writes one event per line, as stored, in topic order; `prombus import` reads them back. Reconnects and
 continues if the connection is lost. Exits with 0 only if the export is complete, or complete but for damaged
-events with --skip-damaged.")]
+events with --skip-damaged.
+
+TIME is a duration before now, such as 7d, 90m or 2h30m; a date or time such as 2026-01-02 or
+2026-01-02T03:04:05Z, in UTC unless it has an offset; or milliseconds since 1970. A date is its first moment.")]
 pub(crate) struct ExportArguments {
     /// Topic to export, such as orders.created
     topic: Topic,
     /// Write to this file, which must not exist; default: stdout
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Export only events at or after this time, in milliseconds since 1970
-    #[arg(long, value_name = "MS")]
-    from_ts: Option<u64>,
-    /// Export only events at or before this time, in milliseconds since 1970
-    #[arg(long, value_name = "MS")]
-    to_ts: Option<u64>,
+    /// Export only events at or after this time, such as 7d (ago) or 2026-01-02
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from_ts: Option<Timestamp>,
+    /// Export only events at or before this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to_ts: Option<Timestamp>,
     /// Export only events after the one with this id
     #[arg(long, value_name = "ID")]
     after_id: Option<EventId>,
@@ -90,13 +94,13 @@ pub(crate) async fn run(arguments: ExportArguments) -> Result<(), Box<dyn Error>
     let (destination, last) = Destination::prepare(output, resume, &topic)?;
     let mut export = Export {
         client: server.client()?,
-        progress: ExportProgress::new(&topic, destination.is_terminal()),
+        progress: ExportProgress::new(&topic, destination.is_terminal(), to_ts.is_some()),
         destination,
         after: last.map(|last| last.id).or(after_id),
         topic,
         from_ts,
         // By default, the server would leave out events with a timestamp in the future.
-        to_ts: to_ts.unwrap_or(u64::MAX),
+        to_ts: to_ts.unwrap_or(Timestamp(u64::MAX)),
         skip_damaged,
         reported_damage: None,
         was_reached: false,
@@ -109,14 +113,18 @@ pub(crate) async fn run(arguments: ExportArguments) -> Result<(), Box<dyn Error>
     if result.is_ok() || export.progress.events() > 0 {
         export.progress.finish();
     }
-    result.map_err(|error| export.describe_failure(&error).into())
+    result.map_err(|error| match error {
+        // The reader of a pipe has enough.
+        ExportError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => error.into(),
+        error => export.describe_failure(&error).into(),
+    })
 }
 
 struct Export {
     client: HttpClient,
     topic: Topic,
-    from_ts: Option<u64>,
-    to_ts: u64,
+    from_ts: Option<Timestamp>,
+    to_ts: Timestamp,
     /// The last event written, or the one to start after.
     after: Option<EventId>,
     destination: Destination,
@@ -145,9 +153,8 @@ enum ExportError {
 }
 
 #[derive(Deserialize)]
-struct SeqRange {
-    first_seq: Option<u64>,
-    last_seq: Option<u64>,
+struct TopicEnd {
+    last_seq: Option<Seq>,
 }
 
 impl Export {
@@ -187,9 +194,9 @@ impl Export {
 
     /// Exports what one response delivers.
     async fn export_stream(&mut self) -> Result<(), ExportError> {
-        if self.progress.needs_range() {
-            let range: SeqRange = self.client.get_json(&format!("/topics/{}", self.topic)).await?;
-            self.progress.set_range(range.first_seq, range.last_seq);
+        if self.progress.needs_end() {
+            let topic: TopicEnd = self.client.get_json(&format!("/topics/{}", self.topic)).await?;
+            self.progress.set_end(topic.last_seq);
         }
         let path = Query::of("/export")
             .with("topic", Some(&self.topic))

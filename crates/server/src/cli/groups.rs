@@ -1,13 +1,16 @@
 //! `prombus groups`.
 
 use std::error::Error;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use prombus_proto::{Group, Topic};
 use serde::{Deserialize, Serialize};
 
+use super::human_count::human_count;
+use super::output::print;
 use super::server_arguments::HttpArguments;
 use super::table::Table;
+use super::times::human_duration;
 use prombus_client::transport::{HttpClient, HttpFailure, Query};
 
 #[derive(clap::Args)]
@@ -17,11 +20,14 @@ Examples:
   prombus groups orders.created
   prombus groups | jq 'select(.lag_events > 1000)'
 
-LAG is the number of events the group has not processed; LAG MS is the age of the oldest of them, in
-milliseconds. When stdout is not a terminal, prints one JSON object per group and line.")]
+LAG is the number of events the group has not processed; AGE is the time since the server stored the first of
+them. With --json, or when stdout is not a terminal, prints one JSON object per group and line, with exact numbers.")]
 pub(crate) struct GroupsArguments {
     /// List only the groups of this topic
     topic: Option<Topic>,
+    /// Print JSON, even on a terminal
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     server: HttpArguments,
 }
@@ -58,7 +64,7 @@ struct Line<'a> {
 }
 
 pub(crate) async fn run(arguments: GroupsArguments) -> Result<(), Box<dyn Error>> {
-    let GroupsArguments { topic, server } = arguments;
+    let GroupsArguments { topic, json, server } = arguments;
     let mut client = server.client()?;
     let is_single = topic.is_some();
     let topics = match topic {
@@ -77,10 +83,9 @@ pub(crate) async fn run(arguments: GroupsArguments) -> Result<(), Box<dyn Error>
             Err(failure) => return Err(failure.into()),
         }
     }
-    let text = if io::stdout().is_terminal() { table(&groups) } else { lines(&groups)? };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    let prints_json = json || !io::stdout().is_terminal();
+    let text = if prints_json { lines(&groups)? } else { table(&groups) };
+    Ok(print(text.as_bytes())?)
 }
 
 async fn groups_of(client: &mut HttpClient, topic: &Topic) -> Result<Vec<GroupEntry>, HttpFailure> {
@@ -99,11 +104,12 @@ fn lines(groups: &[(Topic, GroupEntry)]) -> Result<String, serde_json::Error> {
 }
 
 fn table(groups: &[(Topic, GroupEntry)]) -> String {
-    let mut table = Table::new(&["TOPIC", "GROUP", "MEMBERS", "IN FLIGHT", "LAG", "LAG MS"]);
+    let mut table = Table::new(&["TOPIC", "GROUP", "MEMBERS", "IN FLIGHT", "LAG", "AGE"]);
     for (topic, group) in groups {
-        let numbers = [group.members, group.in_flight, group.lag_events, group.lag_ms];
         let names = [topic.to_string(), group.group.to_string()];
-        table.push(names.into_iter().chain(numbers.map(|number| number.to_string())).collect());
+        let counts = [group.members, group.in_flight, group.lag_events].map(human_count);
+        let age = if group.lag_events == 0 { "-".to_owned() } else { human_duration(group.lag_ms) };
+        table.push(names.into_iter().chain(counts).chain([age]).collect());
     }
     table.render(2)
 }

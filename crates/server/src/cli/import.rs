@@ -10,8 +10,9 @@ mod batch;
 mod line_reader;
 
 use std::error::Error;
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -19,6 +20,7 @@ use prombus_proto::Topic;
 use serde::{Deserialize, Serialize};
 
 use super::publish_progress::PublishProgress;
+use super::rate_limit_notice::RateLimitNotice;
 use super::retries::Retries;
 use super::server_arguments::HttpArguments;
 use super::stop_signal::StopSignal;
@@ -36,7 +38,8 @@ Examples:
 Each line is an event as written by export: {\"payload\": …} with optional id, ts, key, headers, tags,
 caused_by and sid; other fields are ignored. An event whose id the topic already contains counts as a
 duplicate and is not stored again, so it is safe to import a file twice, and to resend after a lost
-connection. Prints {\"count\":…,\"duplicates\":…,\"first_seq\":…,\"last_seq\":…} when done.")]
+connection. Waits if the server limits the rate: by default, to 200 events per second and connection. Prints
+{\"count\":…,\"duplicates\":…,\"first_seq\":…,\"last_seq\":…} when done.")]
 pub(crate) struct ImportArguments {
     /// Topic to publish to, such as orders.created
     topic: Topic,
@@ -60,6 +63,7 @@ pub(crate) async fn run(arguments: ImportArguments) -> Result<(), Box<dyn Error>
     let mut importer = Importer {
         client: server.client()?,
         path: format!("/publish/{topic}"),
+        progress: PublishProgress::new(topic).with_total(size_of(file.as_deref())),
         input: LineReader::open(file)?,
         ahead: None,
         lines: 0,
@@ -69,7 +73,7 @@ pub(crate) async fn run(arguments: ImportArguments) -> Result<(), Box<dyn Error>
         is_stopping: false,
         was_reached: false,
         max_retries: tries,
-        progress: PublishProgress::new(topic),
+        limits: RateLimitNotice::default(),
     };
     let result = importer.import_all().await;
     importer.progress.finish(result.is_ok());
@@ -78,6 +82,12 @@ pub(crate) async fn run(arguments: ImportArguments) -> Result<(), Box<dyn Error>
     let mut out = io::stdout().lock();
     writeln!(out, "{total}")?;
     Ok(out.flush()?)
+}
+
+/// Returns the size of a regular file; of a pipe it is unknown.
+fn size_of(file: Option<&Path>) -> Option<u64> {
+    let file = fs::metadata(file?).ok()?;
+    file.is_file().then_some(file.len())
 }
 
 /// The server's answer to a request, and the sum of all answers.
@@ -107,6 +117,7 @@ struct Importer {
     was_reached: bool,
     max_retries: u32,
     progress: PublishProgress,
+    limits: RateLimitNotice,
 }
 
 impl Importer {
@@ -184,6 +195,10 @@ impl Importer {
                     })?
                 }
             };
+            let explanation = failure.rate_limit().and_then(|message| self.limits.explain(message));
+            if let Some(explanation) = explanation {
+                self.progress.println(&explanation);
+            }
             let (lines, seconds) = (batch.name(), delay.as_secs_f32());
             self.progress.println(&format!("{failure}; resending {lines} in {seconds:.1} s"));
             tokio::select! {
@@ -227,6 +242,7 @@ impl Importer {
         self.total.count += answer.count;
         self.total.duplicates += answer.duplicates;
         self.lines = batch.last();
+        self.progress.consumed(batch.bytes() as u64);
         self.progress.confirmed(answer.count, answer.duplicates);
         if time > SLOW {
             self.max_lines = (self.max_lines / 2).max(1);

@@ -8,6 +8,7 @@ mod input;
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use prombus_proto::frame::{Outcome, Publish, PublishEvents, Published, ServerFrame};
 use prombus_proto::limits::MAX_FRAME_EVENTS;
@@ -15,8 +16,9 @@ use prombus_proto::{ClientOp, ErrorCode, Topic};
 
 use super::connection::{Connection, ConnectionError, refused};
 use super::publish_progress::PublishProgress;
+use super::rate_limit_notice::RateLimitNotice;
 use super::server_arguments::GatewayArguments;
-use input::{EventInput, InputArguments, InputEvent};
+use input::{EventInput, InputArguments, InputEvent, InvalidInput};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -30,7 +32,12 @@ With --events, each event is {\"payload\": …} with optional id, ts, key, heade
 other fields are ignored.
 
 When stdout is not a terminal, prints one line {\"id\":…,\"seq\":…} per event, with \"duplicate\":true if the
-topic already contains that id.")]
+topic already contains that id.
+
+An invalid line ends the command, once the lines before it are stored. When somebody types the lines on a
+terminal, it is reported with its number, and the next line is read.
+
+Waits if the server limits the rate: by default, to 200 events per second and connection.")]
 pub(crate) struct PublishArguments {
     /// Topic to publish to, such as orders.created
     topic: Topic,
@@ -56,6 +63,8 @@ pub(crate) async fn run(arguments: PublishArguments) -> Result<(), Box<dyn Error
         unconfirmed: VecDeque::new(),
         max_frame_events: window.into(),
         progress: PublishProgress::new(topic.clone()),
+        limits: RateLimitNotice::default(),
+        skipped: 0,
         topic,
         prints_answers: !io::stdout().is_terminal(),
     };
@@ -73,6 +82,9 @@ struct Publisher {
     max_frame_events: usize,
     topic: Topic,
     progress: PublishProgress,
+    limits: RateLimitNotice,
+    /// Typed lines that are not stored.
+    skipped: u64,
     prints_answers: bool,
 }
 
@@ -86,12 +98,12 @@ impl Publisher {
             // Publish everything before an invalid line, then fail.
             if self.unconfirmed.is_empty() {
                 match fill {
-                    Fill::Invalid(reason) => return Err(reason.into()),
-                    Fill::End => return Ok(()),
+                    Fill::Invalid(invalid) => return Err(invalid.reason.into()),
+                    Fill::End => return self.end(),
                     Fill::Ready => {}
                 }
-            } else if let Fill::Invalid(reason) = fill {
-                self.input.put_back(reason);
+            } else if let Fill::Invalid(invalid) = fill {
+                self.input.put_back(invalid);
             }
         }
     }
@@ -120,7 +132,8 @@ impl Publisher {
                     bytes += event.bytes();
                     self.unconfirmed.push_back(event);
                 }
-                Some(Err(reason)) => return Ok(Fill::Invalid(reason)),
+                Some(Err(invalid)) if invalid.is_skipped => self.skip(&invalid.reason),
+                Some(Err(invalid)) => return Ok(Fill::Invalid(invalid)),
                 None => return Ok(Fill::End),
             }
         }
@@ -141,8 +154,17 @@ impl Publisher {
                 self.unconfirmed.drain(..count);
                 Ok(self.confirmed(&results)?)
             }
-            ServerFrame::Err { code: ErrorCode::RateLimited, retry_after_ms: Some(ms), .. } => {
-                self.progress.wait_for_rate_limit(ms).await;
+            ServerFrame::Err {
+                code: ErrorCode::RateLimited,
+                retry_after_ms: Some(ms),
+                msg,
+                ..
+            } => {
+                if let Some(explanation) = self.limits.explain(&msg) {
+                    self.progress.println(&explanation);
+                }
+                self.progress.waiting(ms);
+                tokio::time::sleep(Duration::from_millis(ms)).await;
                 Ok(())
             }
             // Without retry_after_ms, the frame exceeds the capacity of the bucket: split it.
@@ -150,11 +172,42 @@ impl Publisher {
                 self.max_frame_events = count / 2;
                 Ok(())
             }
+            // Find the line that is refused.
+            ServerFrame::Err { code, .. } if self.skips(code) && count > 1 => {
+                self.max_frame_events = 1;
+                Ok(())
+            }
+            ServerFrame::Err { code, msg, retry_after_ms, .. } if self.skips(code) => {
+                let refusal = refused(code, msg, retry_after_ms);
+                let reason = self.located(count, &refusal, "not stored");
+                self.unconfirmed.drain(..count);
+                self.skip(&reason);
+                Ok(())
+            }
             ServerFrame::Err { code, msg, retry_after_ms, .. } => {
                 let refusal = refused(code, msg, retry_after_ms);
                 Err(self.located(count, &refusal, "not stored").into())
             }
             other => Err(format!("unexpected answer to PUBLISH: {other:?}").into()),
+        }
+    }
+
+    /// Returns `true` if a refusal with this code is about one line that somebody typed.
+    fn skips(&self, code: ErrorCode) -> bool {
+        let is_of_a_line = matches!(code, ErrorCode::BadFrame | ErrorCode::PayloadTooLarge);
+        self.input.is_typed() && is_of_a_line
+    }
+
+    fn skip(&mut self, reason: &str) {
+        self.skipped += 1;
+        self.progress.println(reason);
+    }
+
+    fn end(&self) -> Result<(), Box<dyn Error>> {
+        match self.skipped {
+            0 => Ok(()),
+            1 => Err("1 line was not published".into()),
+            lines => Err(format!("{lines} lines were not published").into()),
         }
     }
 
@@ -188,6 +241,6 @@ enum Fill {
     Ready,
     /// The input ended.
     End,
-    /// The next input is not a valid event, for this reason.
-    Invalid(String),
+    /// The next input is not a valid event.
+    Invalid(InvalidInput),
 }

@@ -5,12 +5,13 @@ use std::io::{self, Write};
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use prombus_proto::{EventId, Topic};
+use prombus_proto::{EventId, Timestamp, Topic};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Arguments;
 use super::server_arguments::HttpArguments;
+use super::times::time;
 use prombus_client::DamagedRange;
 use prombus_client::transport::{HttpFailure, Query};
 
@@ -19,21 +20,25 @@ use prombus_client::transport::{HttpFailure, Query};
 Examples:
   prombus replay orders.created
   prombus replay orders.created --limit 10
-  prombus replay orders.created --ts 1767225600000 | jq .payload
+  prombus replay orders.created --ts 2h | jq .payload
   prombus replay orders.created --after-id 0198c0de-0000-7000-8000-000000000000
 
 Prints one event per line, as stored, in topic order, and stops at the end of the topic. To follow new
 events, use `prombus subscribe`. Fails at events that the server cannot read back, unless --skip-damaged is
-given.")]
+given.
+
+TIME is a duration before now, such as 7d, 90m or 2h30m; a date or time such as 2026-01-02 or
+2026-01-02T03:04:05Z, in UTC unless it has an offset; or milliseconds since 1970.")]
 pub(crate) struct ReplayArguments {
     /// Topic to read, such as orders.created
     topic: Topic,
     /// Where to start; optional with --ts or --after-id
     #[arg(long, value_name = "START")]
     from: Option<ReplayStart>,
-    /// Start at the first event at or after this time, in milliseconds since 1970
-    #[arg(long, value_name = "MS", required_if_eq("from", "ts"), conflicts_with = "after_id")]
-    ts: Option<u64>,
+    /// Start at the first event at or after this time, such as 7d (ago) or 2026-01-02
+    #[arg(long, value_name = "TIME", value_parser = time, required_if_eq("from", "ts"),
+          conflicts_with = "after_id")]
+    ts: Option<Timestamp>,
     /// Start after the event with this id
     #[arg(long, value_name = "ID", required_if_eq("from", "afterId"))]
     after_id: Option<EventId>,
@@ -83,11 +88,7 @@ pub(crate) async fn run(arguments: ReplayArguments) -> Result<(), Box<dyn Error>
         let page: ReplayPage<'_> =
             serde_json::from_slice(&json).map_err(|error| HttpFailure::not_understood(&error))?;
         let wanted = page.events.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
-        match print(&page.events[..wanted]) {
-            // The reader closed the pipe, as in `prombus replay … | head`.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            printed => printed?,
-        }
+        print(&page.events[..wanted])?;
         remaining -= wanted as u64;
         if remaining == 0 {
             return Ok(());
@@ -124,7 +125,7 @@ fn print(events: &[&RawValue]) -> io::Result<()> {
 /// Exits with a usage error if `--from` contradicts another flag.
 fn reject_conflicting_start(
     from: Option<ReplayStart>,
-    ts: Option<u64>,
+    ts: Option<Timestamp>,
     after_id: Option<&EventId>,
 ) {
     let flag = match from {

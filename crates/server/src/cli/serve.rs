@@ -7,10 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use prombus_server::config::{
-    BucketConfig, Config, EngineConfig, Flag, LimitsConfig, RawConfig, Sources,
-};
-use prombus_server::logging;
+use prombus_server::config::{Config, Flag, RawConfig, Sources};
+use prombus_server::logging::{self, LineFormat};
 use prombus_server::readable_secrets;
 use prombus_server::reload::Reloader;
 use prombus_server::server::Server;
@@ -18,7 +16,7 @@ use prombus_server::threads::Threads;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::human_bytes::human_bytes;
+use super::banner;
 use super::reloading::{HangupSignal, keep_reloading};
 use super::stop_signal::StopSignal;
 
@@ -92,14 +90,14 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Box<dyn Error>> {
     if print_config {
         return Ok(write!(io::stdout(), "{raw}")?);
     }
-    logging::start(&config.log.level, config.log.format)?;
+    let format = logging::start(&config.log.level, config.log.format)?;
     readable_secrets::warn(&raw, config.server.tls.as_ref());
     let reloader = Reloader::new(sources, raw, &config);
-    serve(&config, reloader)
+    serve(&config, reloader, format)
 }
 
 /// Serves until a stop signal arrives.
-fn serve(config: &Config, reloader: Reloader) -> Result<(), Box<dyn Error>> {
+fn serve(config: &Config, reloader: Reloader, format: LineFormat) -> Result<(), Box<dyn Error>> {
     let count = match config.server.threads {
         0 => thread::available_parallelism().map_or(1, usize::from),
         count => count,
@@ -112,7 +110,7 @@ fn serve(config: &Config, reloader: Reloader) -> Result<(), Box<dyn Error>> {
         let threads = Threads::start(count)?;
         tracing::debug!("serving connections on {} threads", threads.count());
         let server = Server::start_on(threads, config).await?;
-        announce(&server, config).await?;
+        banner::ready(&server, config, format).await?;
         let mut reloading =
             tokio::spawn(keep_reloading(reloader, Arc::clone(server.reloadable()), hangup));
         tokio::select! {
@@ -124,7 +122,7 @@ fn serve(config: &Config, reloader: Reloader) -> Result<(), Box<dyn Error>> {
         tracing::info!("shutting down: waiting for clients to finish");
         let stopped = tokio::time::timeout(config.server.shutdown_grace, server.stop()).await;
         stopped.map_err(|_| "shutdown timed out before everything was stored")??;
-        print_line("stopped; everything is stored");
+        banner::stopped(format);
         Ok(())
     })
 }
@@ -134,63 +132,4 @@ fn serve(config: &Config, reloader: Reloader) -> Result<(), Box<dyn Error>> {
 fn survive_file_size_limit() -> io::Result<()> {
     // The handler stays installed after the receiver is dropped.
     signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
-}
-
-/// Prints what the store contains, the limits in force, and where the server listens.
-async fn announce(server: &Server, config: &Config) -> Result<(), Box<dyn Error>> {
-    let engine = server.engine();
-    let topics = engine.topics().await?;
-    let (mut events, mut bytes) = (0, 0);
-    for topic in &topics {
-        let bounds = engine.bounds(topic).await?;
-        events += bounds.count();
-        bytes += bounds.bytes;
-    }
-    for incident in engine.health().incidents {
-        tracing::warn!("{incident}");
-    }
-    let store = match &config.server.engine {
-        EngineConfig::Disk => format!("the store in {}", config.server.data.display()),
-        EngineConfig::Memory => "an in-memory store, lost on exit".to_owned(),
-        EngineConfig::Mongo(address) => format!("the database at {address}"),
-    };
-    print_line(&format!(
-        "prombus {} opened {store}\n\
-         {} topics, {events} events, {bytes} bytes\n\
-         limits: {}\n\
-         WebSocket gateway: {}\n\
-         HTTP: {}\n\
-         ready; press ctrl-c to stop",
-        env!("CARGO_PKG_VERSION"),
-        topics.len(),
-        describe_limits(&config.limits),
-        server.ws_url(),
-        server.http_url(),
-    ));
-    Ok(())
-}
-
-fn describe_limits(limits: &LimitsConfig) -> String {
-    if !limits.enabled {
-        return "none".to_owned();
-    }
-    let rate = |bucket: BucketConfig| match (bucket.capacity, bucket.refill_per_sec) {
-        (capacity, rate) if capacity == rate => format!("{rate}/s"),
-        (capacity, rate) => format!("{rate}/s (burst {capacity})"),
-    };
-    format!(
-        "{} and {}/s per connection, {} per client, {} per topic; {} topics, {} groups per topic",
-        rate(limits.connection),
-        human_bytes(limits.connection_bytes_per_sec as f64),
-        rate(limits.principal),
-        rate(limits.topic),
-        limits.max_topics,
-        limits.max_groups_per_topic,
-    )
-}
-
-/// Prints to stdout. The server keeps running if stdout is closed.
-fn print_line(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

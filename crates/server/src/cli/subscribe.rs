@@ -1,25 +1,36 @@
 //! `prombus subscribe`.
 //!
 //! A blocking task prints the events or runs the command, so the loop that reads the connection keeps answering
-//! pings meanwhile. An event is acknowledged after it was printed and flushed, or after its command succeeded.
+//! pings meanwhile. An event is acknowledged after it was printed and flushed, or after its command succeeded. A
+//! lost connection is opened again.
+//!
+//! - `deliveries`: the events that are not finished
+//! - `handler`: prints an event, or runs the command for it
+//! - `empty_topic`: says that there is nothing to consume yet
 
+mod deliveries;
+mod empty_topic;
 mod handler;
 
 use std::collections::VecDeque;
 use std::error::Error;
+use std::io;
 
-use bytes::Bytes;
+use prombus_client::transport::full_jitter;
 use prombus_proto::frame::{
-    Ack, AfterNack, Ids, Membership, Nack, Outcome, ServerFrame, StartFrom, Subscribe,
-    SubscribeOptions,
+    Ack, Ids, Membership, Nack, Outcome, ServerFrame, StartFrom, Subscribe, SubscribeOptions,
 };
-use prombus_proto::{ClientOp, EventId, Group, Timestamp, Topic};
+use prombus_proto::{ClientOp, EventId, Group, SystemRandom, Topic};
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 
-use super::connection::{Connection, refused};
+use super::connection::{Connection, ConnectionError, refused};
+use super::retries::Retries;
 use super::server_arguments::GatewayArguments;
 use super::stop_signal::StopSignal;
+use super::times::{milliseconds, time};
+use deliveries::{Deliveries, Next};
+use empty_topic::notice_empty_topic;
 use handler::{Handled, Handler};
 
 #[derive(clap::Args)]
@@ -31,25 +42,32 @@ Examples:
   prombus subscribe orders.created --group mail --exec 'jq .payload | ./send-mail'
 
 Prints one event per line, as stored, and acknowledges it. The members of a group share its events.
-Stops after --count events or at ctrl-c, once everything printed is acknowledged. Fails if the connection
-is lost.
+Stops after --count events or at ctrl-c, once everything printed is acknowledged. Reconnects if the connection
+is lost; an event printed before is not printed again then, unless this process was restarted.
 
-With --exec, the command reads the event on stdin. Exit status 0 acknowledges the event, any other rejects it
-for another attempt. Commands run one at a time and must finish within --ack-timeout-ms.")]
+TIME, such as in --from 2h or --from ts:2026-01-02T03:04:05Z, is a duration before now, a date or time (in UTC
+unless it has an offset) or, after ts:, milliseconds since 1970.
+
+By default the server delivers at most 200 events per second to a connection (limits.connection).
+
+With --exec, the command reads the event on stdin. Exit status 0 acknowledges the event, 65 rejects it: it is
+dead-lettered at once. After any other it is delivered again, until it has failed --max-attempts times.
+Commands run one at a time and must finish within --ack-timeout.")]
 pub(crate) struct SubscribeArguments {
     /// Topic to consume, such as orders.created
     topic: Topic,
     /// Consumer group; an existing group continues where it left off
     #[arg(long, value_name = "GROUP")]
     group: Group,
-    /// Where a new group starts: earliest, latest, ts:MS or after:ID
+    /// Where a new group starts: earliest, latest, a TIME such as 2h (ago) or ts:TIME, or after:ID
     #[arg(long, value_name = "START", default_value = "latest", value_parser = start_from)]
     from: StartFrom,
     /// Maximum unacknowledged events; default: set by the server
     #[arg(long, value_name = "COUNT")]
     max_in_flight: Option<u32>,
-    /// Milliseconds to acknowledge an event before it is redelivered; default: set by the server
-    #[arg(long, value_name = "MS")]
+    /// Time to acknowledge an event before it is redelivered, such as 30s or in milliseconds; default: set by the
+    /// server
+    #[arg(long = "ack-timeout", alias = "ack-timeout-ms", value_name = "TIME", value_parser = milliseconds)]
     ack_timeout_ms: Option<u64>,
     /// Failures before an event is dead-lettered, from now on for the whole group; default: as set for the group before,
     /// or by the server
@@ -64,6 +82,9 @@ pub(crate) struct SubscribeArguments {
     /// Run this shell command for each event instead of printing it
     #[arg(long, value_name = "COMMAND", conflicts_with = "no_ack")]
     exec: Option<String>,
+    /// Maximum consecutive attempts to reconnect; default: unlimited
+    #[arg(long, value_name = "COUNT")]
+    tries: Option<u32>,
     #[command(flatten)]
     server: GatewayArguments,
 }
@@ -72,7 +93,7 @@ pub(crate) struct SubscribeArguments {
 const MAX_COUNT_AS_IN_FLIGHT: u32 = 50;
 
 pub(crate) async fn run(arguments: SubscribeArguments) -> Result<(), Box<dyn Error>> {
-    let SubscribeArguments { topic, group, count, no_ack, exec, server, .. } = arguments;
+    let SubscribeArguments { topic, group, count, no_ack, exec, tries, server, .. } = arguments;
     let mut stop_signal = StopSignal::new()?;
     // Events that queue for the command would use up their deadline.
     let exec_limit = exec.is_some().then_some(1);
@@ -86,22 +107,23 @@ pub(crate) async fn run(arguments: SubscribeArguments) -> Result<(), Box<dyn Err
         ack_timeout_ms: arguments.ack_timeout_ms,
         max_attempts: arguments.max_attempts,
     };
-    let mut connection = Connection::open(&server).await?;
-    let membership = Membership { topic, group };
-    let (topic, group) = (membership.topic.clone(), membership.group.clone());
-    connection.request(ClientOp::Subscribe(Subscribe { topic, group, opts })).await?;
+    let subscribe = Subscribe { topic: topic.clone(), group: group.clone(), opts };
+    let connection = open(&server, &subscribe).await?;
     let mut subscriber = Subscriber {
         connection,
-        membership,
+        subscribe,
+        membership: Membership { topic: topic.clone(), group },
         handler: Handler::new(exec),
         acknowledges: !no_ack,
-        remaining: count,
-        received: VecDeque::new(),
+        deliveries: Deliveries::new(count),
         handling: None,
-        unanswered: 0,
+        unanswered: VecDeque::new(),
         stale: 0,
+        notice: server.endpoint().ok().and_then(|server| notice_empty_topic(&server, topic)),
+        retries: Retries::up_to(tries.unwrap_or(u32::MAX)),
+        server,
     };
-    let result = subscriber.consume(&mut stop_signal).await;
+    let result = subscriber.run(&mut stop_signal).await;
     subscriber.connection.close().await;
     if subscriber.stale > 0 {
         let count = subscriber.stale;
@@ -110,49 +132,142 @@ pub(crate) async fn run(arguments: SubscribeArguments) -> Result<(), Box<dyn Err
     result
 }
 
+/// Opens a connection and subscribes.
+async fn open(
+    server: &GatewayArguments,
+    subscribe: &Subscribe,
+) -> Result<Connection, ConnectionError> {
+    let mut connection = Connection::open(server).await?;
+    connection.request(ClientOp::Subscribe(subscribe.clone())).await?;
+    Ok(connection)
+}
+
 struct Subscriber {
+    server: GatewayArguments,
     connection: Connection,
+    subscribe: Subscribe,
     membership: Membership,
     handler: Handler,
     acknowledges: bool,
-    /// Events left to receive; `None` without `--count`.
-    remaining: Option<u64>,
-    received: VecDeque<(EventId, Bytes)>,
-    handling: Option<JoinHandle<Result<Handled, String>>>,
-    /// Frames sent and not answered yet.
-    unanswered: usize,
+    deliveries: Deliveries,
+    handling: Option<JoinHandle<io::Result<Handled>>>,
+    /// Frames sent and not answered yet, each with the events it acknowledges.
+    unanswered: VecDeque<Vec<EventId>>,
     /// Acknowledgements that arrived after the deadline.
     stale: usize,
+    /// Finds out whether the topic is empty, until the first event.
+    notice: Option<JoinHandle<()>>,
+    retries: Retries,
+}
+
+/// Why the subscriber stopped reading its connection.
+enum Pause {
+    /// The events of `--count` are handled, or there was a signal.
+    Stopping,
+    /// The server is gone, or goes away.
+    Lost(ConnectionError),
 }
 
 impl Subscriber {
-    async fn consume(&mut self, stop_signal: &mut StopSignal) -> Result<(), Box<dyn Error>> {
+    async fn run(&mut self, stop_signal: &mut StopSignal) -> Result<(), Box<dyn Error>> {
         loop {
-            if self.handling.is_none() && !self.received.is_empty() {
-                self.handling = Some(self.handler.start(&mut self.received));
-            }
-            if self.handling.is_none() && self.remaining == Some(0) {
-                return self.finish().await;
-            }
-            tokio::select! {
-                frame = self.connection.next() => self.receive(frame?)?,
-                handled = handled(&mut self.handling) => {
-                    self.handling = None;
-                    self.settle(handled?);
+            match self.consume(stop_signal).await? {
+                Pause::Stopping => return self.stop().await,
+                Pause::Lost(error) if self.deliveries.is_complete() => {
+                    // Nobody may deliver again to this member what it has handled.
+                    self.finish_handler().await?;
+                    return Err(error.into());
                 }
-                () = stop_signal.recv() => {
-                    // Events not handled yet go to other members.
-                    self.received.clear();
-                    return self.stop().await;
+                Pause::Lost(error) => {
+                    if !self.reconnect(error, stop_signal).await? {
+                        // Without a connection, nothing can be acknowledged any more.
+                        return self.finish_handler().await;
+                    }
                 }
             }
         }
     }
 
-    /// Receives no more, and returns when the running handler is done or at a second ctrl-c.
+    async fn consume(&mut self, stop_signal: &mut StopSignal) -> Result<Pause, Box<dyn Error>> {
+        loop {
+            self.start_handler();
+            if self.handling.is_none() && self.deliveries.is_complete() {
+                return Ok(Pause::Stopping);
+            }
+            tokio::select! {
+                frame = self.connection.next() => {
+                    let received = frame.and_then(|frame| self.receive(frame));
+                    match received {
+                        Ok(()) => {}
+                        Err(error) if error.may_reconnect(self.has_token()) => {
+                            return Ok(Pause::Lost(error));
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                handled = handled(&mut self.handling) => {
+                    self.handling = None;
+                    self.settle(handled?);
+                }
+                () = stop_signal.recv() => return Ok(Pause::Stopping),
+            }
+        }
+    }
+
+    /// Opens the connection again, as often as it takes. Returns `false` at a stop signal.
+    async fn reconnect(
+        &mut self,
+        mut error: ConnectionError,
+        stop_signal: &mut StopSignal,
+    ) -> Result<bool, Box<dyn Error>> {
+        let unanswered = std::mem::take(&mut self.unanswered);
+        self.deliveries.lost_connection(unanswered.into_iter().flatten().collect());
+        let mut reported = String::new();
+        loop {
+            let Some(delay) = self.retries.failed() else {
+                return Err(format!("{error}; gave up reconnecting").into());
+            };
+            let reason = error.to_string();
+            if reason != reported {
+                eprintln!("prombus: {reason}; reconnecting");
+                reported = reason;
+            }
+            let delay = error.retry_after().map_or(delay, |after| after.max(delay));
+            // Subscribers that lost their connection together do not come back together.
+            let delay = delay / 2 + full_jitter(delay / 2, &SystemRandom);
+            let opening = async {
+                tokio::time::sleep(delay).await;
+                open(&self.server, &self.subscribe).await
+            };
+            let opened = tokio::select! {
+                opened = opening => opened,
+                () = stop_signal.recv() => return Ok(false),
+            };
+            match opened {
+                Ok(connection) => {
+                    self.connection = connection;
+                    eprintln!("prombus: connected again");
+                    return Ok(true);
+                }
+                Err(again) if again.may_reconnect(self.has_token()) => error = again,
+                Err(again) => return Err(again.into()),
+            }
+        }
+    }
+
+    fn start_handler(&mut self) {
+        if self.handling.is_none() && self.deliveries.has_waiting() {
+            let events = self.deliveries.start(self.handler.events_at_once());
+            self.handling = Some(self.handler.start(events));
+        }
+    }
+
+    /// Receives no more, and returns when the running handler is done or at another signal.
     async fn stop(&mut self) -> Result<(), Box<dyn Error>> {
-        self.send(ClientOp::Pause(self.membership.clone()));
-        self.remaining = Some(0);
+        if !self.deliveries.is_complete() {
+            self.send(ClientOp::Pause(self.membership.clone()), vec![]);
+            self.deliveries.stop();
+        }
         let mut second_signal = StopSignal::new()?;
         while self.handling.is_some() {
             tokio::select! {
@@ -166,75 +281,108 @@ impl Subscriber {
                 }
             }
         }
-        self.finish().await
-    }
-
-    /// Waits until all acknowledgements are answered.
-    async fn finish(&mut self) -> Result<(), Box<dyn Error>> {
-        while self.unanswered > 0 {
+        // Wait until all acknowledgements are answered.
+        while !self.unanswered.is_empty() {
             let frame = self.connection.next().await?;
             self.receive(frame)?;
         }
         Ok(())
     }
 
-    fn receive(&mut self, frame: ServerFrame) -> Result<(), Box<dyn Error>> {
+    /// Lets the running handler finish without a connection. Fails if handled events are not acknowledged.
+    async fn finish_handler(&mut self) -> Result<(), Box<dyn Error>> {
+        if self.handling.is_some()
+            && let Handled::Done(ids) = handled(&mut self.handling).await?
+        {
+            self.deliveries.handled(ids);
+        }
+        match self.deliveries.unconfirmed() {
+            1.. if self.acknowledges => {
+                Err("stopped without a connection: the last events are not acknowledged, and are \
+                     delivered again"
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn has_token(&self) -> bool {
+        self.server.endpoint().is_ok_and(|server| server.token().is_some())
+    }
+
+    fn receive(&mut self, frame: ServerFrame) -> Result<(), ConnectionError> {
+        self.retries.reset();
         match frame {
             ServerFrame::Event { event, .. } => {
-                if self.remaining == Some(0) {
-                    // It is redelivered after the connection closes.
-                    return Ok(());
+                if let Some(notice) = self.notice.take() {
+                    notice.abort();
                 }
-                let id = id_of(&event)?;
-                self.received.push_back((id, event));
-                if let Some(remaining) = &mut self.remaining {
-                    *remaining -= 1;
-                    if *remaining == 0 {
-                        self.send(ClientOp::Pause(self.membership.clone()));
+                let id = id_of(&event).map_err(ConnectionError::Lost)?;
+                match self.deliveries.receive(id, event) {
+                    Next::Wait | Next::Leave => {}
+                    Next::WaitAndPause => {
+                        self.send(ClientOp::Pause(self.membership.clone()), vec![]);
                     }
+                    Next::Acknowledge(id) => self.acknowledge(vec![id]),
                 }
             }
             ServerFrame::Ok { outcome, .. } => {
-                self.unanswered = self.unanswered.saturating_sub(1);
+                self.unanswered.pop_front();
                 self.stale += usize::from(outcome == Outcome::Stale);
             }
             ServerFrame::Err { code, msg, retry_after_ms, .. } => {
-                return Err(refused(code, msg, retry_after_ms).into());
+                return Err(refused(code, msg, retry_after_ms));
+            }
+            ServerFrame::Ended { topic, group, reason } => {
+                return Err(ConnectionError::Ended { topic, group, reason });
             }
         }
         Ok(())
     }
 
-    /// Acknowledges handled events, or rejects a failed one.
+    /// Acknowledges handled events, or reports a failed one.
     fn settle(&mut self, handled: Handled) {
-        let Membership { topic, group } = self.membership.clone();
         match handled {
-            Handled::Done(_) if !self.acknowledges => {}
-            Handled::Done(ids) => {
-                let ids = Ids::Many(ids);
-                self.send(ClientOp::Ack(Ack { topic, group, ids, mark: None, publish: None }));
+            Handled::Done(_) if !self.acknowledges => {
+                self.deliveries.handled(vec![]);
             }
-            Handled::Failed { id, reason } => {
+            Handled::Done(ids) => {
+                let ids = self.deliveries.handled(ids);
+                self.acknowledge(ids);
+            }
+            Handled::Failed { id, reason, next } => {
                 eprintln!("prombus: event {id}: {reason}");
-                let reason = Some(reason);
-                let (ids, next) = (Ids::One(id), AfterNack::BackOff);
-                self.send(ClientOp::Nack(Nack { topic, group, ids, reason, next }));
+                if self.deliveries.failed(&id) {
+                    let Membership { topic, group } = self.membership.clone();
+                    let (ids, reason) = (Ids::One(id), Some(reason));
+                    self.send(ClientOp::Nack(Nack { topic, group, ids, reason, next }), vec![]);
+                }
             }
         }
     }
 
-    fn send(&mut self, op: ClientOp) {
-        self.unanswered += 1;
+    fn acknowledge(&mut self, ids: Vec<EventId>) {
+        if ids.is_empty() {
+            return;
+        }
+        let Membership { topic, group } = self.membership.clone();
+        let acknowledged = ids.clone();
+        let ids = Ids::Many(ids);
+        let ack = Ack { topic, group, ids, mark: None, publish: None };
+        self.send(ClientOp::Ack(ack), acknowledged);
+    }
+
+    /// Sends a frame that acknowledges these events.
+    fn send(&mut self, op: ClientOp, acknowledged: Vec<EventId>) {
+        self.unanswered.push_back(acknowledged);
         self.connection.send(op);
     }
 }
 
 /// Waits for the running handler. Never returns if none is running.
-async fn handled(
-    handling: &mut Option<JoinHandle<Result<Handled, String>>>,
-) -> Result<Handled, String> {
+async fn handled(handling: &mut Option<JoinHandle<io::Result<Handled>>>) -> io::Result<Handled> {
     match handling {
-        Some(handling) => handling.await.unwrap_or_else(|error| Err(error.to_string())),
+        Some(handling) => handling.await.unwrap_or_else(|error| Err(io::Error::other(error))),
         None => std::future::pending().await,
     }
 }
@@ -253,20 +401,26 @@ fn start_from(text: &str) -> Result<StartFrom, String> {
     match text.split_once(':') {
         None if text == "earliest" => Ok(StartFrom::Earliest),
         None if text == "latest" => Ok(StartFrom::Latest),
-        Some(("ts", ms)) => {
-            let ms =
-                ms.parse().map_err(|_| "expected ts:MS, in milliseconds since 1970".to_owned())?;
-            Ok(StartFrom::Ts(Timestamp(ms)))
-        }
+        Some(("ts", at)) => time(at).map(StartFrom::Ts),
         Some(("after", id)) => {
             EventId::new(id).map(StartFrom::AfterId).map_err(|error| error.to_string())
         }
-        _ => Err("expected earliest, latest, ts:MS or after:ID".to_owned()),
+        // A bare number may be meant as a position.
+        _ if text.parse::<u64>().is_err() => {
+            time(text).map(StartFrom::Ts).map_err(|_| start_error())
+        }
+        _ => Err(start_error()),
     }
+}
+
+fn start_error() -> String {
+    "expected earliest, latest, a time such as 2h or 2026-01-02, ts:TIME or after:ID".to_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use prombus_proto::Timestamp;
+
     use super::*;
 
     #[test]
@@ -274,9 +428,13 @@ mod tests {
         assert_eq!(start_from("earliest"), Ok(StartFrom::Earliest));
         assert_eq!(start_from("latest"), Ok(StartFrom::Latest));
         assert_eq!(start_from("ts:17"), Ok(StartFrom::Ts(Timestamp(17))));
+        let time = Ok(StartFrom::Ts(Timestamp(1_767_323_045_000)));
+        assert_eq!(start_from("ts:2026-01-02T03:04:05Z"), time);
+        assert_eq!(start_from("2026-01-02T03:04:05Z"), time);
+        assert!(matches!(start_from("2h30m"), Ok(StartFrom::Ts(_))));
         let id = EventId::new("a:b").unwrap();
         assert_eq!(start_from("after:a:b"), Ok(StartFrom::AfterId(id)));
-        for invalid in ["", "first", "ts", "ts:", "ts:x", "after:", "earliest:1"] {
+        for invalid in ["", "first", "ts", "ts:", "ts:x", "after:", "earliest:1", "17"] {
             assert!(start_from(invalid).is_err(), "{invalid}");
         }
     }

@@ -9,7 +9,7 @@ use toml::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::display::without_password;
-use super::known_keys::{KnownKeys, closest_match, is_secret};
+use super::known_keys::{KnownKeys, TOPICS, closest_match, is_secret};
 use super::{ConfigError, KeyPath, Origin};
 
 /// The default file: every setting with its default value.
@@ -103,6 +103,8 @@ impl RawConfig {
         });
         let mut keys: Vec<_> =
             values.iter().map(|(key, s): (_, &Setting)| (key.clone(), s.value.is_str())).collect();
+        // Those of topics are known by their last segments, whatever the topic.
+        keys.retain(|(key, _)| key.segments()[0] != TOPICS);
         keys.sort_by_cached_key(|(key, _)| file.line_of(key));
         Ok(Self { known: KnownKeys::new(keys), values })
     }

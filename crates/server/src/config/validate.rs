@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use prombus_client::transport::{Protocol, ServerAddress};
 use prombus_engine::Durability;
-use prombus_proto::Topic;
 use prombus_proto::limits::{MAX_EVENT_BYTES, MAX_NACK_DELAY_MS};
+use prombus_proto::{NamePattern, Topic};
 
 use super::known_keys::TOPICS;
 use super::values::UNBOUNDED;
 use super::{
     AuthConfig, BucketConfig, ClientAuth, Config, ConfigError, EngineConfig, GatewayConfig,
     GroupsConfig, KeyPath, LimitsConfig, LogConfig, MemoryConfig, RawConfig, RetryConfig,
-    ServerConfig, SubscribeConfig, TlsConfig, TopicConfig,
+    ServerConfig, SubscribeConfig, TlsConfig, TopicConfig, TracingConfig,
 };
 use crate::logging::{LogFilter, LogFormat};
 use crate::mongo_address::MongoAddress;
@@ -42,9 +43,11 @@ impl Config {
     /// A value has the wrong type, format or range, or settings contradict each other.
     pub fn validate(raw: &RawConfig) -> Result<Self> {
         let limits = limits(raw)?;
+        let (topics, topic_patterns) = topics(raw, limits.topic)?;
         let config = Self {
             server: server(raw)?,
-            topics: topics(raw, limits.topic)?,
+            topics,
+            topic_patterns,
             limits,
             auth: AuthConfig::read(raw)?,
             gateway: gateway(raw)?,
@@ -52,6 +55,7 @@ impl Config {
             subscribe: subscribe(raw)?,
             groups: groups(raw)?,
             log: log(raw)?,
+            tracing: tracing(raw)?,
         };
         reject_unauthenticated_public_address(raw, &config)?;
         reject_certificates_without_client_auth(raw, &config)?;
@@ -186,15 +190,28 @@ fn bucket_integer(raw: &RawConfig, key: &KeyPath) -> Result<u32> {
     raw.integer(key, BUCKET_RANGE)
 }
 
-fn topics(raw: &RawConfig, default: BucketConfig) -> Result<BTreeMap<Topic, TopicConfig>> {
+/// The settings of topics, by name and by pattern.
+type TopicConfigs = (BTreeMap<Topic, TopicConfig>, Vec<(NamePattern, TopicConfig)>);
+
+fn topics(raw: &RawConfig, default: BucketConfig) -> Result<TopicConfigs> {
     let mut topics = BTreeMap::new();
+    let mut patterns = BTreeMap::new();
     for key in raw.values.keys().filter(|key| key.segments()[0] == TOPICS) {
-        let topic = Topic::new(&key.segments()[1])
-            .map_err(|error| raw.conflict(key, format!("has an invalid topic name: {error}")))?;
+        let name = &key.segments()[1];
         // Repeated for each key of the topic, with the same result.
-        topics.insert(topic, topic_config(raw, &key.prefix(2), default)?);
+        let settings = topic_config(raw, &key.prefix(2), default)?;
+        if name.contains('*') {
+            let pattern = NamePattern::new(name)
+                .map_err(|error| raw.conflict(key, format!("has an invalid pattern: {error}")))?;
+            patterns.insert(name.clone(), (pattern, settings));
+        } else {
+            let topic = Topic::new(name).map_err(|error| {
+                raw.conflict(key, format!("has an invalid topic name: {error}"))
+            })?;
+            topics.insert(topic, settings);
+        }
     }
-    Ok(topics)
+    Ok((topics, patterns.into_values().collect()))
 }
 
 fn topic_config(raw: &RawConfig, section: &KeyPath, default: BucketConfig) -> Result<TopicConfig> {
@@ -284,6 +301,23 @@ fn retry(raw: &RawConfig) -> Result<RetryConfig> {
         first: time("first_ms")?,
         factor: raw.integer(&section.join("factor"), 1..=100)?,
         max: time("max_ms")?,
+    })
+}
+
+fn tracing(raw: &RawConfig) -> Result<TracingConfig> {
+    let section = KeyPath::of("tracing");
+    let endpoint = section.join("otlp_endpoint");
+    let otlp_endpoint = raw.optional_string(&endpoint)?.map(str::to_owned);
+    if let Some(url) = &otlp_endpoint {
+        ServerAddress::new(url, Protocol::Http, None).map_err(|error| {
+            raw.conflict(&endpoint, format!("is not the URL of a collector: {error}"))
+        })?;
+    }
+    let name = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Ok(TracingConfig {
+        otlp_endpoint,
+        sample_ratio: raw.ratio(&section.join("sample_ratio"))?,
+        service_name: raw.parsed(&section.join("service_name"), "a name", name)?,
     })
 }
 

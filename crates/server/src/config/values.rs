@@ -42,6 +42,19 @@ impl RawConfig {
         })
     }
 
+    /// Returns a number from 0 to 1, which may be written as a whole number.
+    pub(super) fn ratio(&self, key: &KeyPath) -> Result<f64, ConfigError> {
+        let setting = self.get(key)?;
+        let number = match setting.value {
+            Value::Float(number) => Some(number),
+            Value::Integer(0) => Some(0.0),
+            Value::Integer(1) => Some(1.0),
+            _ => None,
+        };
+        let within = number.filter(|number| (0.0..=1.0).contains(number));
+        within.ok_or_else(|| setting.invalid(key, "a number, 0 to 1"))
+    }
+
     pub(super) fn milliseconds(
         &self,
         key: &KeyPath,

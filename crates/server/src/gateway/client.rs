@@ -11,9 +11,12 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use prombus_bus::{
-    Connection, Delivery, DeliveryQueue, Memory, Principal, Refusal, Transport, dead_letter_topic,
+    Connection, Delivery, DeliveryQueue, EndedSubscription, Memory, Principal, Refusal, Transport,
+    dead_letter_topic,
 };
-use prombus_proto::frame::{Ack, ClientFrame, ClientOp, Corr, FrameError, FrameLimits, Mark};
+use prombus_proto::frame::{
+    Ack, ClientFrame, ClientOp, Corr, FrameError, FrameLimits, Mark, answer,
+};
 use prombus_proto::{ErrorCode, Group, Timestamp, Topic};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -23,8 +26,9 @@ use super::Gateway;
 use super::answers::{Answers, LaterAnswer, PendingAnswer, Written};
 use super::outgoing::Outgoing;
 use crate::accept::Arrival;
-use crate::auth::{Action, Caller, Credential, Grant};
+use crate::auth::{Action, Caller, Credential, Grant, Identity};
 use crate::config;
+use crate::notices::SlowConsumer;
 
 /// One client: its rights, its subscriptions, its pending answers.
 pub(super) struct Client {
@@ -34,7 +38,10 @@ pub(super) struct Client {
     connection: Connection,
     answers: Answers,
     subscriptions: HashMap<(Topic, Group), ActiveSubscription>,
-    /// The newest token, or before the first AUTH the certificate of the connection.
+    /// Subscriptions that the bus has ended and the client is not told of yet.
+    ended: Vec<EndedSubscription>,
+    /// The newest token, or before the first AUTH what was presented for the ticket of the connection, or its
+    /// certificate.
     credential: Option<Credential>,
     /// What the credential allows. On a server that requires tokens, `None` if it allows nothing, such as
     /// before the first AUTH.
@@ -66,12 +73,17 @@ const MIN_UNANSWERED_BYTES: usize = 1 << 20;
 impl Client {
     pub(super) fn new(gateway: Arc<Gateway>, arrival: &Arrival) -> Self {
         let caller = Caller { address: arrival.address, transport: Transport::Ws };
-        let certificate = arrival.certificate.clone();
-        let grant = gateway.access().authenticator.without_token(certificate.as_deref());
+        let certificate = arrival.certificate.clone().map(Credential::Certificate);
+        let credential = arrival.presented.clone().or(certificate);
+        let now = gateway.clock.now();
+        let grant = gateway.access().authenticator.check_again(credential.as_ref(), now);
         let connection = gateway.bus.connect();
         let principal = match &grant {
             Some(grant) => {
-                gateway.logins.recognized(grant, caller);
+                // The login by a ticket was recorded when it was redeemed.
+                if arrival.presented.is_none() {
+                    gateway.logins.recognized(grant, caller);
+                }
                 grant.principal_at(caller.address)
             }
             None => Principal::of_address(caller.address),
@@ -83,7 +95,8 @@ impl Client {
             caller,
             answers: Answers::default(),
             subscriptions: HashMap::new(),
-            credential: certificate.map(Credential::Certificate),
+            ended: Vec::new(),
+            credential,
             grant,
             batch: PendingBatch::None,
         }
@@ -250,6 +263,20 @@ impl Client {
         !self.subscriptions.is_empty()
     }
 
+    /// Records that the client is closed because it did not read `unread_bytes`.
+    pub(super) fn is_slow(&self, unread_bytes: usize) {
+        let identity = self.grant.as_ref().map_or(Identity::Anyone, |it| it.identity.clone());
+        let closed = SlowConsumer {
+            address: self.caller.address,
+            subscriptions: self.subscriptions.len(),
+            subscription: self.subscriptions.keys().next().cloned(),
+            unread_bytes,
+            waited: self.settings().slow_consumer_timeout,
+        };
+        self.gateway.bus.metrics().slow_consumer();
+        self.gateway.notices.slow_consumer(identity, closed);
+    }
+
     pub(super) fn end_subscriptions(&mut self) {
         self.subscriptions.clear();
     }
@@ -316,6 +343,25 @@ impl Client {
     pub(super) fn take_deliveries(&self, bytes: usize, out: &mut Vec<Delivery>) {
         if self.grant.is_some() {
             self.connection.delivery_queue.take(bytes, out);
+        }
+    }
+
+    /// Writes an ENDED for each subscription that the bus has ended, once its SUBSCRIBE is answered.
+    pub(super) fn write_ended(&mut self, out: &mut Outgoing) {
+        self.ended.append(&mut self.connection.delivery_queue.take_ended());
+        for ended in std::mem::take(&mut self.ended) {
+            let key = (ended.topic.clone(), ended.group.clone());
+            let known = self.subscriptions.get(&key);
+            // The client has unsubscribed, and perhaps subscribed again.
+            let Some(active) = known.filter(|it| it.subscription.member() == ended.member) else {
+                continue;
+            };
+            if !active.is_answered() {
+                self.ended.push(ended);
+                continue;
+            }
+            self.subscriptions.remove(&key);
+            out.text(|text| answer::write_ended(text, &ended.topic, &ended.group, ended.reason));
         }
     }
 

@@ -124,6 +124,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
     /// Runs the session until it ends, and closes the connection.
     pub(super) async fn run(mut self) -> End {
         let end = self.serve().await;
+        if end == End::Closed(CloseCode::SlowConsumer) {
+            self.client.is_slow(self.socket.wire.outgoing.len());
+        }
         // Before the close, which may take a while: other members get the leased events.
         self.client.end_subscriptions();
         let _ = timeout(CLOSING_TIME, self.close(end)).await;
@@ -241,6 +244,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Session<S> {
         let limit = self.outbox_limit();
         let outgoing = &mut self.socket.wire.outgoing;
         while outgoing.len() < limit && self.client.poll_answer(context, outgoing).is_ready() {}
+        if outgoing.len() < limit {
+            self.client.write_ended(outgoing);
+        }
         let bytes = WRITE_BYTES.min(limit);
         if outgoing.len() >= bytes {
             return;

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use axum::body::Body;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::upgrade::OnUpgrade;
-use hyper::{Method, Request, Response, StatusCode, Version};
-use tokio::sync::mpsc::Sender;
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use prombus_bus::Transport;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::Gateway;
-use crate::accept::{Admission, HANDSHAKE_TIME, NewConnection, Port, RequestHandler, refuse_host};
+use crate::accept::{
+    Admission, HANDSHAKE_TIME, NewConnection, Port, RequestHandler, Upgrade, refuse_host,
+};
+use crate::auth::{Caller, tickets};
 
 /// Why a request is not upgraded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(crate) enum NoUpgrade {
     NotRequested,
     /// An earlier request already upgrades the connection.
     AlreadyUpgrading,
+    /// Its URL has a ticket that is not valid.
+    BadTicket,
 }
 
 impl Port for Gateway {
@@ -40,16 +44,16 @@ impl Port for Gateway {
 
 impl Gateway {
     fn respond<B>(&self, request: Request<B>, connection: &NewConnection) -> Response<Body> {
-        if let Err((status, reason)) = self.check(&request, connection.admission) {
+        if let Err((status, reason)) = self.check(&request, connection) {
             return refused(status, reason);
         }
-        upgrade(request, &connection.upgrades).unwrap_or_else(|no| no.response(refused))
+        self.upgrade(request, connection).unwrap_or_else(|no| no.response(refused))
     }
 
     fn check<B>(
         &self,
         request: &Request<B>,
-        admission: Admission,
+        connection: &NewConnection,
     ) -> Result<(), (StatusCode, &'static str)> {
         if let Some(reason) = refuse_host(request) {
             return Err((StatusCode::BAD_REQUEST, reason));
@@ -62,40 +66,56 @@ impl Gateway {
         }
         let headers = request.headers();
         let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
-        if self.access().origins.check(text(&header::ORIGIN), text(&header::HOST)).is_err() {
+        let (origin, host) = (text(&header::ORIGIN), text(&header::HOST));
+        if self.access().origins.check(origin, host).is_err() {
+            self.origin_refused(connection.address, Transport::Ws, (origin, host));
             return Err((StatusCode::FORBIDDEN, "this origin is not allowed"));
         }
-        match admission {
+        match connection.admission {
             Admission::Everything => Ok(()),
             Admission::HealthCheck(limit) => {
                 Err((StatusCode::SERVICE_UNAVAILABLE, Admission::refusal(limit)))
             }
         }
     }
+
+    /// Accepts an upgrade request of `connection`, which becomes a WebSocket.
+    pub(crate) fn upgrade<B>(
+        &self,
+        mut request: Request<B>,
+        connection: &NewConnection,
+    ) -> Result<Response<Body>, NoUpgrade> {
+        let headers = request.headers();
+        let asks = request.method() == Method::GET
+            && request.version() == Version::HTTP_11
+            && lists(headers, &header::CONNECTION, "upgrade")
+            && lists(headers, &header::UPGRADE, "websocket")
+            && lists(headers, &header::SEC_WEBSOCKET_VERSION, "13");
+        let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| asks);
+        let accept = derive_accept_key(key.ok_or(NoUpgrade::NotRequested)?.as_bytes());
+        // Last: only a connection uses up a ticket.
+        let presented = match ticket_in(request.uri()) {
+            Some(ticket) => {
+                let caller = Caller { address: connection.address, transport: Transport::Ws };
+                self.redeem(ticket, caller).map_err(|_| NoUpgrade::BadTicket)?.0
+            }
+            None => None,
+        };
+        let upgrade = Upgrade { stream: hyper::upgrade::on(&mut request), presented };
+        connection.upgrades.try_send(upgrade).map_err(|_| NoUpgrade::AlreadyUpgrading)?;
+        Ok(Response::builder()
+            .status(StatusCode::SWITCHING_PROTOCOLS)
+            .header(header::CONNECTION, "Upgrade")
+            .header(header::UPGRADE, "websocket")
+            .header(header::SEC_WEBSOCKET_ACCEPT, accept)
+            .body(Body::empty())
+            .expect("these headers are valid"))
+    }
 }
 
-/// Accepts an upgrade request, and sends the upgrade to `upgrades`.
-pub(crate) fn upgrade<B>(
-    mut request: Request<B>,
-    upgrades: &Sender<OnUpgrade>,
-) -> Result<Response<Body>, NoUpgrade> {
-    let headers = request.headers();
-    let asks = request.method() == Method::GET
-        && request.version() == Version::HTTP_11
-        && lists(headers, &header::CONNECTION, "upgrade")
-        && lists(headers, &header::UPGRADE, "websocket")
-        && lists(headers, &header::SEC_WEBSOCKET_VERSION, "13");
-    let key =
-        headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| asks).ok_or(NoUpgrade::NotRequested)?;
-    let accept = derive_accept_key(key.as_bytes());
-    upgrades.try_send(hyper::upgrade::on(&mut request)).map_err(|_| NoUpgrade::AlreadyUpgrading)?;
-    Ok(Response::builder()
-        .status(StatusCode::SWITCHING_PROTOCOLS)
-        .header(header::CONNECTION, "Upgrade")
-        .header(header::UPGRADE, "websocket")
-        .header(header::SEC_WEBSOCKET_ACCEPT, accept)
-        .body(Body::empty())
-        .expect("these headers are valid"))
+/// Returns the ticket in the query, whose characters need no encoding.
+pub(crate) fn ticket_in(uri: &Uri) -> Option<&str> {
+    uri.query()?.split('&').find_map(|parameter| parameter.strip_prefix("ticket="))
 }
 
 impl NoUpgrade {
@@ -113,6 +133,7 @@ impl NoUpgrade {
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
                 response
             }
+            Self::BadTicket => refused(StatusCode::UNAUTHORIZED, tickets::INVALID),
             Self::AlreadyUpgrading => refused(
                 StatusCode::BAD_REQUEST,
                 "the connection is already being upgraded to a WebSocket",

@@ -4,14 +4,15 @@ use axum::body::Body;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Request, StatusCode};
 use axum::response::Response;
+use prombus_bus::Transport;
 use prombus_proto::ErrorCode;
 
-use super::HttpState;
 use super::error::HttpError;
+use super::{HttpState, Peer};
 
 /// The response headers that a page may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static("RateLimit, RateLimit-Policy, Retry-After");
-const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT");
+const METHODS: HeaderValue = HeaderValue::from_static("DELETE, GET, HEAD, POST, PUT");
 /// Seconds for which a browser may cache a preflight response.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
@@ -21,18 +22,26 @@ pub(super) struct CorsOrigin(HeaderValue);
 impl CorsOrigin {
     /// Checks `Origin` and `Host`. Returns `None` for a request without `Origin`, which no page
     /// of another origin can send.
-    pub(super) fn check(headers: &HeaderMap, http: &HttpState) -> Result<Option<Self>, HttpError> {
+    pub(super) fn check(
+        headers: &HeaderMap,
+        http: &HttpState,
+        peer: &Peer,
+    ) -> Result<Option<Self>, HttpError> {
         let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
         let access = http.gateway.access();
         let origins = &access.origins;
-        origins
-            .check(text(&header::ORIGIN), text(&header::HOST))
-            .map_err(|refused| HttpError::new(ErrorCode::Forbidden, refused.to_string()))?;
+        let (origin, host) = (text(&header::ORIGIN), text(&header::HOST));
+        let refuse = |message: String| {
+            let address = peer.accepted.address;
+            http.gateway.origin_refused(address, Transport::Http, (origin, host));
+            HttpError::new(ErrorCode::Forbidden, message)
+        };
+        origins.check(origin, host).map_err(|refused| refuse(refused.to_string()))?;
         // A page sends no `Origin` to its own host, and with DNS rebinding that host may be us.
-        if http.is_local && !origins.accepts_host(text(&header::HOST)) {
+        if http.is_local && !origins.accepts_host(host) {
             let message = "this server requires no token, so `Host` must be an IP address, \
                            localhost, or a host listed in auth.allowed_origins";
-            return Err(HttpError::new(ErrorCode::Forbidden, message));
+            return Err(refuse(message.to_owned()));
         }
         Ok(headers.get(header::ORIGIN).cloned().map(Self))
     }

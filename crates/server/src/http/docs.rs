@@ -1,19 +1,21 @@
 //! `GET /docs`: the API reference for people, rendered from `openapi.json` as one page that loads
 //! nothing else.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::body::Body;
+use axum::extract::State;
 use axum::http::header::{
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minijinja::{Environment, Value, context};
 
+use super::HttpState;
 use super::error::HttpError;
 use super::openapi::DESCRIPTION;
 use super::query::QueryParams;
@@ -21,11 +23,34 @@ use super::query::QueryParams;
 const TEMPLATE: &str = include_str!("docs/page.html");
 const STYLE: &str = include_str!("docs/style.css");
 
-static PAGE: LazyLock<String> = LazyLock::new(|| {
-    Environment::new()
-        .render_named_str("page.html", TEMPLATE, variables(DESCRIPTION))
-        .expect("a test renders the page")
+/// The address in the examples of the description.
+const EXAMPLE_ADDRESS: &str = "http://127.0.0.1:8083";
+/// Takes its place while the page is rendered, which would escape the slashes.
+const PLACEHOLDER: &str = "ADDRESS_OF_THIS_SERVER";
+
+/// The page, divided where the server's address belongs.
+static PAGE: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let description = DESCRIPTION.replace(EXAMPLE_ADDRESS, PLACEHOLDER);
+    let page = Environment::new()
+        .render_named_str("page.html", TEMPLATE, variables(&description))
+        .expect("a test renders the page");
+    page.split(PLACEHOLDER).map(str::to_owned).collect()
 });
+
+/// Returns the address at which a client asked for the page. A `Host` that is more than a name or an address
+/// with a port is not repeated: it would be part of the page, and of the commands that people copy from it.
+fn address(headers: &HeaderMap, uses_tls: bool) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let is_plain = |host: &&str| {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
+        (1..=261).contains(&host.len()) && host.chars().all(is_allowed) && !host.starts_with('-')
+    };
+    match host.filter(is_plain) {
+        Some(host) if uses_tls => format!("https://{host}"),
+        Some(host) => format!("http://{host}"),
+        None => EXAMPLE_ADDRESS.to_owned(),
+    }
+}
 
 /// Allows nothing but our own stylesheet, identified by its hash.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
@@ -44,10 +69,16 @@ fn variables(description: &str) -> Value {
     context! { openapi, style => STYLE }
 }
 
-pub(super) async fn get(uri: Uri) -> Result<Response, HttpError> {
+pub(super) async fn get(
+    State(http): State<Arc<HttpState>>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, HttpError> {
     QueryParams::parse(&uri, &[])?;
-    let mut response = Response::new(Body::from(PAGE.as_str()));
-    let fixed: [(HeaderName, &str); 3] = [
+    let mut response = Response::new(Body::from(PAGE.join(&address(&headers, http.uses_tls))));
+    let fixed: [(HeaderName, &str); 4] = [
+        // It differs with the address.
+        (CACHE_CONTROL, "no-store"),
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "no-referrer"),
@@ -132,6 +163,23 @@ mod tests {
             let html = call("inline", paragraph.into()).replace("&#x2f;", "/");
             assert!(page.contains(&html), "{paragraph}");
         }
+    }
+
+    #[test]
+    fn shows_the_address_it_was_asked_for_at() {
+        let shown = |host: &str, uses_tls| {
+            let host = HeaderValue::from_str(host).unwrap();
+            address(&HeaderMap::from_iter([(HOST, host)]), uses_tls)
+        };
+        assert_eq!(shown("bus.example:9", false), "http://bus.example:9");
+        assert_eq!(shown("[::1]:9", true), "https://[::1]:9");
+        for odd in ["", "a b", "<b>", "a\"b", "$(id)", "a;b", "a@b", "a/b", "-o", &"a".repeat(262)]
+        {
+            assert_eq!(shown(odd, true), EXAMPLE_ADDRESS, "{odd}");
+        }
+        assert_eq!(address(&HeaderMap::new(), true), EXAMPLE_ADDRESS);
+        assert!(PAGE.len() > 15, "every example shows it");
+        assert!(PAGE.iter().all(|part| !part.contains("127.0.0.1")));
     }
 
     #[test]

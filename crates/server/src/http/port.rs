@@ -54,7 +54,7 @@ impl HttpPort {
         if let Some(reason) = refuse_host(&request) {
             return HttpError::new(ErrorCode::BadFrame, reason).into_response();
         }
-        let origin = match CorsOrigin::check(request.headers(), &self.http) {
+        let origin = match CorsOrigin::check(request.headers(), &self.http, &peer) {
             Ok(origin) => origin,
             Err(error) => return error.into_response(),
         };

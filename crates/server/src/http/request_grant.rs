@@ -16,6 +16,7 @@ use super::error::HttpError;
 use super::{HttpState, Peer};
 use crate::auth::{Action, Caller, Credential, Grant, Login, Secret, Standing, TokenDigest};
 use crate::gateway::Gateway;
+use crate::gateway::upgrade::ticket_in;
 use crate::phase::{Phase, next_phase};
 
 /// The grant of the bearer token. A handler that extracts it rejects requests without a valid
@@ -83,10 +84,21 @@ impl RequestGrant {
         }
     }
 
+    /// Returns what the client presented, and whose limits apply to it.
+    pub(super) fn into_credential(self) -> (Option<Credential>, Principal) {
+        (self.credential, self.caller)
+    }
+
     /// Records a change of a topic in the audit log.
     pub(super) fn changed(&self, topic: &Topic, change: &str) {
         let audit = &self.http.gateway.logins.audit;
         audit.changed(&self.grant.identity, self.from, topic, change);
+    }
+
+    /// Records an operation on the whole server in the audit log.
+    pub(super) fn administered(&self, operation: &str) {
+        let audit = &self.http.gateway.logins.audit;
+        audit.administered(&self.grant.identity, self.from, operation);
     }
 
     fn allows(&self, action: Action<'_>) -> bool {
@@ -136,6 +148,32 @@ impl FromRequestParts<Arc<HttpState>> for RequestGrant {
             http.gateway.logins.recognized(&grant, from);
         }
         Ok(known(grant, certificate.map(Credential::Certificate)))
+    }
+}
+
+/// Like [`RequestGrant`], for a request to which browsers cannot add a token: its URL may have a ticket instead.
+pub(super) struct TicketGrant(pub(super) RequestGrant);
+
+impl FromRequestParts<Arc<HttpState>> for TicketGrant {
+    type Rejection = HttpError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        http: &Arc<HttpState>,
+    ) -> Result<Self, HttpError> {
+        let has_token = parts.headers.contains_key(AUTHORIZATION);
+        let Some(ticket) = ticket_in(&parts.uri).filter(|_| !has_token) else {
+            return RequestGrant::from_request_parts(parts, http).await.map(Self);
+        };
+        let peer = parts.extensions.get::<Arc<Peer>>().expect("every request carries its peer");
+        let from = Caller { address: peer.accepted.address, transport: Transport::Http };
+        let (phase, now) = (*http.phases.borrow(), http.now());
+        let (credential, grant) = http.gateway.redeem(ticket, from)?;
+        peer.accepted.identified.set();
+        let caller = grant.principal_at(from.address);
+        http.bus().identify(&peer.connection, &caller);
+        let http = Arc::clone(http);
+        Ok(Self(RequestGrant { grant, credential, now, phase, caller, from, http }))
     }
 }
 

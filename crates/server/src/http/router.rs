@@ -9,8 +9,8 @@ use prombus_proto::ErrorCode;
 
 use super::error::HttpError;
 use super::{
-    HttpState, docs, export, groups, health, latest_by_key, metrics, openapi, publish, replay,
-    stream, topics, websocket,
+    HttpState, backup, docs, export, groups, health, latest_by_key, metrics, openapi, publish,
+    replay, stream, ticket, topics, websocket,
 };
 
 /// Builds the router and, from the same lines, the list that tests compare with `openapi.json`.
@@ -33,10 +33,13 @@ routes! {
     "/stream": get stream::get;
     "/latest-by-key": get latest_by_key::get;
     "/topics": get topics::list;
-    "/topics/{topic}": get topics::get, put topics::put;
+    "/topics/{topic}": get topics::get, put topics::put, delete topics::delete::delete;
+    "/topics/{topic}/purge": post topics::purge::post;
     "/groups": get groups::groups;
     "/cursors": get groups::cursors;
     "/lag": get groups::lag;
+    "/ticket": post ticket::post;
+    "/backup": get backup::get;
     "/ws": get websocket::get;
     "/healthz": get health::alive;
     "/readyz": get health::ready;

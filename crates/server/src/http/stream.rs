@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::error::HttpError;
 use super::query::QueryParams;
-use super::request_grant::{RequestGrant, WatchedGrant};
+use super::request_grant::{TicketGrant, WatchedGrant};
 use super::{HttpState, Peer, damaged, response, start};
 use crate::auth::Action;
 
@@ -34,13 +34,13 @@ const RETRY: &[u8] = b"retry: 1000\n\n";
 pub(super) async fn get(
     State(http): State<Arc<HttpState>>,
     Extension(peer): Extension<Arc<Peer>>,
-    grant: RequestGrant,
+    TicketGrant(grant): TicketGrant,
     method: Method,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, HttpError> {
     let [from, ts, after, seq] = start::PARAMETERS;
-    let query = QueryParams::parse(&uri, &["topic", from, ts, after, seq])?;
+    let query = QueryParams::parse(&uri, &["topic", from, ts, after, seq, "ticket"])?;
     let topic = query.topic()?;
     let allowed = ["latest", "earliest", "ts", "afterId", "seq"];
     let requested = start::parse(&query, StartAt::Latest, &allowed)?;

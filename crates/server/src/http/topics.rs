@@ -1,5 +1,8 @@
-//! `GET /topics`, and `GET` and `PUT /topics/{topic}`: topics and their settings.
+//! `GET /topics`, and `GET` and `PUT /topics/{topic}`: topics and their settings. `delete` and `purge`: what
+//! removes them or their events.
 
+pub(super) mod delete;
+pub(super) mod purge;
 mod settings;
 
 use std::sync::Arc;
@@ -64,7 +67,7 @@ pub(super) async fn list(
     let mut topics = Vec::new();
     for topic in http.bus().topics().await? {
         if grant.may_see(&topic) {
-            let bounds = http.bus().bounds(&topic).await?;
+            let bounds = http.bus().known_bounds(&topic).await?;
             topics.push(TopicSummary::new(topic, &bounds));
         }
     }

@@ -3,18 +3,26 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::Request;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use prombus_proto::ErrorCode;
 
-use super::Peer;
 use super::error::HttpError;
-use crate::gateway::upgrade::upgrade;
+use super::{HttpState, Peer};
 
-pub(super) async fn get(Extension(peer): Extension<Arc<Peer>>, request: Request) -> Response {
-    upgrade(request, &peer.accepted.upgrades).unwrap_or_else(|no| {
+pub(super) async fn get(
+    State(http): State<Arc<HttpState>>,
+    Extension(peer): Extension<Arc<Peer>>,
+    request: Request,
+) -> Response {
+    http.gateway.upgrade(request, &peer.accepted).unwrap_or_else(|no| {
         no.response(|status, reason| {
-            HttpError::new(ErrorCode::BadFrame, reason).with_status(status).into_response()
+            let code = match status {
+                StatusCode::UNAUTHORIZED => ErrorCode::BadToken,
+                _ => ErrorCode::BadFrame,
+            };
+            HttpError::new(code, reason).with_status(status).into_response()
         })
     })
 }

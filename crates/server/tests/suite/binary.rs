@@ -6,10 +6,13 @@ use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::ready::{self, Ready};
+
 /// On free ports: the default ones may be in use.
 fn prombus() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
     command.env("PROMBUS_SERVER_WS", "127.0.0.1:0").env("PROMBUS_SERVER_HTTP", "127.0.0.1:0");
+    command.env("PROMBUS_LOG_FORMAT", "text");
     command
 }
 
@@ -18,13 +21,13 @@ fn started(arguments: &[&str], folder: &Path) -> (Child, BufReader<impl Read>, S
     let mut child = prombus()
         .args(arguments)
         .current_dir(folder)
-        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    let mut out = BufReader::new(child.stdout.take().expect("the output is piped"));
+    let mut out = BufReader::new(child.stderr.take().expect("the output is piped"));
     let mut printed = String::new();
     while !printed.contains("ctrl-c") {
-        let read = out.read_line(&mut printed).expect("stdout is readable");
+        let read = out.read_line(&mut printed).expect("stderr is readable");
         assert_ne!(read, 0, "the server exited early: {printed}");
     }
     (child, out, printed)
@@ -34,7 +37,7 @@ fn stop(mut child: Child, mut out: impl Read, signal: Signal) -> String {
     let pid = Pid::from_child(&child);
     kill_process(pid, signal).expect("the process runs");
     let mut printed = String::new();
-    out.read_to_string(&mut printed).expect("stdout is readable");
+    out.read_to_string(&mut printed).expect("stderr is readable");
     assert!(child.wait().expect("the process exits").success());
     printed
 }
@@ -72,6 +75,28 @@ fn prints_the_limits_in_force() {
         let (child, out, printed) = started(&arguments, folder.path());
         assert!(printed.contains(limits), "{printed}");
         stop(child, out, Signal::TERM);
+    }
+}
+
+/// Programs that start the server read where it listens from its log, whatever the level.
+#[test]
+fn the_banner_is_a_log_line_where_the_log_is_json() {
+    let folder = tempfile::tempdir().unwrap();
+    for format in ["json", "auto"] {
+        let mut command = prombus();
+        command.env("PROMBUS_LOG_FORMAT", format).env("PROMBUS_LOG_LEVEL", "off");
+        command.args(["--engine", "memory"]).current_dir(folder.path()).stdout(Stdio::piped());
+        let Ready { child, ws, http, earlier, mut log } = ready::start(&mut command);
+        assert!(ws.starts_with("ws://127.0.0.1:") && http.starts_with("http://127.0.0.1:"));
+        assert_eq!(earlier, "");
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("the process runs");
+        let mut rest = String::new();
+        log.read_to_string(&mut rest).unwrap();
+        let last: serde_json::Value = serde_json::from_str(&rest).expect("one line of JSON");
+        assert_eq!(last["message"], "stopped; everything is stored");
+        assert_eq!((&last["level"], &last["target"]), (&"INFO".into(), &"lifecycle".into()));
+        let output = child.wait_with_output().expect("the process exits");
+        assert!(output.status.success() && output.stdout.is_empty(), "stdout is not used");
     }
 }
 

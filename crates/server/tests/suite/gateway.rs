@@ -27,7 +27,7 @@
 
 mod acknowledging;
 mod admission;
-mod auditing;
+pub(crate) mod auditing;
 pub(crate) mod authorising;
 pub(crate) mod authority;
 mod bad_frames;

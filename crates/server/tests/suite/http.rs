@@ -6,8 +6,9 @@
 //! - [`replay`], [`export`], [`stream`], [`latest_by_key`]: reading
 //! - [`read_consistency`]: every way to read returns the same events
 //! - [`damaged`]: reading around events that cannot be read back
-//! - [`topics`], [`topic_settings`], [`groups`]: listing and configuring
-//! - [`authorization`], [`origins`], [`headers`], [`tls`]: tokens, web pages, headers, encryption
+//! - [`backup`]: a copy of the store
+//! - [`topics`], [`topic_settings`], [`groups`]: listing and configuring; [`deleting`]: deleting and purging
+//! - [`authorization`], [`tickets`], [`origins`], [`headers`], [`tls`]: tokens, web pages, headers, encryption
 //! - [`bad_requests`], [`error_codes`]: invalid requests, and every error code
 //! - [`places`], [`unread`]: connections above the limits, and connections that only hold a place
 //! - [`ndjson_memory`]: many events per request, when memory or tokens are short
@@ -16,10 +17,12 @@
 #![expect(clippy::unwrap_used, reason = "test helpers fail like the tests that call them")]
 
 mod authorization;
+mod backup;
 mod bad_requests;
 mod bodies;
 pub(crate) mod client;
 mod damaged;
+mod deleting;
 mod description;
 mod error_codes;
 mod export;
@@ -28,7 +31,7 @@ mod headers;
 mod health;
 mod latest_by_key;
 mod memory;
-mod metrics;
+pub(crate) mod metrics;
 mod ndjson_memory;
 mod origins;
 mod places;
@@ -39,6 +42,7 @@ mod read_consistency;
 mod replay;
 mod shutdown;
 mod stream;
+mod tickets;
 mod tls;
 mod topic_settings;
 mod topics;

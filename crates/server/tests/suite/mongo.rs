@@ -4,6 +4,7 @@
 //! - `primary_killed`: the primary of a replica set is killed.
 //! - `gateways_killed`: one of several gateways is killed.
 //! - `gateway_frozen`: a gateway is taken for dead, and is not.
+//! - `topic_deleted`: one of three gateways deletes a topic that all of them use.
 //! - `ledger`: what publishers and consumers know.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
@@ -13,3 +14,4 @@ mod gateway_frozen;
 mod gateways_killed;
 mod ledger;
 mod primary_killed;
+mod topic_deleted;

@@ -1,10 +1,12 @@
 //! `prombus --engine mongodb://…` and `prombus migrate`: start-up errors and migrations.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::io::Read;
+use std::process::{Command, Output};
 
 use prombus_test_mongod::{Kind, Mongod, new_database};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::ready::{self, Ready};
 
 const PASSWORD: &str = "very-secret-indeed";
 
@@ -46,23 +48,11 @@ fn assert_rejected(address: &str, reasons: &[&str]) {
 
 /// Starts the server, stops it once it is ready, and returns its output.
 fn serve_once(address: &str) -> String {
-    let mut child = prombus(&["serve", "--engine", address])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
-    let mut line = String::new();
-    while !line.contains("ready") {
-        line.clear();
-        if out.read_line(&mut line).expect("stdout is readable") == 0 {
-            break;
-        }
-    }
+    let started = ready::start(&mut prombus(&["serve", "--engine", address]));
+    let Ready { mut child, earlier: mut printed, mut log, .. } = started;
     let _ = kill_process(Pid::from_child(&child), Signal::TERM);
-    let rest = child.wait_with_output().expect("the server exits");
-    let printed = all_of(&rest);
-    assert!(rest.status.success(), "{printed}");
+    log.read_to_string(&mut printed).expect("the log is UTF-8");
+    assert!(child.wait().expect("the server exits").success(), "{printed}");
     printed
 }
 

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prombus_bench::{ConnectionsPlan, ConnectionsReport, Load, Tally, Wire, bench_connections};
-use prombus_client::transport::Protocol;
 use prombus_proto::Topic;
 
+use super::load_arguments::event_bytes;
 use super::progress::{ProgressStyle, with_progress};
 use super::report::{self, PrintArguments, Rows, RunSettings, run_rows};
 use super::spawned_server::SpawnedServer;
 use super::target_arguments::StoreArguments;
 use crate::cli::human_bytes::human_bytes;
 use crate::cli::server_arguments::AccessArguments;
+use crate::cli::times::seconds;
 
 #[derive(clap::Args)]
 pub(super) struct ConnectionsArguments {
@@ -23,11 +24,11 @@ pub(super) struct ConnectionsArguments {
     /// Events per second each connection publishes; default: none, the connections stay idle
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
-    /// Duration of the measurement, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    /// Duration of the measurement, such as 2m or in seconds
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     seconds: f64,
-    /// Event size in bytes, as for bench publish
-    #[arg(long, value_name = "BYTES", default_value_t = 236)]
+    /// Event size, as for bench publish
+    #[arg(long, value_name = "SIZE", default_value = "236", value_parser = event_bytes)]
     size: usize,
     /// Number of topics; events go to each in turn
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
@@ -35,7 +36,7 @@ pub(super) struct ConnectionsArguments {
     /// Topic, or name prefix if there are several
     #[arg(long, value_name = "TOPIC", default_value = "bench.topic")]
     topic: Topic,
-    /// WebSocket URL of the server; default: spawn a server process
+    /// URL of the server: http, https, ws or wss; default: spawn a server process
     #[arg(long, value_name = "URL", conflicts_with_all = ["engine", "data"])]
     url: Option<String>,
     /// Process id of that server on this machine, to measure its memory
@@ -56,13 +57,17 @@ pub(super) async fn run(arguments: ConnectionsArguments) -> Result<(), Box<dyn E
     if arguments.rate.is_some_and(|rate| rate <= 0.0) {
         return Err("--rate must be more than 0; leave it out for idle connections".into());
     }
-    let time = Duration::try_from_secs_f64(arguments.seconds)
-        .map_err(|_| "--seconds must be a duration in seconds, such as 10")?;
+    let time =
+        Duration::try_from_secs_f64(arguments.seconds).map_err(|_| "--seconds is too long")?;
     let store;
     let (server, wire, name) = match &arguments.url {
         Some(url) => {
-            let address = arguments.access.address(url, Protocol::WebSocket)?;
-            (None, Wire::new(address, arguments.access.token()), url.clone())
+            let endpoint = arguments.access.at(url)?;
+            (
+                None,
+                Wire::new(endpoint.gateway()?, endpoint.token().map(ToOwned::to_owned)),
+                url.clone(),
+            )
         }
         None => {
             store = arguments.store.choose()?;

@@ -7,6 +7,7 @@ use prombus_bench::{ExportReport, Load, Tally, Target, Wire, bench_export, bench
 use prombus_client::transport::HttpClient;
 use prombus_proto::Topic;
 
+use super::load_arguments::event_bytes;
 use super::progress::{ProgressStyle, with_progress};
 use super::report::{self, PrintArguments, Rows};
 use super::spawned_server::SpawnedServer;
@@ -16,7 +17,7 @@ use crate::cli::server_arguments::AccessArguments;
 
 #[derive(clap::Args)]
 pub(super) struct ExportBenchArguments {
-    /// HTTP URL of a server with the topic; default: spawn a server process and publish first
+    /// URL of a server with the topic; default: spawn a server process and publish first
     #[arg(long, value_name = "URL", conflicts_with_all = ["engine", "data", "n", "size"])]
     url: Option<String>,
     /// Topic to export
@@ -25,8 +26,8 @@ pub(super) struct ExportBenchArguments {
     /// Number of events to publish first
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     n: u64,
-    /// Event size in bytes, as for bench publish
-    #[arg(long, value_name = "BYTES", default_value_t = 236)]
+    /// Event size, as for bench publish
+    #[arg(long, value_name = "SIZE", default_value = "236", value_parser = event_bytes)]
     size: usize,
     #[command(flatten)]
     store: StoreArguments,
@@ -52,7 +53,7 @@ pub(super) async fn run(arguments: ExportBenchArguments) -> Result<(), Box<dyn E
         measure(HttpClient::new(server.http()?, None)?, &topic, &print).await?;
         return server.stop();
     };
-    measure(access.http(&url)?, &topic, &print).await
+    measure(access.at(&url)?.http()?, &topic, &print).await
 }
 
 async fn measure(

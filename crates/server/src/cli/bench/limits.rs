@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use prombus_bench::{LimitsPlan, LimitsReport, Tally, Wire, bench_limits};
 use prombus_bus::Rate;
-use prombus_client::transport::Protocol;
 use prombus_server::config::{BucketConfig, Config, Sources};
 
 use super::progress::{ProgressStyle, with_progress};
@@ -15,10 +14,11 @@ use super::report::{self, PrintArguments, Rows};
 use super::spawned_server::SpawnedServer;
 use super::target_arguments::StoreArguments;
 use crate::cli::server_arguments::AccessArguments;
+use crate::cli::times::seconds;
 
 #[derive(clap::Args)]
 pub(super) struct LimitsArguments {
-    /// WebSocket URL of the server; default: spawn a server process
+    /// URL of the server: http, https, ws or wss; default: spawn a server process
     #[arg(long, value_name = "URL", conflicts_with_all = ["engine", "data"])]
     url: Option<String>,
     /// limits.connection of the server; default: the built-in default
@@ -27,8 +27,8 @@ pub(super) struct LimitsArguments {
     /// limits.topic of the server; default: the built-in default
     #[arg(long, value_name = "CAPACITY/REFILL_PER_SEC")]
     topic_limit: Option<RateArgument>,
-    /// Duration of each of the two measurements, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    /// Duration of each of the two measurements, such as 2m or in seconds
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     seconds: f64,
     #[command(flatten)]
     store: StoreArguments,
@@ -55,8 +55,8 @@ impl FromStr for RateArgument {
 }
 
 pub(super) async fn run(arguments: LimitsArguments) -> Result<(), Box<dyn Error>> {
-    let time = Duration::try_from_secs_f64(arguments.seconds)
-        .map_err(|_| "--seconds must be a duration in seconds, such as 10")?;
+    let time =
+        Duration::try_from_secs_f64(arguments.seconds).map_err(|_| "--seconds is too long")?;
     let defaults = Config::load(&Sources::default())?.limits;
     let rate = |given: Option<RateArgument>, default: BucketConfig| match given {
         Some(RateArgument(rate)) => rate,
@@ -73,8 +73,8 @@ pub(super) async fn run(arguments: LimitsArguments) -> Result<(), Box<dyn Error>
     let store;
     let (server, wire) = match &arguments.url {
         Some(url) => {
-            let address = arguments.access.address(url, Protocol::WebSocket)?;
-            (None, Wire::new(address, arguments.access.token()))
+            let endpoint = arguments.access.at(url)?;
+            (None, Wire::new(endpoint.gateway()?, endpoint.token().map(ToOwned::to_owned)))
         }
         None => {
             store = arguments.store.choose()?;

@@ -3,13 +3,15 @@
 use prombus_bench::Load;
 use prombus_proto::Topic;
 
+use crate::cli::sizes::bytes;
+
 #[derive(clap::Args)]
 pub(super) struct LoadArguments {
     /// Number of events
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     n: u64,
-    /// Event size in bytes: the complete JSON a consumer receives
-    #[arg(long, value_name = "BYTES", default_value_t = 236)]
+    /// Event size, such as 1KiB or in bytes: the complete JSON a consumer receives
+    #[arg(long, value_name = "SIZE", default_value = "236", value_parser = event_bytes)]
     size: usize,
     /// Events per frame; a frame is confirmed as a whole
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
@@ -29,6 +31,11 @@ pub(super) struct LoadArguments {
     /// Send at this fixed rate, all connections together; default: as fast as possible
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
+}
+
+/// Parses the size of an event.
+pub(super) fn event_bytes(text: &str) -> Result<usize, String> {
+    usize::try_from(bytes(text)?).map_err(|_| "too large".to_owned())
 }
 
 impl LoadArguments {

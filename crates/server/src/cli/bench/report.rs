@@ -6,6 +6,7 @@ use prombus_bench::{Figures, Load, Summary};
 use serde::Serialize;
 
 use crate::cli::human_bytes::human_bytes;
+pub(super) use crate::cli::human_count::human_count as count;
 use crate::cli::table::Table;
 
 #[derive(clap::Args)]
@@ -124,19 +125,6 @@ fn latency_rows(latency: &Summary) -> Rows {
         .to_vec()
 }
 
-/// Formats a count with thousands separators.
-pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 pub(super) fn rate(per_second: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never negative")]
     let whole = per_second.round() as u64;
@@ -155,7 +143,6 @@ mod tests {
 
     #[test]
     fn formats_figures_for_people() {
-        assert_eq!([count(0), count(999), count(1000)], ["0", "999", "1,000"]);
         assert_eq!(rate(1_234_567.8), "1,234,568/s");
         assert_eq!(bytes(2048, 500.0), "2.0 KiB, 4.0 KiB/s");
     }

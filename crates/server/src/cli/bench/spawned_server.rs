@@ -37,14 +37,15 @@ impl SpawnedServer {
         // The address of a database may contain a password, which a command line would expose.
         command.env("PROMBUS_SERVER_ENGINE", engine);
         command.args(["serve", "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data"]);
-        command.arg(&store.data).args(["--set", "log.level=warn"]);
+        command.arg(&store.data).args(["--set", "log.level=warn", "--set", "log.format=text"]);
         for setting in settings {
             command.args(["--set", setting]);
         }
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let out = child.stdout.take().ok_or("the server has no stdout")?;
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let log = child.stderr.take().ok_or("the server has no stderr")?;
         let mut server = Self { child, ws: String::new(), http: String::new() };
-        let mut lines = BufReader::new(out).lines();
+        let mut banner = String::new();
+        let mut lines = BufReader::new(log).lines();
         for line in lines.by_ref() {
             let line = line?;
             if let Some(url) = line.strip_prefix("WebSocket gateway: ") {
@@ -52,12 +53,17 @@ impl SpawnedServer {
             } else if let Some(url) = line.strip_prefix("HTTP: ") {
                 url.clone_into(&mut server.http);
             } else if line.starts_with("ready") {
-                // Keep reading, so that the server can print until it exits.
-                std::thread::spawn(move || lines.for_each(drop));
+                // Warnings are for the user. The banner and the last line are not.
+                std::thread::spawn(move || {
+                    let lines = lines.map_while(Result::ok);
+                    let warnings = lines.filter(|line| !line.starts_with("stopped"));
+                    warnings.for_each(|line| eprintln!("{line}"));
+                });
                 return Ok(server);
             }
+            banner = banner + &line + "\n";
         }
-        Err("the benchmark server failed to start; see its error above".into())
+        Err(format!("the benchmark server failed to start:\n{banner}").into())
     }
 
     pub(super) fn pid(&self) -> u32 {

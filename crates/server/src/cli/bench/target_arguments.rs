@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use prombus_bench::{InProcess, Load, Target, Wire, set_durability};
 use prombus_bus::Durability;
-use prombus_client::transport::{HttpClient, Protocol};
+use prombus_client::transport::HttpClient;
 use prombus_engine::{DiskEngine, DiskOptions, Engine, MemoryEngine};
 use prombus_engine_mongo::{MongoEngine, MongoOptions};
 use prombus_proto::SystemClock;
@@ -19,10 +19,10 @@ use crate::cli::server_arguments::AccessArguments;
 
 #[derive(clap::Args)]
 pub(super) struct TargetArguments {
-    /// Measure the server at this WebSocket URL
+    /// Measure the server at this URL: http, https, ws or wss
     #[arg(long, value_name = "URL", conflicts_with_all = ["engine", "data", "serve"])]
     url: Option<String>,
-    /// HTTP URL of the same server; needed only for --durability
+    /// HTTP URL of the same server, for --durability; default: derived from --url
     #[arg(long, value_name = "URL", requires = "url")]
     http: Option<String>,
     #[command(flatten)]
@@ -84,11 +84,11 @@ pub(super) struct BenchTarget {
 impl TargetArguments {
     pub(super) async fn choose(&self, load: &Load) -> Result<BenchTarget, Box<dyn Error>> {
         if let Some(url) = &self.url {
-            let http = self.http.as_deref().map(|http| self.access.http(http)).transpose()?;
-            self.set_durability(load, http).await?;
-            let address = self.access.address(url, Protocol::WebSocket)?;
+            let endpoint = self.access.at(url)?;
+            self.set_durability(load, url).await?;
+            let token = endpoint.token().map(ToOwned::to_owned);
             return Ok(BenchTarget {
-                bus: Target::Wire(Wire::new(address, self.access.token())),
+                bus: Target::Wire(Wire::new(endpoint.gateway()?, token)),
                 name: url.clone(),
                 durability: self
                     .durability
@@ -126,22 +126,11 @@ impl TargetArguments {
         })
     }
 
-    async fn set_durability(
-        &self,
-        load: &Load,
-        http: Option<HttpClient>,
-    ) -> Result<(), Box<dyn Error>> {
-        match (self.durability, http) {
-            (None, _) => Ok(()),
-            (Some(durability), Some(mut http)) => {
-                Ok(set_durability(&mut http, &load.topics()?, durability.word()).await?)
-            }
-            (Some(_), None) => {
-                Err("--durability is a topic setting, changed over HTTP: pass the server's HTTP URL, such \
-                     as --http http://127.0.0.1:8083"
-                    .into())
-            }
-        }
+    /// Changes the durability of the topics, if that is asked for. It is a topic setting, changed over HTTP.
+    async fn set_durability(&self, load: &Load, url: &str) -> Result<(), Box<dyn Error>> {
+        let Some(durability) = self.durability else { return Ok(()) };
+        let mut http = self.access.at(self.http.as_deref().unwrap_or(url))?.http()?;
+        Ok(set_durability(&mut http, &load.topics()?, durability.word()).await?)
     }
 }
 

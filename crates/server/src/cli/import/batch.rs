@@ -47,6 +47,10 @@ impl LineBatch {
         self.body.truncate(self.line_ends.last().copied().unwrap_or(0));
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
     pub(super) fn body(&self) -> Bytes {
         Bytes::copy_from_slice(&self.body)
     }

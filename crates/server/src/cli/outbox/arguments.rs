@@ -1,6 +1,7 @@
 //! The arguments of `prombus outbox`.
 
 use std::env;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use prombus_outbox::{ChangeDetection, OutboxLocation, WorkerOptions};
@@ -8,6 +9,8 @@ use prombus_proto::limits::MAX_FRAME_EVENTS;
 use prombus_server::mongo_address::MongoAddress;
 
 use crate::cli::server_arguments::GatewayArguments;
+use crate::cli::sizes::bytes;
+use crate::cli::times::milliseconds;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -37,25 +40,23 @@ pub(crate) struct OutboxArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 200,
           value_parser = clap::value_parser!(u16).range(1..=MAX_FRAME_EVENTS as i64))]
     batch: u16,
-    /// Lease on claimed documents, in milliseconds, renewed while the worker runs
-    #[arg(long, value_name = "MS", default_value_t = 30_000,
-          value_parser = clap::value_parser!(u64).range(1000..=86_400_000))]
+    /// Lease on claimed documents, such as 30s or in milliseconds; renewed while the worker runs
+    #[arg(long, alias = "lease", value_name = "TIME", default_value = "30000", value_parser = lease_ms)]
     lease_ms: u64,
-    /// Interval to poll for expired leases and missed documents, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000,
-          value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+    /// Interval to poll for expired leases and missed documents, such as 1s or in milliseconds
+    #[arg(long, alias = "poll", value_name = "TIME", default_value = "1000", value_parser = poll_ms)]
     poll_ms: u64,
     /// Poll only; do not open a change stream
     #[arg(long)]
     no_change_stream: bool,
     /// Delete sent documents after this time, such as 7d, 12h, 30m or 90s; default: unchanged
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = keep_time)]
     keep_sent: Option<Duration>,
     /// Worker name, stored in lease_owner; default: host name and process id
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Maximum frame size the server accepts, its gateway.max_frame_bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    /// Maximum frame size the server accepts, its gateway.max_frame_bytes, such as 1MiB
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = frame_bytes)]
     max_frame_bytes: usize,
     #[command(flatten)]
     server: GatewayArguments,
@@ -113,24 +114,35 @@ fn mongo_address(text: &str) -> Result<MongoAddress, String> {
     text.parse().map_err(|expected| format!("expected {expected}"))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    let invalid = || "expected a duration such as 7d, 12h, 30m or 90s, at least 1s".to_owned();
-    let unit = text.chars().last().ok_or_else(invalid)?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        'd' => 86_400,
-        _ => return Err(invalid()),
-    };
-    let count: u32 = text[..text.len() - unit.len_utf8()].parse().map_err(|_| invalid())?;
-    let total = u64::from(count) * seconds;
-    // The largest TTL MongoDB accepts.
-    if total == 0 || i32::try_from(total).is_err() {
-        Err(invalid())
-    } else {
-        Ok(Duration::from_secs(total))
+/// The largest TTL MongoDB accepts, in seconds.
+const MAX_KEEP_SECONDS: u64 = i32::MAX as u64;
+
+fn keep_time(text: &str) -> Result<Duration, String> {
+    let expected =
+        || "expected a duration such as 7d, 12h, 30m or 90s, from 1s to 68 years".to_owned();
+    // A bare number has no unit that goes without saying.
+    if text.trim().parse::<u64>().is_ok() {
+        return Err(expected());
     }
+    let time = Duration::from_millis(milliseconds(text).map_err(|_| expected())?);
+    let is_valid = (1..=MAX_KEEP_SECONDS).contains(&time.as_secs());
+    if is_valid { Ok(time) } else { Err(expected()) }
+}
+
+fn lease_ms(text: &str) -> Result<u64, String> {
+    within(milliseconds(text)?, 1000..=86_400_000, "from 1s to 1d")
+}
+
+fn poll_ms(text: &str) -> Result<u64, String> {
+    within(milliseconds(text)?, 10..=3_600_000, "from 10ms to 1h")
+}
+
+fn within(ms: u64, range: RangeInclusive<u64>, expected: &str) -> Result<u64, String> {
+    if range.contains(&ms) { Ok(ms) } else { Err(format!("expected a duration {expected}")) }
+}
+
+fn frame_bytes(text: &str) -> Result<usize, String> {
+    usize::try_from(bytes(text)?).map_err(|_| "too large".to_owned())
 }
 
 #[cfg(test)]
@@ -138,12 +150,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_need_a_unit() {
-        for (text, seconds) in [("90s", 90), ("30m", 1800), ("12h", 43_200), ("7d", 604_800)] {
-            assert_eq!(duration(text).unwrap().as_secs(), seconds);
+    fn the_time_to_keep_needs_a_unit() {
+        for (text, seconds) in
+            [("90s", 90), ("30m", 1800), ("12h", 43_200), ("7d", 604_800), ("1.5h", 5400)]
+        {
+            assert_eq!(keep_time(text).unwrap().as_secs(), seconds);
         }
-        for invalid in ["", "7", "d", "0s", "-1d", "1.5h", "7w", "7é", "99999d"] {
-            assert!(duration(invalid).is_err(), "{invalid}");
+        for invalid in ["", "7", "d", "0s", "-1d", "7é", "99999d", "1y"] {
+            assert!(keep_time(invalid).is_err(), "{invalid}");
         }
+    }
+
+    #[test]
+    fn leases_and_polls_have_bounds() {
+        assert_eq!((lease_ms("30s"), lease_ms("1000")), (Ok(30_000), Ok(1000)));
+        assert_eq!(poll_ms("1m"), Ok(60_000));
+        assert!(lease_ms("999").is_err() && lease_ms("2d").is_err() && poll_ms("5ms").is_err());
     }
 }

@@ -8,6 +8,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::{self, Receiver};
 
+use crate::cli::times::time;
+
 /// Lines to read ahead.
 const LINES_AHEAD: usize = 2000;
 
@@ -25,9 +27,9 @@ pub(super) struct InputArguments {
     /// Id of the event, for a single payload; publishing the same id again stores nothing
     #[arg(long, value_name = "ID")]
     id: Option<EventId>,
-    /// Timestamp of the events, in milliseconds since 1970; default: now
-    #[arg(long, value_name = "MS")]
-    ts: Option<u64>,
+    /// Timestamp of the events, such as 2026-01-02T03:04:05Z, 2h (ago) or milliseconds since 1970; default: now
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    ts: Option<Timestamp>,
     /// Header of the events; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = name_and_value)]
     header: Vec<(String, String)>,
@@ -39,13 +41,22 @@ pub(super) struct InputArguments {
 /// A stream of events, read ahead by a thread.
 pub(super) struct EventInput {
     kind: InputKind,
+    /// Somebody types the lines: one that is invalid does not end the input.
+    is_typed: bool,
     events: Receiver<InputResult>,
     /// An error that `next` returns again.
-    put_back: Option<String>,
+    put_back: Option<InvalidInput>,
 }
 
 /// An event, or which input is invalid and why.
-type InputResult = Result<InputEvent, String>;
+type InputResult = Result<InputEvent, InvalidInput>;
+
+/// An input that is not an event.
+pub(super) struct InvalidInput {
+    pub(super) reason: String,
+    /// Reading goes on behind it.
+    pub(super) is_skipped: bool,
+}
 
 /// An event and its position in the input, from 1.
 pub(super) struct InputEvent {
@@ -90,7 +101,6 @@ impl EventInput {
         }
         let headers =
             Headers::new(header).ok_or("--header: an event can have at most 64 headers")?;
-        let ts = ts.map(Timestamp);
         let parse = move |text: Bytes| -> Result<NewEvent, String> {
             if events {
                 return parse_event(&text);
@@ -101,12 +111,16 @@ impl EventInput {
         };
         let (sender, receiver) = mpsc::channel(LINES_AHEAD);
         let kind = if payloads.is_empty() { InputKind::Lines } else { InputKind::Arguments };
-        if matches!(kind, InputKind::Lines) && io::stdin().is_terminal() {
+        let is_typed = matches!(kind, InputKind::Lines) && io::stdin().is_terminal();
+        if is_typed {
             eprintln!("prombus: type JSON payloads, one event per line; ctrl-d to finish");
         }
         let numbered = move |number: u64, text: Bytes| match parse(text) {
             Ok(event) => Ok(InputEvent { number, event }),
-            Err(reason) => Err(format!("{} {number}: {reason}", kind.unit())),
+            Err(reason) => {
+                let reason = format!("{} {number}: {reason}", kind.unit());
+                Err(InvalidInput { reason, is_skipped: is_typed })
+            }
         };
         // Reading stdin blocks, so it needs a thread, which ends with the process.
         std::thread::spawn(move || match kind {
@@ -122,30 +136,37 @@ impl EventInput {
                     let event = match line {
                         Ok(line) if line.trim_ascii().is_empty() => continue,
                         Ok(line) => numbered(number, line.into()),
-                        Err(error) => Err(format!("line {number}: cannot read: {error}")),
+                        Err(error) => {
+                            let reason = format!("line {number}: cannot read: {error}");
+                            Err(InvalidInput { reason, is_skipped: false })
+                        }
                     };
-                    let is_invalid = event.is_err();
-                    if sender.blocking_send(event).is_err() || is_invalid {
+                    let is_end = event.as_ref().is_err_and(|invalid| !invalid.is_skipped);
+                    if sender.blocking_send(event).is_err() || is_end {
                         return;
                     }
                 }
             }
         });
-        Ok(Self { kind, events: receiver, put_back: None })
+        Ok(Self { kind, is_typed, events: receiver, put_back: None })
+    }
+
+    pub(super) const fn is_typed(&self) -> bool {
+        self.is_typed
     }
 
     /// Waits for the next event. Returns `None` at the end of the input. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<InputResult> {
         match self.put_back.take() {
-            Some(reason) => Some(Err(reason)),
+            Some(invalid) => Some(Err(invalid)),
             None => self.events.recv().await,
         }
     }
 
     /// Returns the next event without waiting: the outer `None` means that none is available yet.
     pub(super) fn try_next(&mut self) -> Option<Option<InputResult>> {
-        if let Some(reason) = self.put_back.take() {
-            return Some(Some(Err(reason)));
+        if let Some(invalid) = self.put_back.take() {
+            return Some(Some(Err(invalid)));
         }
         match self.events.try_recv() {
             Ok(result) => Some(Some(result)),
@@ -155,8 +176,8 @@ impl EventInput {
     }
 
     /// Makes the next read return this error again.
-    pub(super) fn put_back(&mut self, reason: String) {
-        self.put_back = Some(reason);
+    pub(super) fn put_back(&mut self, invalid: InvalidInput) {
+        self.put_back = Some(invalid);
     }
 
     /// Names a range of the input for an error, such as `lines 3 to 7`.

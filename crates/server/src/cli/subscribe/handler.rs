@@ -1,11 +1,11 @@
 //! Handles received events: prints them, or runs a command for each.
 
-use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use bytes::Bytes;
 use prombus_proto::EventId;
+use prombus_proto::frame::AfterNack;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The outcome of handling events.
@@ -13,8 +13,11 @@ pub(super) enum Handled {
     /// Printed and flushed, or the command succeeded.
     Done(Vec<EventId>),
     /// The command failed.
-    Failed { id: EventId, reason: String },
+    Failed { id: EventId, reason: String, next: AfterNack },
 }
+
+/// The exit status with which a command rejects its event: `EX_DATAERR` of sysexits.h, "the input data was incorrect".
+const REJECTED: i32 = 65;
 
 pub(super) enum Handler {
     Print,
@@ -26,18 +29,20 @@ impl Handler {
         exec.map_or(Handler::Print, Handler::Exec)
     }
 
-    /// Starts to handle the oldest of `events`: all of them when printing, one when running a command.
-    pub(super) fn start(
-        &self,
-        events: &mut VecDeque<(EventId, Bytes)>,
-    ) -> JoinHandle<Result<Handled, String>> {
+    /// How many events it takes at a time.
+    pub(super) const fn events_at_once(&self) -> usize {
         match self {
-            Handler::Print => {
-                let events: Vec<_> = events.drain(..).collect();
-                spawn_blocking(move || print(events))
-            }
+            Handler::Print => usize::MAX,
+            Handler::Exec(_) => 1,
+        }
+    }
+
+    /// Starts to handle `events`, at most as many as it takes at a time.
+    pub(super) fn start(&self, events: Vec<(EventId, Bytes)>) -> JoinHandle<io::Result<Handled>> {
+        match self {
+            Handler::Print => spawn_blocking(move || print(events)),
             Handler::Exec(command) => {
-                let (command, event) = (command.clone(), events.pop_front());
+                let (command, event) = (command.clone(), events.into_iter().next());
                 spawn_blocking(move || match event {
                     Some((id, event)) => run(&command, id, &event),
                     None => Ok(Handled::Done(vec![])),
@@ -47,7 +52,7 @@ impl Handler {
     }
 }
 
-fn print(events: Vec<(EventId, Bytes)>) -> Result<Handled, String> {
+fn print(events: Vec<(EventId, Bytes)>) -> io::Result<Handled> {
     let mut lines = Vec::new();
     for (_, event) in &events {
         lines.extend_from_slice(event);
@@ -56,12 +61,15 @@ fn print(events: Vec<(EventId, Bytes)>) -> Result<Handled, String> {
     let mut out = io::stdout().lock();
     out.write_all(&lines)
         .and_then(|()| out.flush())
-        .map_err(|error| format!("cannot write events: {error}"))?;
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot write events: {error}")))?;
     Ok(Handled::Done(events.into_iter().map(|(id, _)| id).collect()))
 }
 
-fn run(command: &str, id: EventId, event: &[u8]) -> Result<Handled, String> {
-    let failed = |error: io::Error| format!("cannot run the command: {error}");
+fn run(command: &str, id: EventId, event: &[u8]) -> io::Result<Handled> {
+    let failed = |error: io::Error| {
+        // Not the kind: a broken pipe to the command is not one of ours.
+        io::Error::other(format!("cannot run the command: {error}"))
+    };
     let mut child =
         Command::new("sh").args(["-c", command]).stdin(Stdio::piped()).spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -72,5 +80,14 @@ fn run(command: &str, id: EventId, event: &[u8]) -> Result<Handled, String> {
     if status.success() {
         return Ok(Handled::Done(vec![id]));
     }
-    Ok(Handled::Failed { id, reason: format!("the command failed: {status}") })
+    Ok(match status.code() {
+        Some(REJECTED) => {
+            let reason = format!("the command rejected the event: {status}");
+            Handled::Failed { id, reason, next: AfterNack::Dead }
+        }
+        _ => {
+            let reason = format!("the command failed: {status}");
+            Handled::Failed { id, reason, next: AfterNack::BackOff }
+        }
+    })
 }

@@ -4,7 +4,10 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 
+use crate::cli::human_bytes::human_bytes;
+use crate::cli::sizes::bytes;
 use crate::cli::table::Table;
+use crate::cli::times::{human_duration, milliseconds};
 
 /// A change of one setting; `None` resets it to the server's configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +19,16 @@ pub(super) struct SettingChange {
 const NAMES: [&str; 4] = ["retention_ms", "retention_bytes", "durability", "limit"];
 
 impl SettingChange {
+    /// Changes the retention by time.
+    pub(super) fn retention_ms(ms: u64) -> Self {
+        Self { name: "retention_ms", value: Some(ms.into()) }
+    }
+
+    /// Changes the retention by size.
+    pub(super) fn retention_bytes(bytes: u64) -> Self {
+        Self { name: "retention_bytes", value: Some(bytes.into()) }
+    }
+
     pub(super) fn apply(&self, own: &mut Map<String, Value>) {
         match &self.value {
             Some(value) => own.insert(self.name.to_owned(), value.clone()),
@@ -45,7 +58,8 @@ impl FromStr for SettingChange {
                 .and_then(|(capacity, refill)| Some((number(capacity)?, number(refill)?)))
                 .map(|(capacity, refill)| json!({"capacity": capacity, "refill_per_sec": refill}))
                 .ok_or("expected limit=CAPACITY/REFILL_PER_SEC, such as limit=5000/1000"),
-            _ => number(value).map(Value::from).ok_or("expected a whole number"),
+            "retention_bytes" => return Ok(Self { name, value: Some(bytes(value)?.into()) }),
+            _ => return Ok(Self { name, value: Some(milliseconds(value)?.into()) }),
         };
         Ok(Self { name, value: Some(value?) })
     }
@@ -55,15 +69,20 @@ impl FromStr for SettingChange {
 pub(super) fn table(settings: &Map<String, Value>, own: &Map<String, Value>) -> String {
     let mut table = Table::new(&["SETTING", "SOURCE", "VALUE"]);
     for name in NAMES {
-        let value = format_value(settings.get(name).unwrap_or(&Value::Null));
+        let value = format_value(name, settings.get(name).unwrap_or(&Value::Null));
         let source = if own.contains_key(name) { "topic" } else { "configuration" };
         table.push(vec![name.to_owned(), source.to_owned(), value]);
     }
     table.render(3)
 }
 
-fn format_value(value: &Value) -> String {
+fn format_value(name: &str, value: &Value) -> String {
     match value {
+        Value::Number(number) => match (name, number.as_u64()) {
+            ("retention_ms", Some(ms)) => human_duration(ms),
+            ("retention_bytes", Some(bytes)) => human_bytes(bytes as f64),
+            _ => number.to_string(),
+        },
         Value::Null => "none".to_owned(),
         Value::String(word) => word.clone(),
         Value::Object(limit) => {
@@ -81,11 +100,12 @@ mod tests {
     #[test]
     fn parses_and_applies_changes() {
         let mut own = Map::from_iter([("durability".to_owned(), json!("buffered"))]);
-        for change in ["retention_ms=5", "retention_bytes=7", "limit=10/2", "durability="] {
+        for change in ["retention_ms=7d", "retention_bytes=10MiB", "limit=10/2", "durability="] {
             change.parse::<SettingChange>().unwrap().apply(&mut own);
         }
         let limit = json!({"capacity": 10, "refill_per_sec": 2});
-        let expected = json!({"retention_ms": 5, "retention_bytes": 7, "limit": limit});
+        let expected =
+            json!({"retention_ms": 604_800_000, "retention_bytes": 10 << 20, "limit": limit});
         assert_eq!(Value::Object(own), expected);
     }
 
@@ -94,8 +114,8 @@ mod tests {
         for (text, reason) in [
             ("limit", "KEY=VALUE"),
             ("retention=1", "the settings are retention_ms, retention_bytes, durability, limit"),
-            ("retention_ms=1d", "a whole number"),
-            ("retention_bytes=-1", "a whole number"),
+            ("retention_ms=soon", "a duration such as 7d"),
+            ("retention_bytes=-1", "a size such as 10MiB"),
             ("limit=5", "CAPACITY/REFILL_PER_SEC"),
             ("limit=5/", "CAPACITY/REFILL_PER_SEC"),
         ] {
@@ -111,7 +131,7 @@ mod tests {
         let own = json!({"retention_ms": 5});
         let text = table(settings.as_object().unwrap(), own.as_object().unwrap());
         for line in [
-            "retention_ms     topic          5",
+            "retention_ms     topic          5 ms",
             "retention_bytes  configuration  none",
             "durability       configuration  fsync",
             "limit            configuration  10/2",

@@ -28,6 +28,11 @@ impl ActiveSubscription {
         matches!(self.stage, Stage::Joining)
     }
 
+    /// Returns `true` if the client has been told that it is subscribed.
+    pub(super) const fn is_answered(&self) -> bool {
+        matches!(self.stage, Stage::Answered)
+    }
+
     /// Waits until the group has a place in its topic, or has refused the member.
     pub(super) async fn placed(&mut self) {
         // It is paused already. The group answers its commands in order, and drops them if it ends.

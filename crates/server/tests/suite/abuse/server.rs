@@ -1,14 +1,16 @@
 //! The built binary as the target of the attack, its health and its memory.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tempfile::TempDir;
+
+use crate::ready::{self, Ready};
 
 /// The token of the well-behaved client.
 pub(super) const WELL_BEHAVED: &str = "the token of the well-behaved client";
@@ -47,15 +49,13 @@ impl AttackedServer {
         let mut command = serve();
         command.args(["--ws", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data"]);
         command.arg(folder.path());
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
-        let mut address_after = |start: &str| {
-            let line = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with(start));
-            let line = line.expect("the server prints its addresses");
-            line[start.len()..].trim_end_matches('/').parse().expect("an address")
+        let Ready { child, ws, http, log, .. } = ready::start(&mut command);
+        ready::print(log);
+        let address = |url: &str| {
+            let (_, address) = url.split_once("://").expect("a URL");
+            address.trim_end_matches('/').parse().expect("an address")
         };
-        let ws = address_after("WebSocket gateway: ws://");
-        let http = address_after("HTTP: http://");
+        let (ws, http) = (address(&ws), address(&http));
         Self { child, target: Target { ws, http }, _folder: folder }
     }
 

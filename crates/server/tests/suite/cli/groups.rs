@@ -31,6 +31,26 @@ fn lists_the_groups_of_one_topic_or_of_all() {
 }
 
 #[test]
+fn lists_a_group_before_the_first_event_of_its_topic() {
+    let server = Server::start(&[]);
+    let mut subscriber = server.command(&["subscribe", "early", "--group", "g"]).spawn().unwrap();
+    // The group exists as soon as the subscription is accepted.
+    let groups = loop {
+        let ran = server.run(&["groups"], "");
+        match ran.lines() {
+            groups if groups.is_empty() => {}
+            groups => break groups,
+        }
+    };
+    let group = json!({"topic": "early", "group": "g", "members": 1, "in_flight": 0, "lag_events": 0, "lag_ms": 0});
+    assert_eq!(groups, [group.clone()]);
+    assert_eq!(server.run(&["groups", "early"], "").lines(), [group]);
+    assert_eq!(server.run(&["topics"], "").lines()[0]["topic"], "early");
+    subscriber.kill().unwrap();
+    subscriber.wait().unwrap();
+}
+
+#[test]
 fn the_list_leaves_out_groups_the_token_may_not_see() {
     let server = Server::start(&[
         "auth.tokens=[{token = \"reader\", scopes = [\"publish:*\", \"subscribe:a\"]}]",

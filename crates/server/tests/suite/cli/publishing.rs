@@ -76,9 +76,19 @@ fn waits_for_the_rate_limit_and_keeps_the_order() {
     let input: String = (1..=400).map(|n| format!("{n}\n")).collect();
     let ran = server.run(&["publish", "t"], &input);
     assert_eq!(seqs(&ran.lines()), (1..=400).collect::<Vec<_>>());
-    assert_eq!(ran.err, "", "progress is for terminals");
     let payloads: Vec<_> = stored(&server, "t", 400).iter().map(|e| e["payload"].clone()).collect();
     assert_eq!(payloads, (1..=400).map(Value::from).collect::<Vec<_>>());
+}
+
+#[test]
+fn names_the_limit_it_waits_for_once() {
+    let limit = ["limits.connection.capacity=1", "limits.connection.refill_per_sec=1"];
+    let server = Server::start(&[&["limits.enabled=true"][..], &limit].concat());
+    let ran = server.run(&["publish", "t"], "1\n2\n3\n");
+    assert_eq!(seqs(&ran.lines()), [1, 2, 3]);
+    let expected = "prombus: waiting for the rate limit: by default 200 events/s per connection \
+                    (limits.connection); --no-limits on the server turns limits off\n";
+    assert_eq!(ran.err, expected);
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! The binary reloads on SIGHUP and when its files change, and warns of secrets that others can read.
 
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,11 +59,9 @@ fn warns_of_a_configuration_with_secrets_that_others_can_read() {
         write(&file, "token");
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         let mut command = Server::configured_command(&file);
-        let mut server = Server::spawn(command.stderr(Stdio::piped()));
-        let mut log = server.take_log();
+        let (server, log) = Server::spawn_with_log(&mut command);
         server.stop();
-        let mut text = String::new();
-        log.read_to_string(&mut text).unwrap();
+        let text = log.to_end();
         assert_eq!(text.contains("other users of this machine can read it"), warns, "{text}");
         assert!(!text.contains("\"token\""), "{text}");
     }

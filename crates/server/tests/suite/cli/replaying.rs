@@ -1,6 +1,3 @@
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
-
 use crate::cli::server::Server;
 
 fn with_events(count: u64) -> Server {
@@ -42,7 +39,7 @@ fn contradictory_flags_are_usage_errors_and_rejections_fail() {
     let server = with_events(1);
     for (flags, reason) in [
         (&["--from", "latest"][..], "[possible values: earliest, ts, afterId]"),
-        (&["--from", "ts"], "--ts <MS>"),
+        (&["--from", "ts"], "--ts <TIME>"),
         (&["--from", "afterId"], "--after-id <ID>"),
         (&["--ts", "1", "--after-id", "a"], "cannot be used with"),
         (&["--from", "earliest", "--ts", "1"], "--ts conflicts with the start"),
@@ -63,15 +60,4 @@ fn contradictory_flags_are_usage_errors_and_rejections_fail() {
         ran.failed_with(reason);
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     }
-}
-
-#[test]
-fn a_closed_pipe_is_not_an_error() {
-    let server = with_events(5000);
-    let mut command = server.command(&["replay", "t"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
-    let mut first = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
-    assert!(first.starts_with("{\"seq\":1,"), "{first}");
-    assert!(child.wait().unwrap().success());
 }

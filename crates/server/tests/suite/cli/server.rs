@@ -1,18 +1,18 @@
 //! Runs servers and commands from the built binary.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::ready::{self, Ready};
 
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
     /// The URL of its HTTP API.
     pub(crate) http: String,
-    /// Kept open: the server prints when it stops.
-    _out: BufReader<ChildStdout>,
 }
 
 impl Server {
@@ -44,6 +44,23 @@ impl Server {
         Self::spawn(&mut command)
     }
 
+    /// Starts a server with the store in `folder` at the addresses of `self`, which no longer runs.
+    pub(crate) fn restarted(&self, folder: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
+        command.args(["serve", "--set", "limits.enabled=false", "--set", "log.level=warn"]);
+        for (flag, url) in [("--ws", &self.url), ("--http", &self.http)] {
+            let (_, address) = url.split_once("://").expect("a URL");
+            command.args([flag, address.trim_end_matches('/')]);
+        }
+        Self::spawn(command.arg("--data").arg(folder))
+    }
+
+    /// Ends the process without a chance to finish anything, and waits until it is gone.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("the server is running");
+        self.child.wait().expect("the server exits");
+    }
+
     /// Starts a server with the store in `folder`, after a shell has run `limit`.
     pub(crate) fn limited(limit: &str, folder: &Path, settings: &[&str]) -> Self {
         Self::spawn(&mut limited(limit, folder, settings))
@@ -55,21 +72,15 @@ impl Server {
     }
 
     pub(crate) fn spawn(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
-        let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        let mut banner = String::new();
-        while !banner.contains("ready") {
-            let read = out.read_line(&mut banner).expect("stdout is readable");
-            assert_ne!(read, 0, "the server exited early: {banner}");
-        }
-        let url = |name: &str| {
-            let mut lines = banner.lines();
-            lines
-                .find_map(|line| line.strip_prefix(name))
-                .expect("the server prints its URLs")
-                .to_owned()
-        };
-        Self { child, url: url("WebSocket gateway: "), http: url("HTTP: "), _out: out }
+        let Ready { child, ws, http, log, .. } = ready::start(command);
+        ready::print(log);
+        Self { child, url: ws, http }
+    }
+
+    /// Starts a server. Returns it with its log.
+    pub(crate) fn spawn_with_log(command: &mut Command) -> (Self, ServerLog) {
+        let Ready { child, ws, http, earlier, log } = ready::start(command);
+        (Self { child, url: ws, http }, ServerLog { earlier, log })
     }
 
     /// Returns a command that connects to this server.
@@ -85,6 +96,11 @@ impl Server {
         run(self.command(arguments), input)
     }
 
+    /// Waits until the server has stopped.
+    pub(crate) fn wait(&mut self) {
+        self.child.wait().expect("the server exits");
+    }
+
     /// Sends SIGTERM.
     pub(crate) fn stop(&self) {
         self.signal(Signal::TERM);
@@ -93,10 +109,26 @@ impl Server {
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the server is running");
     }
+}
 
-    /// Returns stderr, which must be piped.
-    pub(crate) fn take_log(&mut self) -> ChildStderr {
-        self.child.stderr.take().expect("stderr is piped")
+/// The log of a server.
+pub(crate) struct ServerLog {
+    earlier: String,
+    log: BufReader<ChildStderr>,
+}
+
+impl ServerLog {
+    /// Returns its lines as the server writes them, until it ends.
+    pub(crate) fn lines(self) -> impl Iterator<Item = String> {
+        let earlier: Vec<_> = self.earlier.lines().map(str::to_owned).collect();
+        earlier.into_iter().chain(self.log.lines().map_while(Result::ok))
+    }
+
+    /// Returns all of it, when the server has ended.
+    pub(crate) fn to_end(self) -> String {
+        let Self { mut earlier, mut log } = self;
+        log.read_to_string(&mut earlier).expect("the log is UTF-8");
+        earlier
     }
 }
 
@@ -108,7 +140,7 @@ impl Drop for Server {
     }
 }
 
-fn serve() -> Command {
+pub(crate) fn serve() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
     command.args(["serve", "--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
     command.args(["--set", "limits.enabled=false", "--set", "log.level=warn"]);
@@ -129,7 +161,12 @@ pub(crate) fn limited(limit: &str, folder: &Path, settings: &[&str]) -> Command 
 
 pub(crate) fn prombus(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
-    command.args(arguments).env_remove("PROMBUS_TOKEN");
+    command.args(arguments);
+    for name in ["PROMBUS_TOKEN", "PROMBUS_URL", "PROMBUS_CONTEXT"] {
+        command.env_remove(name);
+    }
+    // The contexts of whoever runs the tests do not apply.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 

@@ -58,7 +58,9 @@ fn a_new_group_starts_at_from() {
     let unknown = ["subscribe", "t", "--group", "d", "--from", "after:nobody"];
     server.run(&unknown, "").failed_with("unknown_id: ");
     let wrong = ["subscribe", "t", "--group", "d", "--from", "yesterday"];
-    server.run(&wrong, "").failed_with("earliest, latest, ts:MS or after:ID");
+    server
+        .run(&wrong, "")
+        .failed_with("earliest, latest, a time such as 2h or 2026-01-02, ts:TIME or after:ID");
     let wrong = ["subscribe", "t", "--group", "d", "--max-in-flight", "0"];
     server.run(&wrong, "").failed_with("bad_frame: opts.maxInFlight");
 }
@@ -80,9 +82,9 @@ fn ctrl_c_stops_after_acknowledging_printed_events() {
 }
 
 #[test]
-fn a_server_shutdown_is_an_error_with_its_reason() {
+fn a_server_shutdown_is_an_error_with_its_reason_if_reconnecting_fails() {
     let server = with_events(1);
-    let arguments = ["subscribe", "t", "--group", "g", "--from", "earliest"];
+    let arguments = ["subscribe", "t", "--group", "g", "--from", "earliest", "--tries", "0"];
     let mut command = server.command(&arguments);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -91,12 +93,33 @@ fn a_server_shutdown_is_an_error_with_its_reason() {
     assert!(!child.wait().unwrap().success());
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    let expected = "prombus: the server closed the connection: 1001 the server is shutting down\n";
+    let expected = "prombus: the server closed the connection: 1001 the server is shutting down; \
+                    gave up reconnecting\n";
     assert_eq!(stderr, expected);
 }
 
 #[test]
-fn the_exit_status_of_exec_acknowledges_or_rejects_the_event() {
+fn exit_status_65_of_exec_rejects_the_event() {
+    let server = with_events(2);
+    // The first event is rejected, and not run again.
+    let command = "if grep -q n-1; then exit 65; fi";
+    let arguments = ["subscribe", "t", "--group", "g", "--from", "earliest", "--count", "2"];
+    let ran = server.run(&[&arguments[..], &["--exec", command]].concat(), "");
+    assert!(ran.is_success, "{ran:?}");
+    assert_eq!(ran.err, "prombus: event n-1: the command rejected the event: exit status: 65\n");
+    let dead = ["subscribe", "dlq.t", "--group", "d", "--from", "earliest", "--count", "1"];
+    let letters = server.run(&dead, "").lines();
+    let letter = &letters[0]["payload"];
+    assert_eq!(letter["err"], "the command rejected the event: exit status: 65");
+    assert_eq!((&letter["attempts"], &letter["original"]["id"]), (&json!(1), &json!("n-1")));
+    // Both events are done for the group.
+    server.run(&["publish", "t", "3"], "").lines();
+    let ran = server.run(&["subscribe", "t", "--group", "g", "--count", "1"], "");
+    assert_eq!(payloads(&ran.lines()), [3]);
+}
+
+#[test]
+fn the_exit_status_of_exec_acknowledges_or_retries_the_event() {
     let server = with_events(2);
     let dir = tempfile::tempdir().unwrap();
     let seen = dir.path().join("seen");

@@ -41,7 +41,7 @@ fn an_invalid_setting_says_what_is_expected() {
     let server = Server::start(&[]);
     for (change, reason, code) in [
         ("retention=1", "the settings are retention_ms, retention_bytes, durability, limit", 2),
-        ("retention_ms=1d", "a whole number", 2),
+        ("retention_ms=soon", "a duration such as 7d", 2),
         ("limit=5", "CAPACITY/REFILL_PER_SEC", 2),
         ("durability=never", "durability must be", 1),
         ("limit=0/5", "limit.capacity must be", 1),

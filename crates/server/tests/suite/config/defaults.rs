@@ -41,6 +41,9 @@ fn defaults_match_the_protocol() {
     assert_eq!(config.limits.max_groups_per_topic, 1000);
     assert_eq!(config.limits.topic, BucketConfig { capacity: 1000, refill_per_sec: 1000 });
     assert!(config.topics.is_empty());
+    let patterns =
+        config.topic_patterns.iter().map(|(pattern, own)| (pattern.to_string(), own.retention_ms));
+    assert_eq!(patterns.collect::<Vec<_>>(), [("dlq.**".to_owned(), Some(30 * 86_400_000))]);
 
     assert!(!config.auth.is_required());
     assert!(config.auth.jwt.issuer.is_none() && config.auth.jwt.audience.is_none());

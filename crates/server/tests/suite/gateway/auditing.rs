@@ -22,7 +22,7 @@ const TOKENS: &str = r#"auth.tokens=[
 
 /// Everything that this thread logs, at every level. The server of a test runs on its thread.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -34,19 +34,19 @@ impl io::Write for Log {
 }
 
 impl Log {
-    fn start(&self) -> DefaultGuard {
+    pub(crate) fn start(&self) -> DefaultGuard {
         let log = self.clone();
         let lines = tracing_subscriber::fmt().json().flatten_event(true);
         let lines = lines.with_max_level(Level::TRACE).with_writer(move || log.clone());
         tracing::subscriber::set_default(lines.finish())
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 
     /// The audit lines, without the members that every line has.
-    fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         let text = self.text();
         let lines = text.lines().map(parsed).filter(|line| line["target"] == "audit");
         let without_time = lines.map(|mut line| {

@@ -41,8 +41,13 @@ pub(crate) async fn started_with_unreadable_cursor() -> Running {
     let key = Cursor::key(&Topic::new("t").unwrap(), &Group::new("g").unwrap()).unwrap();
     let value = "no cursor".into();
     let state = vec![StateOp::Put { key, value, expires_at: None, expect: Expect::Any }];
-    let batch =
-        Batch { events: vec![], expected_last: vec![], state, durability: Durability::Buffered };
+    let batch = Batch {
+        events: vec![],
+        expected_last: vec![],
+        deleted_topics: vec![],
+        state,
+        durability: Durability::Buffered,
+    };
     engine.commit(batch).await.unwrap();
     started_over(engine, &[]).await
 }

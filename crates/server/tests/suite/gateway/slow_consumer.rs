@@ -1,14 +1,14 @@
 //! The cost of a client that never reads, with a hundred thousand events to deliver.
 
-use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::time::sleep;
 
 use crate::gateway::client::Client;
+use crate::ready::{self, Ready};
 use crate::store::Store;
 
 const EVENTS: usize = 100_000;
@@ -20,29 +20,21 @@ const MIB: usize = 1 << 20;
 /// The built binary, so that its memory can be measured.
 struct Process {
     child: Child,
-    /// Kept open while it runs.
-    _out: BufReader<ChildStdout>,
 }
 
 impl Process {
     fn started(store: &Store) -> (Self, SocketAddr) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
+        command
             .args(["--ws", "127.0.0.1:0", "--http", "127.0.0.1:0", "--set", "limits.enabled=false"])
             .args(["--set", "gateway.max_outbox_bytes=1048576"])
             .args(["--set", "gateway.slow_consumer_timeout_ms=4000"])
             .args(["--set", r#"topics."t".durability=buffered"#])
-            .args(store.arguments())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let address = out.by_ref().lines().find_map(|line| {
-            let line = line.unwrap();
-            let url = line.strip_prefix("WebSocket gateway: ws://")?;
-            Some(url.trim_end_matches('/').parse().unwrap())
-        });
-        (Self { child, _out: out }, address.unwrap())
+            .args(store.arguments());
+        let Ready { child, ws, log, .. } = ready::start(&mut command);
+        ready::print(log);
+        let address = ws.trim_start_matches("ws://").trim_end_matches('/').parse();
+        (Self { child }, address.unwrap())
     }
 
     /// Returns its resident anonymous memory, in bytes.

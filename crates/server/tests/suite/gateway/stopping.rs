@@ -1,7 +1,7 @@
 //! Shutdown.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::io::Read;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,6 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::gateway::client::{Client, Received, frame_for, parsed};
 use crate::gateway::running::{started, started_with_faults};
+use crate::ready::{self, Ready};
 use crate::store::Store;
 
 /// The limit of a shutdown.
@@ -114,21 +115,10 @@ async fn a_client_that_never_stops_sending_does_not_delay_it() {
 #[tokio::test]
 async fn sigterm_stops_the_binary_with_idle_clients() {
     let store = Store::new();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
-        .args(["--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"])
-        .args(store.arguments())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let address = loop {
-        let mut line = String::new();
-        assert_ne!(out.read_line(&mut line).unwrap(), 0, "it ended early");
-        if let Some(url) = line.trim_end().strip_prefix("WebSocket gateway: ws://") {
-            break url.trim_end_matches('/').parse().unwrap();
-        }
-    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
+    command.args(["--ws", "127.0.0.1:0", "--http", "127.0.0.1:0"]).args(store.arguments());
+    let Ready { mut child, ws, mut log, .. } = ready::start(&mut command);
+    let address = ws.trim_start_matches("ws://").trim_end_matches('/').parse().unwrap();
     let mut client = Client::connect(address).await;
     client.subscribe("t", "g", json!({})).await;
     client.publish("t", json!(1)).await;
@@ -138,7 +128,7 @@ async fn sigterm_stops_the_binary_with_idle_clients() {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let ended = tokio::task::spawn_blocking(move || {
         let mut said = String::new();
-        out.read_to_string(&mut said).unwrap();
+        log.read_to_string(&mut said).unwrap();
         (child.wait().unwrap(), said)
     });
     let (status, said) = timeout(Duration::from_secs(20), ended).await.unwrap().unwrap();

@@ -16,7 +16,7 @@ const TOKENS: &str = r#"auth.tokens=[
 ]"#;
 
 /// A valid request for every path that requires a token.
-const REQUESTS: [(&str, &str); 13] = [
+const REQUESTS: [(&str, &str); 14] = [
     ("POST", "/publish/a.b"),
     ("GET", "/topics"),
     ("GET", "/topics/a.b"),
@@ -29,6 +29,7 @@ const REQUESTS: [(&str, &str); 13] = [
     ("GET", "/export?topic=a.b"),
     ("HEAD", "/stream?topic=a.b"),
     ("GET", "/metrics"),
+    ("HEAD", "/backup"),
     ("HEAD", "/topics"),
 ];
 

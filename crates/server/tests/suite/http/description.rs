@@ -25,6 +25,12 @@ async fn the_page_needs_no_token_and_loads_nothing() {
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
     assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'; "));
     assert!(page.body.starts_with(b"<!doctype html>"));
+    // Its examples work as they are.
+    let body = String::from_utf8(page.body.to_vec()).unwrap();
+    let address = format!("curl {}/topics", running.server.http_url());
+    assert!(body.replace("&#x2f;", "/").contains(&address), "{address}");
+    let evil = client.ask("GET", "/docs", &[("host", "127.0.0.1:1\"<b>")], "").await;
+    assert!(!String::from_utf8(evil.body.to_vec()).unwrap().contains("<b>"));
     let head = client.ask("HEAD", "/docs", &[], "").await;
     assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
     for path in ["/", "/docs", "/openapi.json"] {

@@ -1,12 +1,12 @@
 //! The built binary, started and killed.
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::Mutex;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::ready::{self, Ready};
 use crate::store::Store;
 
 pub(crate) struct Process {
@@ -22,27 +22,18 @@ impl Process {
     }
 
     pub(crate) fn start_at(store: &Store, ws: SocketAddr, http: SocketAddr) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_prombus"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_prombus"));
+        command
             .args(["serve", "--ws", &ws.to_string(), "--http", &http.to_string()])
             .args(["--set", "limits.enabled=false", "--set", "log.level=error"])
             // On a shared store, a killed server is replaced soon.
             .args(["--set", "groups.lease_ms=2000"])
             .args(["--set", "groups.retry.first_ms=10", "--set", "groups.retry.max_ms=200"])
-            .args(store.arguments())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
-        let mut printed_after = |start: &str| {
-            lines
-                .by_ref()
-                .map(|line| line.expect("stdout is readable"))
-                .find_map(|line| line.strip_prefix(start).map(str::to_owned))
-                .expect("the server prints its addresses")
-        };
-        let url = printed_after("WebSocket gateway: ");
-        let http = printed_after("HTTP: http://").parse().expect("an address");
-        Self { child: Mutex::new(child), url, http }
+            .args(store.arguments());
+        let Ready { child, ws, http, log, .. } = ready::start(&mut command);
+        ready::print(log);
+        let http = http.trim_start_matches("http://").parse().expect("an address");
+        Self { child: Mutex::new(child), url: ws, http }
     }
 
     /// Suspends the process.
