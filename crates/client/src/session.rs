@@ -273,18 +273,18 @@ impl Session {
                 }
             }
             ServerFrame::Ended { topic, group, reason } => {
-                self.ended(Membership { topic, group }, reason);
+                self.ended(&Membership { topic, group }, reason);
                 Ok(())
             }
         }
     }
 
     /// The server has ended a subscription.
-    fn ended(&mut self, membership: Membership, reason: EndReason) {
-        let Some(subscriber) = self.subscribers.remove(&membership) else { return };
+    fn ended(&mut self, membership: &Membership, reason: EndReason) {
+        let Some(subscriber) = self.subscribers.remove(membership) else { return };
         for sent in &mut self.sent {
             // The answers must not reach a later subscription of the same name.
-            if matches!(sent, Sent::Subscriber(of, _) if *of == membership) {
+            if matches!(sent, Sent::Subscriber(of, _) if of == membership) {
                 *sent = Sent::Void;
             }
         }

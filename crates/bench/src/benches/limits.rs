@@ -25,8 +25,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 const DEMAND: u64 = 2;
 
 /// The server's settings.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LimitsPlan {
+    /// Part of the names of all topics: buckets that were used before are not full.
+    pub run: String,
     /// `limits.connection`.
     pub connection: Rate,
     /// `limits.topic`.
@@ -64,20 +66,42 @@ pub async fn bench_limits(
     plan: &LimitsPlan,
     tally: &Arc<Tally>,
 ) -> Result<LimitsReport, BenchError> {
-    let run = run_name();
-    let topic = |name: &str| {
-        let name = format!("bench.limits.{run}.{name}");
-        Topic::new(&name).map_err(|error| BenchError::Load(format!("{name}: {error}")))
-    };
-    // Enough topics that none of them limits the connection.
-    let topics = (0..buckets_needed(plan.connection, plan.topic)).map(|n| topic(&format!("c{n}")));
-    let topics = topics.collect::<Result<Vec<_>, _>>()?;
     let trial = Trial { rate: plan.connection, time: plan.time, scope: "conn" };
-    let connection = trial.run(server, 1, topics, tally).await?;
+    let connection = trial.run(server, 1, plan.topics_of_connection()?, tally).await?;
     let connections = buckets_needed(plan.topic, plan.connection);
     let trial = Trial { rate: plan.topic, time: plan.time, scope: "topic" };
-    let topic = trial.run(server, connections, vec![topic("t")?], tally).await?;
+    let topic = trial.run(server, connections, vec![plan.shared_topic()?], tally).await?;
     Ok(LimitsReport { connection, topic })
+}
+
+impl LimitsPlan {
+    /// Returns a random name of a run.
+    #[must_use]
+    pub fn new_run() -> String {
+        run_name()
+    }
+
+    /// Returns all topics that are published to.
+    pub fn topics(&self) -> Result<Vec<Topic>, BenchError> {
+        let mut topics = self.topics_of_connection()?;
+        topics.push(self.shared_topic()?);
+        Ok(topics)
+    }
+
+    /// Returns enough topics that none of them limits the connection.
+    fn topics_of_connection(&self) -> Result<Vec<Topic>, BenchError> {
+        let count = buckets_needed(self.connection, self.topic);
+        (0..count).map(|n| self.named(&format!("c{n}"))).collect()
+    }
+
+    fn shared_topic(&self) -> Result<Topic, BenchError> {
+        self.named("t")
+    }
+
+    fn named(&self, name: &str) -> Result<Topic, BenchError> {
+        let name = format!("bench.limits.{}.{name}", self.run);
+        Topic::new(&name).map_err(|error| BenchError::Load(format!("{name}: {error}")))
+    }
 }
 
 /// Returns how many buckets of `each` admit more than one bucket of `one`.

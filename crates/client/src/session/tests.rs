@@ -196,6 +196,8 @@ fn a_subscription_that_was_about_to_stop_ends_without_an_error() {
     let mut harness = Harness::connected();
     let subscribed = harness.subscribed(AckMode::Plain, 10, 1);
     harness.session.command(Command::Stop(membership()));
+    assert_eq!(ops(&harness.sent()), ["PAUSE"]);
+    harness.ok();
     assert_eq!(ops(&harness.sent()), ["UNSUBSCRIBE"]);
     harness.receive(r#"{"op":"ENDED","topic":"t","group":"g","reason":"group_deleted"}"#).unwrap();
     assert_eq!(*subscribed.ended.borrow(), Some(Ok(())));

@@ -3,12 +3,14 @@
 //! - `publish`, `subscribe`, `connections`, `export`, `limits`: the subcommands
 //! - `load_arguments`: the load to generate
 //! - `target_arguments`: the target: a bus in this process, a running server, or a spawned one
+//! - `left_topics`: what is removed from a running server at the end
 //! - `spawned_server`: a server process started for the benchmark
 //! - `progress`: the status line
 //! - `report`: prints the results
 
 mod connections;
 mod export;
+mod left_topics;
 mod limits;
 mod load_arguments;
 mod progress;

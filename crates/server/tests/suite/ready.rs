@@ -19,6 +19,10 @@ pub(crate) struct Ready {
 }
 
 pub(crate) fn start(command: &mut Command) -> Ready {
+    #[allow(
+        clippy::zombie_processes,
+        reason = "whoever gets it ends it, and a failure ends the test"
+    )]
     let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary starts");
     let mut log = BufReader::new(child.stderr.take().expect("stderr is piped"));
     let mut earlier = String::new();

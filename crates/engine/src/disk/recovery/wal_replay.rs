@@ -77,7 +77,10 @@ impl<'a> WalReplay<'a> {
         file.sync().map_err(failed(&path))?;
         // A torn tail was truncated.
         let end = file.end_of_data().map_err(failed(&path))?;
-        self.shared.view_mut().wal_ends.insert(number, end);
+        // A file that a crash left without a frame, and perhaps without a header, is nothing to back up.
+        if end > WalFile::first_frame_offset() {
+            self.shared.view_mut().wal_ends.insert(number, end);
+        }
         let view = self.shared.view();
         let touched = replayed.touched.into_iter().map(|topic| {
             let touched = TouchedTopic::of(&view.topics[&topic]);

@@ -90,11 +90,8 @@ fn read_catalog(reader: &mut ArchiveReader<impl Read>) -> Result<(Catalog, u64),
         _ => return Err(invalid("it does not start with a catalog")),
     }
     let mut encoded = Vec::new();
-    loop {
-        match reader.next()? {
-            Item::Content(content) => encoded.extend_from_slice(content),
-            _ => break,
-        }
+    while let Item::Content(content) = reader.next()? {
+        encoded.extend_from_slice(content);
     }
     let catalog = match Catalog::decode(&encoded) {
         Ok((catalog, _)) => catalog,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use prombus_bench::{ConnectionsPlan, ConnectionsReport, Load, Tally, Wire, bench_connections};
 use prombus_proto::Topic;
 
+use super::left_topics::LeftTopics;
 use super::load_arguments::event_bytes;
 use super::progress::{ProgressStyle, with_progress};
 use super::report::{self, PrintArguments, Rows, RunSettings, run_rows};
@@ -39,6 +40,9 @@ pub(super) struct ConnectionsArguments {
     /// URL of the server: http, https, ws or wss; default: spawn a server process
     #[arg(long, value_name = "URL", conflicts_with_all = ["engine", "data"])]
     url: Option<String>,
+    /// Keep the topics that the benchmark creates at that server; default: they are deleted at the end
+    #[arg(long, requires = "url")]
+    keep: bool,
     /// Process id of that server on this machine, to measure its memory
     #[arg(long, value_name = "PID", requires = "url")]
     pid: Option<u32>,
@@ -94,8 +98,18 @@ pub(super) async fn run(arguments: ConnectionsArguments) -> Result<(), Box<dyn E
         pid: server.as_ref().map(SpawnedServer::pid).or(arguments.pid),
     };
     let tally = Arc::new(Tally::default());
+    let left = match &arguments.url {
+        Some(url) if !arguments.keep && arguments.rate.is_some() => {
+            LeftTopics::among(&arguments.access.at(url)?, plan.load.topics()?).await
+        }
+        _ => None,
+    };
     let work = bench_connections(&wire, &plan, &tally);
-    let report = with_progress("published", ProgressStyle::RateAndLatency, &tally, work).await?;
+    let measured = with_progress("published", ProgressStyle::RateAndLatency, &tally, work).await;
+    if let Some(left) = left {
+        left.remove().await;
+    }
+    let report = measured?;
     let load = plan.total_load();
     let settings = arguments.rate.map(|_| RunSettings::of(&load, &name, None));
     arguments.print.print(&report, settings.as_ref(), rows(&report))?;

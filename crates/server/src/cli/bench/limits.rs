@@ -9,6 +9,7 @@ use prombus_bench::{LimitsPlan, LimitsReport, Tally, Wire, bench_limits};
 use prombus_bus::Rate;
 use prombus_server::config::{BucketConfig, Config, Sources};
 
+use super::left_topics::LeftTopics;
 use super::progress::{ProgressStyle, with_progress};
 use super::report::{self, PrintArguments, Rows};
 use super::spawned_server::SpawnedServer;
@@ -66,6 +67,7 @@ pub(super) async fn run(arguments: LimitsArguments) -> Result<(), Box<dyn Error>
         },
     };
     let plan = LimitsPlan {
+        run: LimitsPlan::new_run(),
         connection: rate(arguments.connection_limit, defaults.connection),
         topic: rate(arguments.topic_limit, defaults.topic),
         time,
@@ -86,8 +88,16 @@ pub(super) async fn run(arguments: LimitsArguments) -> Result<(), Box<dyn Error>
         }
     };
     let tally = Arc::new(Tally::default());
+    let left = match &arguments.url {
+        Some(url) => LeftTopics::among(&arguments.access.at(url)?, plan.topics()?).await,
+        None => None,
+    };
     let work = bench_limits(&wire, &plan, &tally);
-    let report = with_progress("passed", ProgressStyle::Rate, &tally, work).await?;
+    let measured = with_progress("passed", ProgressStyle::Rate, &tally, work).await;
+    if let Some(left) = left {
+        left.remove().await;
+    }
+    let report = measured?;
     arguments.print.print(&report, None, rows(&report))?;
     server.map_or(Ok(()), SpawnedServer::stop)
 }

@@ -3,12 +3,12 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use prombus_bench::{Tally, bench_publish};
+use prombus_bench::{Load, Tally, bench_publish};
 
 use super::load_arguments::LoadArguments;
 use super::progress::{ProgressStyle, with_progress};
 use super::report::{PrintArguments, RunSettings, run_rows};
-use super::target_arguments::TargetArguments;
+use super::target_arguments::{BenchTarget, TargetArguments};
 
 #[derive(clap::Args)]
 pub(super) struct PublishBenchArguments {
@@ -24,14 +24,21 @@ pub(super) async fn run(arguments: PublishBenchArguments) -> Result<(), Box<dyn 
     let load = arguments.load.load();
     load.check()?;
     let target = arguments.target.choose(&load).await?;
+    let measured = measure(&arguments.print, &load, &target).await;
+    // Also after a failure.
+    let closed = target.close().await;
+    measured.and(closed)
+}
+
+async fn measure(
+    print: &PrintArguments,
+    load: &Load,
+    target: &BenchTarget,
+) -> Result<(), Box<dyn Error>> {
     let tally = Arc::new(Tally::default());
-    let work = bench_publish(&target.bus, &load, &tally);
+    let work = bench_publish(&target.bus, load, &tally);
     let report = with_progress("published", ProgressStyle::RateAndLatency, &tally, work).await?;
-    let settings = RunSettings::of(&load, &target.name, Some(target.durability));
-    arguments.print.print(
-        &report,
-        Some(&settings),
-        run_rows("published", report.published, &report.figures),
-    )?;
-    target.close().await
+    let settings = RunSettings::of(load, &target.name, Some(target.durability));
+    let rows = run_rows("published", report.published, &report.figures);
+    Ok(print.print(&report, Some(&settings), rows)?)
 }

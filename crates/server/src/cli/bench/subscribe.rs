@@ -8,7 +8,7 @@ use prombus_bench::{Load, Tally, bench_backlog, bench_subscribe};
 use super::load_arguments::LoadArguments;
 use super::progress::{ProgressStyle, with_progress};
 use super::report::{PrintArguments, RunSettings, run_rows};
-use super::target_arguments::TargetArguments;
+use super::target_arguments::{BenchTarget, TargetArguments};
 
 #[derive(clap::Args)]
 pub(super) struct SubscribeBenchArguments {
@@ -30,14 +30,25 @@ pub(super) async fn run(arguments: SubscribeBenchArguments) -> Result<(), Box<dy
     let load = Load { groups: arguments.groups, ..arguments.load.load() };
     load.check()?;
     let target = arguments.target.choose(&load).await?;
+    let measured = measure(&arguments, &load, &target).await;
+    // Also after a failure.
+    let closed = target.close().await;
+    measured.and(closed)
+}
+
+async fn measure(
+    arguments: &SubscribeBenchArguments,
+    load: &Load,
+    target: &BenchTarget,
+) -> Result<(), Box<dyn Error>> {
     let tally = Arc::new(Tally::default());
     let (what, style) = ("delivered", ProgressStyle::RateAndLatency);
     let report = if arguments.backlog {
-        with_progress(what, style, &tally, bench_backlog(&target.bus, &load, &tally)).await?
+        with_progress(what, style, &tally, bench_backlog(&target.bus, load, &tally)).await?
     } else {
-        with_progress(what, style, &tally, bench_subscribe(&target.bus, &load, &tally)).await?
+        with_progress(what, style, &tally, bench_subscribe(&target.bus, load, &tally)).await?
     };
-    let settings = RunSettings::of(&load, &target.name, Some(target.durability));
-    arguments.print.print(&report, Some(&settings), run_rows(what, report.n, &report.figures))?;
-    target.close().await
+    let settings = RunSettings::of(load, &target.name, Some(target.durability));
+    let rows = run_rows(what, report.n, &report.figures);
+    Ok(arguments.print.print(&report, Some(&settings), rows)?)
 }

@@ -14,6 +14,7 @@ use prombus_engine_mongo::{MongoEngine, MongoOptions};
 use prombus_proto::SystemClock;
 use prombus_server::config::{Config, EngineConfig, Flag, Sources};
 
+use super::left_topics::LeftTopics;
 use super::spawned_server::{SpawnedServer, TempDir};
 use crate::cli::server_arguments::AccessArguments;
 
@@ -27,6 +28,9 @@ pub(super) struct TargetArguments {
     http: Option<String>,
     #[command(flatten)]
     store: StoreArguments,
+    /// Keep the topics that the benchmark creates at the server of --url; default: they are deleted at the end
+    #[arg(long, requires = "url")]
+    keep: bool,
     /// Spawn a server process and measure it over the network
     #[arg(long)]
     serve: bool,
@@ -78,6 +82,7 @@ pub(super) struct BenchTarget {
     /// For the report.
     pub(super) durability: &'static str,
     server: Option<SpawnedServer>,
+    left: Option<LeftTopics>,
     _store: Option<BenchStore>,
 }
 
@@ -85,6 +90,7 @@ impl TargetArguments {
     pub(super) async fn choose(&self, load: &Load) -> Result<BenchTarget, Box<dyn Error>> {
         if let Some(url) = &self.url {
             let endpoint = self.access.at(url)?;
+            let left = self.left_topics(load, url).await?;
             self.set_durability(load, url).await?;
             let token = endpoint.token().map(ToOwned::to_owned);
             return Ok(BenchTarget {
@@ -94,6 +100,7 @@ impl TargetArguments {
                     .durability
                     .map_or("as configured on the server", DurabilityArgument::word),
                 server: None,
+                left,
                 _store: None,
             });
         }
@@ -109,6 +116,7 @@ impl TargetArguments {
                 name: format!("spawned server, {}", store.name()),
                 durability: store.durability(durability.word()),
                 server: Some(server),
+                left: None,
                 _store: Some(store),
             });
         }
@@ -122,8 +130,22 @@ impl TargetArguments {
             name: format!("in process, {}", store.name()),
             durability: store.durability(durability.word()),
             server: None,
+            left: None,
             _store: Some(store),
         })
+    }
+
+    /// Returns the topics to remove at the end.
+    async fn left_topics(
+        &self,
+        load: &Load,
+        url: &str,
+    ) -> Result<Option<LeftTopics>, Box<dyn Error>> {
+        if self.keep {
+            return Ok(None);
+        }
+        let endpoint = self.access.at(self.http.as_deref().unwrap_or(url))?;
+        Ok(LeftTopics::among(&endpoint, load.topics()?).await)
     }
 
     /// Changes the durability of the topics, if that is asked for. It is a topic setting, changed over HTTP.
@@ -135,8 +157,11 @@ impl TargetArguments {
 }
 
 impl BenchTarget {
-    /// Closes the bus or stops the spawned server.
+    /// Closes the bus, stops the spawned server, or removes what is left at the running one.
     pub(super) async fn close(self) -> Result<(), Box<dyn Error>> {
+        if let Some(left) = self.left {
+            left.remove().await;
+        }
         if let Target::InProcess(bus) = &self.bus {
             bus.close().await?;
         }

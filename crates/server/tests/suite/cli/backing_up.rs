@@ -1,5 +1,7 @@
 //! `backup`, `restore` and `verify`.
 
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -235,3 +235,34 @@ fn compares_limits_with_their_settings() {
     let off = bench(&["limits", "--url", &server.url, "--seconds", "0.2"]);
     off.failed_with("limits.enabled");
 }
+
+#[test]
+fn the_topics_that_a_bench_creates_are_removed_and_others_stay() {
+    let server = Server::start(&[]);
+    server.run(&["publish", "known", "1"], "").lines();
+    let bench = |arguments: &[&str]| {
+        let all = [&["bench"], arguments, &["--url", &server.http]].concat();
+        report(&run(prombus(&all), ""))
+    };
+    bench(&["publish", "--n", "20", "--topics", "2", "--topic", "new"]);
+    bench(&["subscribe", "--n", "20", "--topic", "new"]);
+    bench(&["connections", "--n", "2", "--rate", "20", "--seconds", "1", "--topic", "new"]);
+    bench(&["publish", "--n", "20", "--topic", "known"]);
+    bench(&["publish", "--n", "20", "--topic", "kept", "--keep"]);
+    let topics = server.run(&["topics"], "").lines();
+    let counts: Vec<_> =
+        topics.iter().map(|it| (it["topic"].clone(), it["events"].clone())).collect();
+    assert_eq!(counts, [(json!("kept"), json!(20)), (json!("known"), json!(21))]);
+}
+
+#[test]
+fn a_bench_that_fails_leaves_no_topics() {
+    let server = Server::start(&[
+        "limits.enabled=true",
+        "limits.topic.capacity=10",
+        "limits.topic.refill_per_sec=1",
+    ]);
+    let all = ["bench", "publish", "--n", "200", "--topic", "new", "--url", &server.http];
+    run(prombus(&all), "").failed_with("rate_limited");
+    assert!(server.run(&["topics"], "").lines().is_empty());
+}

@@ -43,7 +43,7 @@ fn lists_a_group_before_the_first_event_of_its_topic() {
         }
     };
     let group = json!({"topic": "early", "group": "g", "members": 1, "in_flight": 0, "lag_events": 0, "lag_ms": 0});
-    assert_eq!(groups, [group.clone()]);
+    assert_eq!(groups, std::slice::from_ref(&group));
     assert_eq!(server.run(&["groups", "early"], "").lines(), [group]);
     assert_eq!(server.run(&["topics"], "").lines()[0]["topic"], "early");
     subscriber.kill().unwrap();

@@ -61,7 +61,7 @@ fn warns_of_a_configuration_with_secrets_that_others_can_read() {
         let mut command = Server::configured_command(&file);
         let (server, log) = Server::spawn_with_log(&mut command);
         server.stop();
-        let text = log.to_end();
+        let text = log.into_text();
         assert_eq!(text.contains("other users of this machine can read it"), warns, "{text}");
         assert!(!text.contains("\"token\""), "{text}");
     }

@@ -125,7 +125,7 @@ impl ServerLog {
     }
 
     /// Returns all of it, when the server has ended.
-    pub(crate) fn to_end(self) -> String {
+    pub(crate) fn into_text(self) -> String {
         let Self { mut earlier, mut log } = self;
         log.read_to_string(&mut earlier).expect("the log is UTF-8");
         earlier

@@ -22,7 +22,8 @@ enum Part {
     },
     State {
         frame: FrameHeader,
-        digest: crc_fast::Digest,
+        /// Boxed because it is larger than everything else here.
+        digest: Box<crc_fast::Digest>,
         left: usize,
     },
     Footer {
@@ -70,7 +71,7 @@ impl Frames {
                 Part::Section { frame, index, sum: BlockChecksum::default(), left }
             }
             None => {
-                let digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+                let digest = Box::new(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi));
                 let left = frame.state_bytes as usize;
                 Part::State { frame, digest, left }
             }
