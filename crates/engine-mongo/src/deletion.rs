@@ -84,21 +84,24 @@ impl Store {
     }
 
     async fn finish_deletion(&self, document: &TopicDocument) -> Result<(), Error> {
-        let name = document.name.as_str();
-        // Without transactions, a failed commit may have left events behind the end.
-        let _guard = match self.deployment.has_transactions() {
+        let (name, next) = (document.name.as_str(), document.next);
+        let still_deleted = doc! { "_id": name, "deletedAt": next, "next": next };
+        let has_transactions = self.deployment.has_transactions();
+        let _guard = match has_transactions {
             true => None,
             false => Some(self.topic_locks.lock_exclusive().await),
         };
-        let mut gone = doc! { "topic": name };
-        if self.deployment.has_transactions() {
-            gone.insert("seq", doc! { "$lt": document.next });
+        let mut gone = doc! { "topic": name, "seq": { "$lt": next } };
+        // Without transactions, a failed commit may have left events behind the end. There they are not
+        // those of a later commit, as long as the topic is deleted and nobody else can commit.
+        if !has_transactions
+            && self.collections.topics().find_one(still_deleted.clone()).await?.is_some()
+        {
+            gone.remove("seq");
         }
         self.collections.parts().delete_many(gone.clone()).await?;
         self.collections.events().delete_many(gone).await?;
         // Unless an event was published in the meantime.
-        let next = document.next;
-        let still_deleted = doc! { "_id": name, "deletedAt": next, "next": next };
         self.collections.topics().delete_one(still_deleted).await?;
         Ok(())
     }

@@ -26,7 +26,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use std::{io, mem, thread};
 
-use prombus_proto::Topic;
+use prombus_proto::{Seq, Topic};
 use tokio::sync::oneshot;
 
 use self::catalog::Catalog;
@@ -109,7 +109,8 @@ impl Checkpointer {
         let root = shared.layout.fs().open_folder(shared.layout.root())?;
         let (sender, tasks) = mpsc::channel();
         let StoredCatalog { catalog, files } = catalog;
-        let (sealed, trimmed) = (VecDeque::new(), BTreeSet::new());
+        let sealed = VecDeque::new();
+        let trimmed = trimmed_before(&shared, &catalog);
         let packs = PackUsage::of(&shared.layout, &catalog);
         shared.meter.set_segment_bytes(packs.unpacked_bytes());
         let checkpointer = Self {
@@ -157,8 +158,12 @@ impl Checkpointer {
             CheckpointTask::Reclaim(topic) => {
                 self.trimmed.insert(topic);
             }
-            // The receiver may have been dropped, and with it the pin.
-            CheckpointTask::Pin(reply) => drop(reply.send(Pin::take(&self.shared, &self.catalog))),
+            CheckpointTask::Pin(reply) => {
+                // The catalog must not name what is removed already.
+                self.reclaim_trimmed();
+                // The receiver may have been dropped, and with it the pin.
+                drop(reply.send(Pin::take(&self.shared, &self.catalog)));
+            }
             CheckpointTask::Stop(stop) => self.stop = Some(stop),
         }
     }
@@ -314,4 +319,15 @@ impl Drop for Checkpointer {
             self.shared.pending_checkpoints.wake();
         }
     }
+}
+
+/// Returns the topics of which the write-ahead log has trimmed more than the catalog says. Their files may be
+/// removed already: that does not wait for a catalog.
+fn trimmed_before(shared: &Shared, catalog: &Catalog) -> BTreeSet<Topic> {
+    let view = shared.view();
+    let is_behind = |topic: &Topic, first: Seq| {
+        view.topics.get(topic).is_some_and(|in_use| in_use.first > first)
+    };
+    let behind = catalog.topics.iter().filter(|(topic, row)| is_behind(topic, row.first));
+    behind.map(|(topic, _)| topic.clone()).collect()
 }

@@ -65,7 +65,7 @@ impl<'a> WalReplay<'a> {
         let file = Arc::new(file);
         let mut replayed = ReplayedWal::default();
         let end = file.end_of_data().map_err(failed(&path))?;
-        self.check_header(&file, end, is_newest)?;
+        let has_header = self.check_header(&file, end, is_newest)?;
         let from = self.replay_intact_frames(&file, end, &mut replayed).map_err(failed(&path))?;
         self.replay_rest(&file, from..end, is_newest, &mut replayed)?;
         if file.unreadable_bytes() > 0 {
@@ -73,14 +73,16 @@ impl<'a> WalReplay<'a> {
             let (path, bytes) = (path.clone(), file.unreadable_bytes());
             self.shared.report(Incident::DamagedLog { file: path, offset: 0, bytes });
         }
+        if !has_header {
+            // A crash tore it. The name of the file says all that it does, but backups copy no damage. If it cannot
+            // be written, only they notice.
+            let _ = file.write_at(0, &[&file_header::encode(WAL, number)]);
+        }
         // The last process may have left unsynced frames, which readers see from now on.
         file.sync().map_err(failed(&path))?;
         // A torn tail was truncated.
         let end = file.end_of_data().map_err(failed(&path))?;
-        // A file that a crash left without a frame, and perhaps without a header, is nothing to back up.
-        if end > WalFile::first_frame_offset() {
-            self.shared.view_mut().wal_ends.insert(number, end);
-        }
+        self.shared.view_mut().wal_ends.insert(number, end);
         let view = self.shared.view();
         let touched = replayed.touched.into_iter().map(|topic| {
             let touched = TouchedTopic::of(&view.topics[&topic]);
@@ -101,22 +103,23 @@ impl<'a> WalReplay<'a> {
         Ok(sealed)
     }
 
-    fn check_header(&self, file: &WalFile, end: u64, is_newest: bool) -> Result<(), OpenError> {
+    /// Returns `true` if the header is intact.
+    fn check_header(&self, file: &WalFile, end: u64, is_newest: bool) -> Result<bool, OpenError> {
         let path = &file.path;
         let first_frame = WalFile::first_frame_offset();
         let mut header = Vec::new();
         file.read_range(0, end.min(first_frame), &mut header).map_err(failed(path))?;
         match file_header::decode(WAL, &header) {
             Ok(found) if found != file.number => Err(wrong_number(path)),
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(true),
             Err(fault @ HeaderFault::Newer { .. }) => Err(fault.into_open_error(path)),
             // A crash while the file was created: nothing was ever written to it.
             Err(_) if is_newest && end <= BLOCK_BYTES && header.iter().all(|byte| *byte == 0) => {
-                Ok(())
+                Ok(false)
             }
             Err(HeaderFault::Damaged(detail)) => {
                 self.shared.report_rebuilt(path, detail);
-                Ok(())
+                Ok(false)
             }
         }
     }

@@ -7,6 +7,7 @@ use prombus_proto::{EncodedEvent, EventId, Seq};
 
 use super::{COMMIT_KEY, TOPICS, read_events, read_number, read_value, topic};
 use crate::disk::read::seek_id::seek_id;
+use crate::disk::read::topic_view::TopicView;
 use crate::disk::shared::Shared;
 use crate::{CommitError, Committed, Durability, Position, Unavailable};
 
@@ -291,7 +292,9 @@ fn numbering_in(shared: &Shared, name: &str, ids: &[(&String, &EventId)]) -> Num
 impl ModelTopic {
     fn check(&self, shared: &Shared, name: &str) {
         let found = read_events(shared, &topic(name));
-        let is_listed = shared.view().topics.get(&topic(name)).is_some_and(|view| !view.is_deleted);
+        // A rule alone makes no topic.
+        let is_listed = |view: &TopicView| view.bounds().next > Seq::FIRST;
+        let is_listed = shared.view().topics.get(&topic(name)).is_some_and(|view| is_listed(view));
         assert!(self.is_deleted != is_listed || self.events.is_empty(), "{name} is listed");
         let mut found = found.iter();
         for (index, (id, json)) in self.events.iter().enumerate().skip(self.first) {

@@ -163,7 +163,8 @@ fn durability_of_a_running_server_is_set_over_http() {
     bench(&common).failed_with("pass the server's HTTP address");
     bench(&[&common[..], &["--http", &server.http]].concat()).lines();
     // One HTTP URL is enough.
-    let common = ["publish", "--n", "5", "--durability", "buffered", "--url", &server.http];
+    let common =
+        ["publish", "--n", "5", "--durability", "buffered", "--keep", "--url", &server.http];
     bench(&common).lines();
     let topic = &server.run(&["topics", "bench.topic"], "").lines()[0];
     assert_eq!(topic["settings"]["durability"], "buffered");
