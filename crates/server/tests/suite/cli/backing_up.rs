@@ -170,10 +170,10 @@ fn an_incomplete_or_damaged_backup_is_named_and_leaves_nothing() {
 
 #[test]
 fn a_damaged_store_is_named_and_backed_up_only_if_asked_to() {
-    let store = Store::start();
+    let mut store = Store::start();
     let data = store.path("data");
     store.server.stop();
-    drop(store.server);
+    store.server.wait();
     let segment = find(&data.join("topics/orders"), "seg");
     let mut bytes = fs::read(&segment).unwrap();
     let middle = bytes.len() / 2;

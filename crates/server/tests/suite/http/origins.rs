@@ -72,7 +72,7 @@ async fn answers_preflight_requests() {
     assert_eq!((reply.status.as_u16(), reply.body.len()), (204, 0), "a preflight carries no token");
     for (name, value) in [
         ("access-control-allow-origin", "https://app.example"),
-        ("access-control-allow-methods", "GET, HEAD, POST, PUT"),
+        ("access-control-allow-methods", "DELETE, GET, HEAD, POST, PUT"),
         ("access-control-allow-headers", "authorization,x-event-trace"),
         ("access-control-max-age", "600"),
     ] {
@@ -81,7 +81,7 @@ async fn answers_preflight_requests() {
     // Without Access-Control-Request-Method it is an ordinary request.
     let reply = client.ask("OPTIONS", "/topics/t", &headers[..1], "").await;
     reply.refused(405, "unknown_op");
-    assert_eq!(reply.header("allow"), Some("GET,HEAD,PUT"));
+    assert_eq!(reply.header("allow"), Some("GET,HEAD,PUT,DELETE"));
 }
 
 /// With DNS rebinding, a page reaches this server as its own host and sends no origin.
