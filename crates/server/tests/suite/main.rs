@@ -7,7 +7,6 @@ mod config;
 mod damaged_state;
 mod damaged_store;
 mod documents;
-mod drill;
 mod exactly_once;
 mod gateway;
 mod http;

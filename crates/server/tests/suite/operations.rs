@@ -1,5 +1,5 @@
 //! `docs/operations.md`: its examples are run, each in a shell of its own against a server of its own, and the page
-//! has the headings that other pages and alerts link to.
+//! has the headings that other pages and alerts link to. The examples of `docs/backup.md` are one drill.
 
 mod example;
 mod expected;
@@ -13,8 +13,8 @@ use example::{Example, Step};
 use expected::matches;
 use shell::Shell;
 
-fn page() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+fn page(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     fs::read_to_string(path).expect("the page is readable")
 }
 
@@ -40,7 +40,7 @@ fn difference(example: &Example) -> Option<String> {
 
 #[test]
 fn every_example_prints_what_the_page_says() {
-    let examples = Example::all_of(&page());
+    let examples = Example::all_of(&page("operations.md"));
     assert!(examples.len() >= 6, "the page lost examples");
     let running: Vec<_> = examples
         .into_iter()
@@ -49,6 +49,14 @@ fn every_example_prints_what_the_page_says() {
     let differences: Vec<_> =
         running.into_iter().filter_map(|thread| thread.join().expect("no panic")).collect();
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
+}
+
+#[test]
+fn the_restore_drill_prints_what_the_page_says() {
+    let examples = Example::all_of(&page("backup.md"));
+    let steps: Vec<_> = examples.into_iter().flat_map(|example| example.steps).collect();
+    assert!(steps.len() >= 15, "the drill lost steps");
+    assert_eq!(difference(&Example { steps, ..Example::default() }), None);
 }
 
 #[test]
@@ -71,7 +79,7 @@ fn a_wrong_example_is_noticed() {
 /// Alerts link to them.
 #[test]
 fn the_playbooks_have_their_headings() {
-    let page = page();
+    let page = page("operations.md");
     for heading in [
         "Poison message",
         "Stuck group",
