@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use prombus_engine::{Durability, Engine};
+use prombus_engine::{Durability, Engine, Unavailable};
 use prombus_proto::{Clock, Group, IdSource, NewEvent, SystemRandom, Topic};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -20,7 +20,7 @@ use crate::limits::{
 use crate::memory::Memory;
 use crate::metrics::{self, Metrics};
 use crate::publish::{Committer, Submission, check_ts};
-use crate::sharing::{GatewayId, GroupLeases, RemoteDeletions};
+use crate::sharing::{GatewayId, GroupLeases, RemoteChanges};
 use crate::spans::{SpanQueue, Tracer};
 use crate::time::now;
 use crate::topics::{
@@ -91,8 +91,8 @@ impl Bus {
                 Arc::clone(&groups),
             );
             tasks.push(tokio::spawn(leasing));
-            let deletions = RemoteDeletions::new(&leases.heartbeat, &topics, &groups);
-            tasks.push(tokio::spawn(deletions.run(Arc::clone(&engine))));
+            let changes = RemoteChanges::new(&leases.heartbeat, &topics, &groups);
+            tasks.push(tokio::spawn(changes.run(Arc::clone(&engine))));
             let configuring = keep_settings_current(Arc::clone(&engine), Arc::clone(&topics));
             tasks.push(tokio::spawn(configuring));
             if settings.max_counts.is_some() {
@@ -242,7 +242,7 @@ impl Bus {
         Ok(self.topics.census().count(self.engine().as_ref(), configured).await?)
     }
 
-    fn start_group(
+    pub(crate) fn start_group(
         &self,
         topic: &Topic,
         group: &Group,
@@ -364,6 +364,17 @@ impl Bus {
 
     pub(crate) const fn committer(&self) -> &Committer {
         &self.ctx.committer
+    }
+
+    /// Commits a submission and waits until it is stored.
+    pub(crate) async fn store(&self, submission: Submission) -> Result<(), Refusal> {
+        let stored = self.committer().submit(submission).await?;
+        stored.await.unwrap_or_else(|_| Err(Unavailable::Closed.into()))?;
+        Ok(())
+    }
+
+    pub(crate) const fn default_max_attempts(&self) -> u32 {
+        self.ctx.retry.max_attempts
     }
 
     pub(crate) const fn groups(&self) -> &Arc<Groups> {

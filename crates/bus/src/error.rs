@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prombus_engine::{CommitError, Damaged, ReadError};
-use prombus_proto::ErrorCode;
+use prombus_proto::{ErrorCode, Group, Topic};
 use thiserror::Error;
 
 use crate::topics::DamagedRange;
@@ -28,6 +28,10 @@ impl Refusal {
     #[must_use]
     pub fn shutting_down() -> Self {
         Self::new(ErrorCode::ShuttingDown, "the server is shutting down")
+    }
+
+    pub(crate) fn unknown_group(topic: &Topic, group: &Group) -> Self {
+        Self::new(ErrorCode::UnknownGroup, format!("{topic} has no group {group}"))
     }
 
     #[must_use]

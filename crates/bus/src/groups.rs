@@ -8,13 +8,14 @@
 //! | how often an event is tried, and when | `retry` |
 //! | where deliveries wait for their connection | `delivery_queue` |
 //! | the groups in memory | `registry` |
+//! | what operators do | `operating` |
 
 mod command;
-mod dead_letter;
 mod delivery_queue;
 mod leases;
 mod marks;
 mod members;
+mod operating;
 mod registry;
 mod retry;
 mod state;
@@ -22,12 +23,13 @@ mod subscription;
 mod task;
 
 pub(crate) use command::Command;
-pub use command::{Acked, AfterNack, Description, GroupInfo, Nacked};
-pub use dead_letter::dead_letter_topic;
+pub use command::{Acked, AfterNack, Description, GroupInfo, MemberDetails, Nacked, WhyUnfinished};
+pub(crate) use command::{Inspection, OldestOpen};
 pub use delivery_queue::{Delivery, DeliveryQueue, EndedSubscription};
 pub use leases::{MAX_WINDOW, MemberId};
 pub use marks::AckedAndMarked;
 pub(crate) use members::Member;
+pub use operating::{GroupChange, SeekOptions, Sought};
 pub(crate) use registry::Groups;
 pub use retry::RetryDelays;
 pub(crate) use retry::{RetryRules, allowed_attempts};

@@ -14,6 +14,7 @@
 //! | `stored` | the keyed state: one file per kind of key and its versioned encoding |
 //! | `limits` | token buckets of connections, principals and topics; how many topics and groups there are |
 //! | `memory` | the budgets of buffers, for the whole process |
+//! | `dead_letters` | reading, redriving and dropping the events that groups gave up on |
 //! | `inspect` | read-only views for operators: topics, groups, lag, latest event of a key |
 //! | `metrics` | counters and histograms, in the Prometheus text format |
 //! | `notices`, `paced_log` | log lines about what clients cause, at most one per second and subject |
@@ -24,6 +25,7 @@
 
 mod backup;
 mod bus;
+mod dead_letters;
 mod error;
 mod groups;
 mod inspect;
@@ -40,13 +42,16 @@ mod time;
 mod topics;
 
 pub use bus::{Bus, Connection};
+pub use dead_letters::{
+    Discarded, Letter, LetterPage, LetterSelection, Redriven, dead_letter_topic,
+};
 pub use error::Refusal;
 pub use groups::{
     Acked, AckedAndMarked, AfterNack, Delivery, DeliveryQueue, Description, EndedSubscription,
-    GroupInfo, GroupReply, MAX_WINDOW, MemberId, Nacked, RetryDelays, SubscribeOptions,
-    Subscription, dead_letter_topic,
+    GroupChange, GroupInfo, GroupReply, MAX_WINDOW, MemberDetails, MemberId, Nacked, RetryDelays,
+    SeekOptions, Sought, SubscribeOptions, Subscription, WhyUnfinished,
 };
-pub use inspect::{GroupOverview, Lag, TopicOverview};
+pub use inspect::{GroupDetails, GroupOverview, Lag, OldestUnfinished, TopicOverview};
 pub use limits::{
     CensusLimits, Charges, ConnectionLimit, Deficit, LimitScope, LimitStatus, Network, Principal,
     Rate, RateLimit, TokenBucket,

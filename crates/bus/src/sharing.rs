@@ -5,7 +5,8 @@
 //! epoch and only in place of the previous cursor. A gateway that claims a group rewrites the cursor
 //! in the same commit, which fences whatever the previous owner still tries to store.
 //!
-//! What one gateway deletes, the others learn from a record that expires after a while (`remote_deletions`).
+//! What one gateway deletes, or changes of a group that another one owns, the others learn from a record that expires after a while
+//! (`remote_changes`).
 //!
 //! A gateway is alive as long as it renews its heartbeat. Clocks of different gateways are never
 //! compared: a standby measures, by its own clock, how long the owner's heartbeat has not changed.
@@ -13,8 +14,8 @@
 mod group_leases;
 mod heartbeat;
 mod peer_heartbeats;
-mod remote_deletions;
+mod remote_changes;
 
 pub(crate) use group_leases::GroupLeases;
 pub(crate) use heartbeat::GatewayId;
-pub(crate) use remote_deletions::RemoteDeletions;
+pub(crate) use remote_changes::RemoteChanges;

@@ -5,19 +5,25 @@
 //! - `deletion`: `ended/<topic>` or `ended/<topic>::<group>`, for other gateways: it was deleted.
 //! - `group_lease`: `lease/<topic>::<group>/0`, the gateway that owns a group.
 //! - `group_properties`: `group/<topic>::<group>`, what members have set for their group.
+//! - `group_change`: `changed/<topic>::<group>`, for other gateways: it was sought, or dead letters were redriven.
 //! - `heartbeat`: `gateway/<id>`, a sign of life of a gateway.
+//! - `letter`: `letter/<topic>::<position>`, what operators did with a dead letter.
 //! - `mark`: `dedupe/<topic>::<group>::<id>`, an event that a group has handled.
+//! - `redrive`: `redrive/<topic>::<group>::<seq>`, an event that a group delivers again.
 //! - `topic_settings`: `topic/<topic>`, the settings of a topic that were changed at run time.
 //! - `versioned`: the JSON encoding with a version number that they have in common.
 //! - `pages`: reads all entries under a prefix.
 
 pub mod cursor;
 pub(crate) mod deletion;
+pub(crate) mod group_change;
 pub(crate) mod group_lease;
 pub(crate) mod group_properties;
 pub(crate) mod heartbeat;
+pub(crate) mod letter;
 pub(crate) mod mark;
 mod pages;
+pub(crate) mod redrive;
 pub mod topic_settings;
 mod versioned;
 
@@ -36,8 +42,8 @@ const SEPARATOR: &str = "::";
 const PARTITION: &str = "/0";
 
 /// The prefixes of everything that is stored for the groups of `topic`, apart from their marks.
-pub(crate) fn group_state_prefixes(topic: &Topic) -> [Vec<u8>; 3] {
-    [cursor::PREFIX, group_lease::PREFIX, group_properties::PREFIX]
+pub(crate) fn group_state_prefixes(topic: &Topic) -> [Vec<u8>; 4] {
+    [cursor::PREFIX, group_lease::PREFIX, group_properties::PREFIX, redrive::PREFIX]
         .map(|prefix| format!("{prefix}{topic}{SEPARATOR}").into_bytes())
 }
 

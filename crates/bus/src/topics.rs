@@ -20,6 +20,7 @@ pub use feed::FeedEvent;
 pub(crate) use feed_memory::FeedMemory;
 pub use follow::{Followed, Follower};
 pub use purge::{Purge, Purged};
+pub(crate) use read::read;
 pub use read::{DamagedRange, ReadPage};
 pub(crate) use registry::{TopicInUse, Topics};
 pub(crate) use retention::RetentionTask;

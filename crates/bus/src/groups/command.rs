@@ -10,8 +10,9 @@ use tokio::sync::oneshot;
 use super::members::Member;
 use crate::error::Refusal;
 use crate::groups::leases::MemberId;
-use crate::limits::Charges;
+use crate::limits::{Charges, Principal};
 use crate::publish::PublishBatch;
+use crate::stored::cursor::Attempts;
 use crate::stored::group_properties::GroupProperties;
 use crate::topics::StartAt;
 
@@ -117,8 +118,29 @@ pub(crate) enum Command {
         at: Version,
         reason: EndReason,
     },
+    /// An operator moves the group, which exists.
+    Seek {
+        /// The next event the group gets, which may not exist yet.
+        next: Seq,
+        /// What consumers have marked as handled stays marked.
+        honour_marks: bool,
+        /// Answered with the number of marks that were removed.
+        reply: Reply<u64>,
+    },
+    /// An operator sets the properties of the group, which exists.
+    Configure {
+        properties: GroupProperties,
+        reply: Reply<()>,
+    },
+    /// Dead letters of the group were redriven.
+    Redriven,
+    /// Another gateway moved the group, or redrove dead letters of it.
+    ChangedElsewhere,
     Describe {
         reply: oneshot::Sender<Description>,
+    },
+    Inspect {
+        reply: oneshot::Sender<Inspection>,
     },
     Stop {
         reply: oneshot::Sender<()>,
@@ -139,6 +161,66 @@ impl Command {
             _ => 1,
         }
     }
+}
+
+/// What the gateway that delivers a group knows beyond what is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Inspection {
+    /// Whether another gateway delivers the group, or none.
+    pub(crate) is_owned: bool,
+    pub(crate) members: Vec<MemberDetails>,
+    /// The oldest event that was delivered or redriven.
+    pub(crate) oldest: Option<OldestOpen>,
+    /// Why an event that nothing else keeps is not delivered.
+    pub(crate) undelivered: WhyUnfinished,
+}
+
+/// A subscription to a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberDetails {
+    /// Whose limits apply to its connection; `None` without limits of principals.
+    pub principal: Option<Principal>,
+    pub in_flight: u32,
+    pub max_in_flight: u32,
+    pub ack_timeout: Duration,
+    pub is_paused: bool,
+}
+
+/// The oldest event that a group has not finished.
+#[derive(Clone, Debug)]
+pub(crate) struct OldestOpen {
+    pub(crate) seq: Seq,
+    pub(crate) attempts: Attempts,
+    /// The last reason of a NACK.
+    pub(crate) last_reason: Option<String>,
+    pub(crate) why: WhyUnfinished,
+}
+
+/// Why an event is not finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyUnfinished {
+    /// A member has it, and so long to acknowledge it.
+    InFlight {
+        left: Duration,
+    },
+    /// It failed and is delivered again after this time.
+    BackingOff {
+        left: Duration,
+    },
+    /// Its acknowledgement or its dead letter is being stored.
+    Storing,
+    NoMembers,
+    /// Every member is paused.
+    Paused,
+    /// Every member has as many events in flight as it takes, or does not read what it is sent, or has no
+    /// tokens left.
+    MembersBusy,
+    /// Connections were lost with it in flight: it waits for a member with nothing else in flight.
+    WaitsToBeAlone,
+    /// It is about to be delivered.
+    Ready,
+    /// Another gateway delivers the group and knows.
+    AtAnotherGateway,
 }
 
 /// A snapshot of a group's progress.

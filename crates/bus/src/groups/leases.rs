@@ -4,17 +4,21 @@
 //! the oldest unfinished one to the newest ever delivered, so every operation except
 //! [`Leases::expire_due_leases`] takes constant time however many events are in flight.
 
+mod adopting;
 mod ending;
+mod reopened;
 mod slot;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use prombus_proto::{EventId, Seq, Timestamp};
 
 pub(crate) use self::ending::{AfterLease, EndedLease, LeaseEnd};
-pub(crate) use self::slot::Lease;
-use self::slot::{Identity, Slot, SlotState};
+pub(crate) use self::reopened::MAX_REOPENED;
+use self::reopened::{Reopened, Superfluous};
+use self::slot::{Identity, Slot};
+pub(crate) use self::slot::{Lease, SlotState};
 use crate::groups::retry::RetryRules;
 use crate::stored::cursor::{Attempts, Cursor, Progress, RetryTime};
 use crate::time::Moment;
@@ -36,6 +40,9 @@ pub(crate) struct Leases {
     created: Timestamp,
     /// The events above the floor.
     window: VecDeque<Slot>,
+    /// Events below the floor, or done above it, that are delivered again.
+    reopened: BTreeMap<Seq, Reopened>,
+    superfluous: Vec<Superfluous>,
     /// Randomly seeded, but faster than the default hasher: each event is looked up three times.
     leased: HashMap<EventId, Seq, foldhash::fast::RandomState>,
     rules: RetryRules,
@@ -65,16 +72,6 @@ impl CursorGeneration {
     const fn next(self) -> Self {
         Self(self.0 + 1)
     }
-}
-
-/// An event that the stored cursor counts as done, unlike the lease table until then.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Adopted {
-    pub(crate) seq: Seq,
-    /// Unknown if this process never delivered the event.
-    pub(crate) id: Option<EventId>,
-    /// The member whose lease ended.
-    pub(crate) member: Option<MemberId>,
 }
 
 impl Leases {
@@ -112,6 +109,8 @@ impl Leases {
             newest_generation: CursorGeneration::STORED,
             stored_generation: CursorGeneration::STORED,
             window,
+            reopened: BTreeMap::new(),
+            superfluous: Vec::new(),
             leased: HashMap::default(),
             next_timer,
             trimmed: Vec::new(),
@@ -152,6 +151,7 @@ impl Leases {
     /// it. Without that wait, a crash could forget two attempts at once and `attempt` would go back.
     pub(crate) fn generation_stored(&mut self, generation: CursorGeneration) {
         self.stored_generation = generation;
+        self.forget_superfluous();
         for seq in std::mem::take(&mut self.unrecorded) {
             self.offer_redelivery(seq);
         }
@@ -209,7 +209,22 @@ impl Leases {
 
     /// When the oldest unfinished event was first delivered, if it was.
     pub(crate) fn oldest_unacked(&self) -> Option<Instant> {
-        self.window.front()?.first_delivered
+        let redriven = self.reopened.values().filter_map(|event| event.slot.first_delivered);
+        let oldest = self.window.front().and_then(|slot| slot.first_delivered);
+        redriven.chain(oldest).min()
+    }
+
+    /// The oldest unfinished event that was delivered before.
+    pub(crate) fn oldest_open(&self) -> Option<(Seq, Attempts, SlotState)> {
+        let redriven = self.reopened.first_key_value().map(|(seq, event)| (*seq, &event.slot));
+        let in_window = self.window.front().map(|slot| (self.floor.next(), slot));
+        let (seq, slot) = redriven.into_iter().chain(in_window).min_by_key(|(seq, _)| *seq)?;
+        Some((seq, slot.attempts, slot.state))
+    }
+
+    /// Returns `true` if `seq` waits for a member that has nothing else in flight.
+    pub(crate) fn is_suspect(&self, seq: Seq) -> bool {
+        self.suspects.contains(&seq)
     }
 
     /// The oldest event to redeliver now in any company.
@@ -233,7 +248,11 @@ impl Leases {
 
     /// How often `seq` was delivered so far.
     pub(crate) fn deliveries(&self, seq: Seq) -> u32 {
-        self.slot(seq).map_or(0, |slot| slot.attempts.deliveries)
+        self.attempts(seq).deliveries
+    }
+
+    pub(crate) fn attempts(&self, seq: Seq) -> Attempts {
+        self.slot(seq).map_or_else(Attempts::default, |slot| slot.attempts)
     }
 
     /// Leases `seq`, which is the next new event or redeliverable. Returns the number of the attempt.
@@ -277,40 +296,13 @@ impl Leases {
     /// Finishes `seq`, whose acknowledgement or dead letter is stored.
     pub(crate) fn finish(&mut self, seq: Seq) {
         self.withdraw_redelivery(seq);
+        if self.reopened.remove(&seq).is_some() {
+            return;
+        }
         if let Some(slot) = self.slot_mut(seq) {
             slot.state = SlotState::Done;
         }
         self.raise_floor();
-    }
-
-    /// Finishes the events that the stored `cursor` counts as done. The lease table misses them if the
-    /// commit that stored the cursor was reported as failed.
-    pub(crate) fn adopt_done(&mut self, cursor: &Cursor) -> Vec<Adopted> {
-        let above: Vec<_> = cursor.above().collect();
-        let is_done_in_store = |seq: Seq| {
-            let index = seq.0.checked_sub(cursor.floor.0 + 1);
-            index.is_none_or(|index| {
-                let index = usize::try_from(index).unwrap_or(usize::MAX);
-                above.get(index) == Some(&Progress::Done)
-            })
-        };
-        let missed: Vec<_> = self
-            .seqs_where(|state| state != SlotState::Done)
-            .filter(|seq| is_done_in_store(*seq))
-            .collect();
-        missed.into_iter().filter_map(|seq| self.adopt(seq)).collect()
-    }
-
-    fn adopt(&mut self, seq: Seq) -> Option<Adopted> {
-        let slot = self.slot(seq)?;
-        let id = slot.identity.as_ref().map(|(id, _)| id.clone());
-        let member = match slot.state {
-            SlotState::Leased(lease) => Some(lease.member),
-            _ => None,
-        };
-        self.forget_id(seq);
-        self.finish(seq);
-        Some(Adopted { seq, id, member })
     }
 
     /// Restores the lease of `seq`, whose acknowledgement could not be stored. Returns its member.
@@ -348,22 +340,29 @@ impl Leases {
         }
         self.next_timer = None;
         let mut expired = Vec::new();
-        for index in 0..self.window.len() {
-            let seq = self.seq_at(index);
-            match self.window[index].state {
-                SlotState::Leased(lease) if lease.deadline <= now => {
-                    expired.push((seq, lease.member));
-                }
-                SlotState::Leased(lease) => self.set_timer(lease.deadline),
-                SlotState::BackingOff(until) if until <= now => {
-                    self.window[index].state = SlotState::Redeliverable;
-                    self.offer_redelivery(seq);
-                }
-                SlotState::BackingOff(until) => self.set_timer(until),
-                _ => {}
-            }
+        let reopened = &self.reopened;
+        let in_window = (0..self.window.len()).map(|index| self.seq_at(index));
+        let in_window = in_window.filter(|seq| !reopened.contains_key(seq));
+        let seqs: Vec<_> = reopened.keys().copied().chain(in_window).collect();
+        for seq in seqs {
+            expired.extend(self.expire_if_due(seq, now));
         }
         expired
+    }
+
+    /// Returns the lease of `seq` if its deadline has passed.
+    fn expire_if_due(&mut self, seq: Seq, now: Instant) -> Option<(Seq, MemberId)> {
+        match self.slot(seq)?.state {
+            SlotState::Leased(lease) if lease.deadline <= now => return Some((seq, lease.member)),
+            SlotState::Leased(lease) => self.set_timer(lease.deadline),
+            SlotState::BackingOff(until) if until <= now => {
+                self.slot_mut(seq)?.state = SlotState::Redeliverable;
+                self.offer_redelivery(seq);
+            }
+            SlotState::BackingOff(until) => self.set_timer(until),
+            _ => {}
+        }
+        None
     }
 
     /// When to call [`Leases::expire_due_leases`] next.
@@ -432,6 +431,12 @@ impl Leases {
     }
 
     fn seqs_where(&self, wanted: impl Fn(SlotState) -> bool) -> impl Iterator<Item = Seq> {
+        let redriven = self.reopened.iter().filter(|(_, event)| wanted(event.slot.state));
+        let redriven: Vec<_> = redriven.map(|(seq, _)| *seq).collect();
+        redriven.into_iter().chain(self.window_seqs_where(wanted))
+    }
+
+    fn window_seqs_where(&self, wanted: impl Fn(SlotState) -> bool) -> impl Iterator<Item = Seq> {
         (0..self.window.len())
             .filter(move |index| wanted(self.window[*index].state))
             .map(|index| self.seq_at(index))
@@ -446,12 +451,21 @@ impl Leases {
     }
 
     fn slot(&self, seq: Seq) -> Option<&Slot> {
-        self.window.get(self.index(seq)?)
+        match self.reopened.get(&seq) {
+            Some(event) => Some(&event.slot),
+            None => self.window.get(self.index(seq)?),
+        }
     }
 
     fn slot_mut(&mut self, seq: Seq) -> Option<&mut Slot> {
-        let index = self.index(seq)?;
-        self.window.get_mut(index)
+        let (index, next) = (self.index(seq), self.newest_generation.next());
+        match self.reopened.get_mut(&seq) {
+            Some(event) => {
+                event.changed_in = next;
+                Some(&mut event.slot)
+            }
+            None => self.window.get_mut(index?),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use prombus_proto::{Group, Seq, Topic};
 use tokio::sync::Notify;
 
 use crate::groups::leases::{MAX_LEASE, MemberId};
-use crate::groups::{Delivery, DeliveryQueue, EndedSubscription};
+use crate::groups::{Delivery, DeliveryQueue, EndedSubscription, MemberDetails, WhyUnfinished};
 use crate::limits::{ConnectionLimit, Deficit};
 
 /// One subscription of one connection. It begins paused.
@@ -192,6 +192,30 @@ impl Members {
                 member.outgoing.reserved = member.delivery_queue.reserve(room);
             }
             member.outgoing.room = member.outgoing.reserved;
+        }
+    }
+
+    pub(super) fn details(&self) -> Vec<MemberDetails> {
+        let details = self.members.iter().map(|member| MemberDetails {
+            principal: member.limit.principal(),
+            in_flight: member.in_flight,
+            max_in_flight: member.max_in_flight,
+            ack_timeout: member.ack_timeout,
+            is_paused: member.is_paused,
+        });
+        details.collect()
+    }
+
+    /// Returns why an event that could be delivered is not, as of the last turn.
+    pub(super) fn why_nothing_is_taken(&self) -> WhyUnfinished {
+        if self.members.is_empty() {
+            WhyUnfinished::NoMembers
+        } else if self.members.iter().all(|member| member.is_paused) {
+            WhyUnfinished::Paused
+        } else if self.can_take() {
+            WhyUnfinished::Ready
+        } else {
+            WhyUnfinished::MembersBusy
         }
     }
 

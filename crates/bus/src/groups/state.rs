@@ -12,6 +12,7 @@
 //! | storing the cursor with everything that goes with it | `committing`, `pending` |
 //! | what is stored after a commit was reported as failed | `resolving` |
 //! | claiming, losing and releasing the group among gateways | `ownership` |
+//! | what operators do: seek, configure, redrive | `operating` |
 //! | what the owner of a partition works on | `partition`, `fetched`, `nack_reasons` |
 
 mod commands;
@@ -20,6 +21,7 @@ mod delivering;
 mod effect;
 mod fetched;
 mod nack_reasons;
+mod operating;
 mod ownership;
 mod partition;
 mod pending;
@@ -35,7 +37,9 @@ use prombus_engine::{Durability, StateKey};
 use prombus_proto::{Group, Seq, Timestamp, Topic};
 use tokio::sync::Notify;
 
-pub(super) use self::effect::{Claim, ClaimOutcome, Effect, Loaded, ReadOutcome};
+pub(super) use self::effect::{
+    Claim, ClaimOutcome, Effect, Loaded, Moved, ReadOutcome, Seeking, StoredProgress,
+};
 use self::partition::{OwnedPartition, Partition};
 pub(super) use self::pending::{DeadLetterPending, StoredAck};
 use super::RetryRules;

@@ -2,7 +2,9 @@
 //! performs the effects that come out.
 
 mod context;
+mod copies;
 mod effects;
+mod seeking;
 #[cfg(test)]
 mod tests;
 
@@ -19,8 +21,8 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 pub(crate) use self::context::GroupContext;
 use self::effects::{GroupKeys, GroupStore};
 use super::command::Command;
-use super::dead_letter::dead_letter_topic;
 use super::state::{Conditions, DeliveryGate, Effect, GroupName, GroupState, Observers};
+use crate::dead_letters::dead_letter_topic;
 use crate::error::Refusal;
 use crate::memory::Share;
 use crate::metrics::{InFlight, OldestUnacked};
@@ -61,6 +63,8 @@ enum Ending {
     /// The group is about to be deleted.
     Delete(EndReason, oneshot::Sender<()>),
 }
+
+struct CommitFailed;
 
 enum Wakeup {
     Command(Option<Command>),
@@ -261,9 +265,9 @@ impl GroupTask {
                 let outcome = self.store.claim(&claim).await;
                 self.state.claimed(claim, outcome);
             }
-            Effect::StoreProperties(properties, joining) => {
+            Effect::StoreProperties(properties, named_by) => {
                 let stored = self.store.store_properties(properties).await;
-                self.state.properties_stored(properties, joining, stored);
+                self.state.properties_stored(properties, named_by, stored);
             }
             Effect::WatchLease => self.store.watch_lease(),
             Effect::WatchProperties => self.store.watch_properties(),
@@ -272,19 +276,28 @@ impl GroupTask {
                 let marked = self.store.first_marked(&lookup.ack.ids).await;
                 self.state.marks_found(lookup, marked, now());
             }
-            Effect::Read { from, events } => {
+            Effect::Read { from, events, letter } => {
                 let held = self.state.fetched_bytes();
                 self.read_ahead.set(held);
                 // Reserved before the read: many groups may read at the same time.
                 let bytes = self.read_ahead.grow_up_to(held + READ_AHEAD.bytes);
                 let budget = ReadBudget { events: events.min(READ_AHEAD.events), bytes };
-                let outcome = self.store.read(from, budget).await;
+                let outcome = self.store.read(from, budget, letter).await;
                 self.state.events_read(from, outcome, now());
                 self.read_ahead.set(self.state.fetched_bytes());
             }
+            Effect::ReadRedrives => {
+                // It may store the letter that was redriven.
+                let _ = self.finish_commit().await;
+                let redrives = self.store.redrives().await;
+                self.state.redrives_read(redrives, self.store.moment());
+            }
             Effect::ReadCursor(failed) => {
-                let stored = self.store.cursor().await;
-                self.state.cursor_read(failed, stored, now());
+                // A commit that fails has its cursor read.
+                if failed.is_some() || self.finish_commit().await.is_ok() {
+                    let stored = self.store.progress().await;
+                    self.state.cursor_read(failed, stored, now());
+                }
             }
             Effect::AnswerStoredAck(stored) => self.store.answer_stored_ack(stored).await,
             Effect::EncodeDeadLetters(mut letters) => {
@@ -297,7 +310,22 @@ impl GroupTask {
                 let outcome = self.store.release().await;
                 self.state.released(outcome, now());
             }
+            Effect::Seek(seeking) => {
+                // Its answer is that of a group that has not moved.
+                let _ = self.finish_commit().await;
+                let outcome = self.store.seek(&seeking).await;
+                self.state.sought(seeking, outcome);
+            }
         }
+    }
+
+    /// Waits for the commit in flight, if there is one. Returns an error if it failed.
+    async fn finish_commit(&mut self) -> Result<(), CommitFailed> {
+        let Some(commit) = self.commit.take() else { return Ok(()) };
+        let answer = commit.await;
+        let outcome = answer.as_ref().map(drop).map_err(|_| CommitFailed);
+        self.state.committed(answer, now());
+        outcome
     }
 
     /// Ends every subscription, and stores nothing more: the group is about to be deleted. When this returns,

@@ -123,8 +123,7 @@ impl Bus {
         let key = Cursor::key(topic, group)
             .map_err(|error| Refusal::new(ErrorCode::BadGroup, error.to_string()))?;
         let Some(entry) = self.engine().get(&key).await? else {
-            let message = format!("{topic} has no group {group}");
-            return Err(Refusal::new(ErrorCode::UnknownId, message));
+            return Err(Refusal::unknown_group(topic, group));
         };
         self.group_overview(topic, &bounds, group.clone(), &entry).await
     }

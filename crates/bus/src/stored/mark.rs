@@ -92,6 +92,11 @@ pub(crate) fn prefix_of(topic: &Topic) -> Vec<u8> {
     format!("{PREFIX}{topic}{SEPARATOR}").into_bytes()
 }
 
+/// The prefix of the keys of all marks of `group`.
+pub(crate) fn prefix_of_group(topic: &Topic, group: &Group) -> Vec<u8> {
+    key_prefix(topic, group).into_bytes()
+}
+
 fn key_prefix(topic: &Topic, group: &Group) -> String {
     format!("{PREFIX}{topic}{SEPARATOR}{group}{SEPARATOR}")
 }

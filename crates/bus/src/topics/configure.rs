@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prombus_engine::{CommitError, Durability, Engine, Expect, StateOp, Unavailable};
+use prombus_engine::{CommitError, Durability, Engine, Expect, StateOp};
 use prombus_proto::{ErrorCode, Topic};
 use tokio::time::MissedTickBehavior;
 
@@ -39,9 +39,7 @@ impl Bus {
             expires_at: None,
             expect: Expect::Any,
         };
-        let submission = Submission::of_state(vec![put], Durability::Fsync);
-        let stored = self.committer().submit(submission).await?;
-        stored.await.unwrap_or_else(|_| Err(Unavailable::Closed.into()))?;
+        self.store(Submission::of_state(vec![put], Durability::Fsync)).await?;
         census.topic_created(topic);
         drop(permit);
         let revision = self.clock().now().0;

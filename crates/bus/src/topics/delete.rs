@@ -6,13 +6,15 @@
 
 use std::sync::Arc;
 
-use prombus_engine::{Durability, Engine, Expect, StateKey, StateOp, Unavailable};
+use prombus_engine::{Durability, Engine, Expect, StateKey, StateOp};
 use prombus_proto::{ErrorCode, Seq, Topic};
 
 use crate::bus::Bus;
+use crate::dead_letters::dead_letters_of;
 use crate::error::Refusal;
 use crate::publish::Submission;
 use crate::stored::deletion::{Deleted, Deletion};
+use crate::stored::letter::LetterRecord;
 use crate::stored::{StatePages, group_state_prefixes, mark, topic_settings};
 use crate::time::now;
 
@@ -37,18 +39,21 @@ impl Bus {
         }
         let deleted = Deleted::Topic(topic.clone());
         let _fence = self.groups().end(deleted.clone()).await;
-        self.remove_marks(topic).await?;
+        self.remove_state(&mark::prefix_of(topic)).await?;
+        if let Some(of) = dead_letters_of(topic) {
+            self.remove_state(&LetterRecord::prefix_of(&of)).await?;
+        }
         let mut changes = self.removal_of_groups(topic).await?;
         changes.extend(self.record_of(&deleted));
         let rest = changes.split_off(changes.len().saturating_sub(CHANGES_PER_COMMIT));
         for some in chunks(changes) {
-            self.commit_deletion(Submission::of_state(some, Durability::Buffered)).await?;
+            self.store(Submission::of_state(some, Durability::Buffered)).await?;
         }
         let deletion = Submission {
             deleted_topics: vec![topic.clone()],
             ..Submission::of_state(rest, Durability::Fsync)
         };
-        self.commit_deletion(deletion).await?;
+        self.store(deletion).await?;
         self.topics_in_use().forget(topic, now());
         Ok(())
     }
@@ -68,16 +73,16 @@ impl Bus {
         Ok(false)
     }
 
-    async fn remove_marks(&self, topic: &Topic) -> Result<(), Refusal> {
-        let prefix = mark::prefix_of(topic);
-        let mut pages = StatePages::new(self.engine().as_ref(), &prefix);
+    /// Removes everything under `prefix`, page by page.
+    pub(crate) async fn remove_state(&self, prefix: &[u8]) -> Result<(), Refusal> {
+        let mut pages = StatePages::new(self.engine().as_ref(), prefix);
         loop {
             let page = pages.next().await?;
             if page.is_empty() {
                 return Ok(());
             }
             let changes = page.into_iter().map(|entry| removal(entry.key)).collect();
-            self.commit_deletion(Submission::of_state(changes, Durability::Buffered)).await?;
+            self.store(Submission::of_state(changes, Durability::Buffered)).await?;
         }
     }
 
@@ -109,12 +114,6 @@ impl Bus {
             expires_at: Some(Deletion::expires_at(self.clock().now())),
             expect: Expect::Any,
         })
-    }
-
-    async fn commit_deletion(&self, submission: Submission) -> Result<(), Refusal> {
-        let stored = self.committer().submit(submission).await?;
-        stored.await.unwrap_or_else(|_| Err(Unavailable::Closed.into()))?;
-        Ok(())
     }
 }
 

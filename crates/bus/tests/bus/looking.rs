@@ -66,7 +66,7 @@ async fn lists_the_groups_of_a_topic_with_and_without_members() {
     assert_eq!(names, ["a", "b"]);
     assert!(groups.iter().all(|group| group.members == 0 && group.lag.events == 2));
     let missing = harness.bus.group(&orders(), &billing()).await.unwrap_err();
-    assert_eq!(missing.code, ErrorCode::UnknownId);
+    assert_eq!(missing.code, ErrorCode::UnknownGroup);
     let unknown = harness.bus.groups_of(&named("nothing")).await.unwrap_err();
     assert_eq!(unknown.code, ErrorCode::UnknownTopic);
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use prombus_proto::{EventId, Timestamp};
 
 use super::{CursorGeneration, MemberId};
+use crate::groups::WhyUnfinished;
 use crate::stored::cursor::Attempts;
 
 /// The id and time of an event, which a cursor records for its floor.
@@ -31,7 +32,7 @@ impl Slot {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SlotState {
+pub(crate) enum SlotState {
     Leased(Lease),
     /// Acknowledged; the cursor that says so is not stored yet.
     Acknowledging(Lease),
@@ -46,6 +47,19 @@ pub(super) enum SlotState {
 }
 
 impl SlotState {
+    /// Returns what keeps the event, or `None` if it could be delivered.
+    pub(crate) fn why(self, now: Instant) -> Option<WhyUnfinished> {
+        let left = |until: Instant| until.saturating_duration_since(now);
+        match self {
+            Self::Leased(lease) => Some(WhyUnfinished::InFlight { left: left(lease.deadline) }),
+            Self::BackingOff(until) => Some(WhyUnfinished::BackingOff { left: left(until) }),
+            Self::Redeliverable => None,
+            Self::Acknowledging(_) | Self::DeadLetterPending | Self::DeadLettering | Self::Done => {
+                Some(WhyUnfinished::Storing)
+            }
+        }
+    }
+
     /// Returns `true` if the next cursor counts the event as done.
     pub(super) const fn counts_as_done(self) -> bool {
         matches!(self, Self::Acknowledging(_) | Self::DeadLettering | Self::Done)

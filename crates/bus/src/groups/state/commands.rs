@@ -7,7 +7,7 @@ use std::time::Instant;
 use prombus_proto::frame::EndReason;
 use prombus_proto::{ErrorCode, EventId};
 
-use super::effect::{Claim, Effect, Joining, MarkLookup};
+use super::effect::{Claim, Effect, Joining, MarkLookup, NamedBy, Seeking};
 use super::pending::{Ack, Lookups, Waiter};
 use super::{GroupName, GroupState};
 use crate::error::Refusal;
@@ -58,7 +58,17 @@ impl GroupState {
                     self.effects.push_back(Effect::Unwatch);
                 }
             }
+            Command::Seek { next, honour_marks, reply } => {
+                self.effects.push_back(Effect::Seek(Seeking { next, honour_marks, reply }));
+            }
+            Command::Configure { properties, reply } => {
+                let named_by = NamedBy::Operator(reply);
+                self.effects.push_back(Effect::StoreProperties(properties, named_by));
+            }
+            Command::Redriven => self.effects.extend(self.owned().map(|_| Effect::ReadRedrives)),
+            Command::ChangedElsewhere => self.changed_elsewhere(),
             Command::Describe { reply } => drop(reply.send(self.describe())),
+            Command::Inspect { reply } => drop(reply.send(self.inspect(now))),
             Command::Stop { .. } | Command::End { .. } => {
                 unreachable!("the task stops and ends the group itself")
             }
@@ -81,7 +91,7 @@ impl GroupState {
         if named.max_attempts.is_none() || named == self.properties {
             self.joined(joining);
         } else {
-            self.effects.push_back(Effect::StoreProperties(named, joining));
+            self.effects.push_back(Effect::StoreProperties(named, NamedBy::Member(joining)));
         }
     }
 
@@ -89,15 +99,17 @@ impl GroupState {
     pub(in crate::groups) fn properties_stored(
         &mut self,
         properties: GroupProperties,
-        joining: Joining,
+        named_by: NamedBy,
         stored: Result<(), Refusal>,
     ) {
-        match stored {
-            Ok(()) => {
-                self.apply_properties(properties);
-                self.joined(joining);
-            }
-            Err(refusal) => drop(joining.reply.send(Err(refusal))),
+        if stored.is_ok() {
+            self.apply_properties(properties);
+        }
+        // The receivers may have been dropped.
+        match (named_by, stored) {
+            (NamedBy::Member(joining), Ok(())) => self.joined(joining),
+            (NamedBy::Member(joining), Err(refusal)) => drop(joining.reply.send(Err(refusal))),
+            (NamedBy::Operator(reply), stored) => drop(reply.send(stored)),
         }
     }
 

@@ -84,6 +84,7 @@ impl GroupState {
         let CommitDraft { acks, mut publish, marks, waiters, dead_letters, .. } = pending;
         let mut cursor = owned.leases.cursor(conditions.moment());
         cursor.epoch = epoch;
+        let redrives = owned.leases.redrive_changes(conditions.moment());
         let generation = owned.leases.begin_generation();
         let mut publish_times = PublishTimes::of(conditions.now, encoded.len());
         publish_times.append(publish.publish_times);
@@ -97,6 +98,7 @@ impl GroupState {
         spans.append(publish.spans, events.len());
         events.append(&mut publish.events);
         let mut state = marks.into_state();
+        state.extend(redrives.into_iter().map(|change| self.name.redrive_change(change)));
         state.push(StateOp::Put {
             key: self.name.cursor_key.clone(),
             value: cursor.encode().into(),

@@ -88,6 +88,9 @@ impl GroupState {
                 return None;
             }
         }
+        if owned.wants_redrives() {
+            return Some(Effect::ReadRedrives);
+        }
         owned.fetched.topic_grew(conditions.topic_end);
         self.members.reserve_room(&self.room);
         let mut read = self.deliver_alone(conditions.now);
@@ -101,7 +104,8 @@ impl GroupState {
                 }
                 Next::Read(from) => {
                     let events = owned.fetched.read_size(self.members.credit());
-                    read = Some(Effect::Read { from, events });
+                    let letter = owned.leases.letter_of(from);
+                    read = Some(Effect::Read { from, events, letter });
                     break;
                 }
                 Next::Nothing => break,
@@ -131,7 +135,8 @@ impl GroupState {
             return None;
         }
         if !owned.fetched.has_suspect(seq) {
-            return Some(Effect::Read { from: seq, events: 1 });
+            let letter = owned.leases.letter_of(seq);
+            return Some(Effect::Read { from: seq, events: 1, letter });
         }
         let member = self.members.pick_apart(now)?;
         let event = owned.fetched.take_suspect(seq)?;
@@ -147,6 +152,12 @@ impl GroupState {
         match outcome {
             ReadOutcome::Events(events) => owned.fetched.put(events, &owned.leases, now),
             ReadOutcome::NotYet => owned.fetched.ends_before(from),
+            ReadOutcome::Trimmed(_) if owned.leases.letter_of(from).is_some() => {
+                tracing::warn!(topic = %self.name.topic, group = %self.name.group, seq = %from,
+                    "retention removed a redriven event and its dead letter; it is lost");
+                owned.leases.give_up_redrive(from);
+                owned.pending.cursor_changed = true;
+            }
             ReadOutcome::Trimmed(first) => {
                 tracing::warn!(topic = %self.name.topic, group = %self.name.group, %from,
                     to = %first.previous(), "retention removed events the group had not finished; \
@@ -201,7 +212,8 @@ fn skip_damaged(owned: &mut OwnedPartition, from: Seq, damaged: &Damaged) {
         _ if leases.is_redeliverable(from) => {
             let attempts = leases.deliveries(from);
             leases.dead_letter(from);
-            DeadLetterPending::of(from, error, attempts)
+            let copy = leases.letter_of(from);
+            DeadLetterPending { copy, ..DeadLetterPending::of(from, error, attempts) }
         }
         Damaged::Events { last, .. } => {
             leases.skip_unreadable(*last);

@@ -11,6 +11,7 @@ use crate::groups::members::Member;
 use crate::publish::{PublishBatch, Submission};
 use crate::stored::cursor::Cursor;
 use crate::stored::group_properties::GroupProperties;
+use crate::stored::redrive::Redrive;
 use crate::time::Moment;
 use crate::topics::{FeedEvent, StartAt};
 
@@ -22,8 +23,8 @@ pub(in crate::groups) enum Effect {
     Load(Joining),
     /// Claims the group for this gateway unless another one owns it; then `GroupState::claimed`.
     Claim(Claim),
-    /// Stores the properties that a joining member names; then `GroupState::properties_stored`.
-    StoreProperties(GroupProperties, Joining),
+    /// Stores properties of the group; then `GroupState::properties_stored`.
+    StoreProperties(GroupProperties, NamedBy),
     /// Watches the lease of the gateway that owns the group.
     WatchLease,
     /// Watches the properties of the group, which other gateways may store while this one owns it.
@@ -32,9 +33,12 @@ pub(in crate::groups) enum Effect {
     Unwatch,
     /// Looks up marks for an acknowledgement that publishes; then `GroupState::marks_found`.
     LookUpMarks(MarkLookup),
-    /// Reads at most so many events from `from` on; then `GroupState::events_read`.
-    Read { from: Seq, events: usize },
-    /// Reads the stored cursor to see what is stored and whether the group is still owned; then
+    /// Reads at most so many events from `from` on, or the copy in the dead letter at `letter` if the topic does not
+    /// have the event any more; then `GroupState::events_read`.
+    Read { from: Seq, events: usize, letter: Option<Seq> },
+    /// Waits for the commit in flight, and reads the redriven events of the group; then `GroupState::redrives_read`.
+    ReadRedrives,
+    /// Reads the stored cursor, after the commit in flight, to see what is stored and whether the group is still owned; then
     /// `GroupState::cursor_read` with the failed commit that made this necessary, unless its waiters are
     /// answered.
     ReadCursor(Option<Box<FailedCommit>>),
@@ -46,6 +50,34 @@ pub(in crate::groups) enum Effect {
     Commit(Submission),
     /// Gives the group's lease back; then `GroupState::released`.
     Release,
+    /// Waits for the commit in flight, and stores another position; then `GroupState::sought`.
+    Seek(Seeking),
+}
+
+/// Who named properties of the group.
+#[derive(Debug)]
+pub(in crate::groups) enum NamedBy {
+    Member(Joining),
+    Operator(Reply<()>),
+}
+
+/// A group that an operator moves.
+#[derive(Debug)]
+pub(in crate::groups) struct Seeking {
+    /// The next event the group gets, which may not exist yet.
+    pub(in crate::groups) next: Seq,
+    /// What consumers have marked as handled stays marked.
+    pub(in crate::groups) honour_marks: bool,
+    /// Answered with the number of marks that were removed.
+    pub(in crate::groups) reply: Reply<u64>,
+}
+
+/// A group that was moved.
+#[derive(Debug)]
+pub(in crate::groups) struct Moved {
+    pub(in crate::groups) marks_removed: u64,
+    /// What is stored now, if no other gateway can own the group.
+    pub(in crate::groups) sole: Option<Loaded>,
 }
 
 /// A member that joins a group.
@@ -73,11 +105,21 @@ pub(in crate::groups) enum Claim {
 #[derive(Debug)]
 pub(in crate::groups) struct Loaded {
     pub(in crate::groups) cursor: Cursor,
+    pub(in crate::groups) redrives: Vec<(Seq, Redrive)>,
     pub(in crate::groups) topic_end: Seq,
     pub(in crate::groups) properties: GroupProperties,
     pub(in crate::groups) at: Moment,
     /// Whether the group did not exist before.
     pub(in crate::groups) created: bool,
+}
+
+/// The stored progress of a group.
+#[derive(Clone, Debug)]
+pub(in crate::groups) struct StoredProgress {
+    pub(in crate::groups) cursor: Cursor,
+    /// Of the cursor.
+    pub(in crate::groups) version: Version,
+    pub(in crate::groups) redrives: Vec<(Seq, Redrive)>,
 }
 
 #[derive(Debug)]

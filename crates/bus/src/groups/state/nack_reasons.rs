@@ -35,6 +35,10 @@ impl NackReasons {
         self.0.remove(&seq);
     }
 
+    pub(super) fn get(&self, seq: Seq) -> Option<&str> {
+        self.0.get(&seq).map(AsRef::as_ref)
+    }
+
     pub(super) fn take(&mut self, seq: Seq) -> Option<Box<str>> {
         self.0.remove(&seq)
     }

@@ -6,13 +6,12 @@ use prombus_engine::{Expect, Version};
 use prombus_proto::frame::EndReason;
 
 use super::commands::ack_without_lease;
-use super::effect::{Claim, ClaimOutcome, Effect, Joining, Loaded};
+use super::effect::{Claim, ClaimOutcome, Effect, Joining, Loaded, StoredProgress};
 use super::partition::{OwnedPartition, Ownership};
 use super::pending::{FailedCommit, Waiter};
 use super::{GroupName, GroupState};
 use crate::error::Refusal;
 use crate::groups::command::Nacked;
-use crate::stored::cursor::Cursor;
 
 impl GroupState {
     /// Continues after [`Effect::Load`].
@@ -130,16 +129,16 @@ impl GroupState {
     pub(in crate::groups) fn cursor_read(
         &mut self,
         failed: Option<Box<FailedCommit>>,
-        stored: Result<Option<(Cursor, Version)>, Refusal>,
+        stored: Result<Option<StoredProgress>, Refusal>,
         now: Instant,
     ) {
         let epoch = self.partition.ownership.epoch();
         match stored {
             // Only this gateway stores cursors of its epoch: an answer was lost, or an election rolled back
             // a commit that was not durable yet.
-            Ok(Some((cursor, version))) if epoch.is_none() || cursor.epoch == epoch => {
-                self.partition.ownership.cursor_stored(version);
-                self.resolve(failed, &cursor, now);
+            Ok(Some(stored)) if epoch.is_none() || stored.cursor.epoch == epoch => {
+                self.partition.ownership.cursor_stored(stored.version);
+                self.resolve(failed, &stored, now);
             }
             Ok(_) => {
                 self.lose();
@@ -156,7 +155,7 @@ impl GroupState {
     }
 
     /// Stops delivering, because another gateway owns the group: leases of this one are void.
-    fn lose(&mut self) {
+    pub(super) fn lose(&mut self) {
         let GroupName { topic, group, .. } = &self.name;
         tracing::warn!(%topic, %group, "another gateway delivers the group now");
         self.members.revoke_all();
@@ -171,7 +170,7 @@ impl GroupState {
     }
 }
 
-fn answer_without_lease(waiters: Vec<Waiter>) {
+pub(super) fn answer_without_lease(waiters: Vec<Waiter>) {
     for waiter in waiters {
         match waiter {
             Waiter::Ack { ack, published, .. } => ack_without_lease(ack, published > 0),

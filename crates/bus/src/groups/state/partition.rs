@@ -13,8 +13,10 @@ use super::fetched::Fetched;
 use super::nack_reasons::NackReasons;
 use super::pending::{CommitDraft, CommitInFlight, DeadLetterPending};
 use crate::groups::RetryRules;
-use crate::groups::leases::{AfterLease, EndedLease, Leases};
+use crate::groups::leases::{AfterLease, EndedLease, Leases, MAX_REOPENED};
 use crate::spans::DeliverySpans;
+use crate::stored::redrive::Redrive;
+use crate::time::Moment;
 
 #[derive(Debug, Default)]
 pub(super) struct Partition {
@@ -54,6 +56,8 @@ pub(super) struct OwnedPartition {
     pub(super) commit: Option<CommitInFlight>,
     reasons: NackReasons,
     pub(super) spans: DeliverySpans,
+    /// Whether more redriven events may be stored than there was room for.
+    pub(super) has_more_redrives: bool,
 }
 
 impl Partition {
@@ -138,20 +142,47 @@ impl OwnedPartition {
     /// Resumes where a group that was read from the store had got to.
     pub(super) fn resume(loaded: &Loaded, rules: RetryRules) -> Box<Self> {
         let cursor_changed = loaded.cursor.is_ahead_of(loaded.at.timestamp);
-        Box::new(Self {
+        let mut owned = Box::new(Self {
             leases: Leases::resume(&loaded.cursor, rules, loaded.at),
             fetched: Fetched::up_to(loaded.topic_end),
             pending: CommitDraft { cursor_changed, ..CommitDraft::default() },
             commit: None,
             reasons: NackReasons::default(),
             spans: DeliverySpans::default(),
-        })
+            has_more_redrives: false,
+        });
+        owned.reopen(&loaded.redrives, loaded.at);
+        owned
+    }
+
+    /// Delivers the `redrives` again, which were read at `read_at`, as far as there is room for them.
+    pub(super) fn reopen(&mut self, redrives: &[(Seq, Redrive)], read_at: Moment) {
+        self.has_more_redrives = redrives.len() >= MAX_REOPENED;
+        for (seq, redrive) in redrives {
+            if self.leases.room_for_redrives() == 0 {
+                self.has_more_redrives = true;
+                break;
+            }
+            if !self.leases.reopen(*seq, *redrive, read_at) {
+                self.pending.cursor_changed = true;
+            }
+        }
+    }
+
+    /// Returns `true` if redriven events have to be read.
+    pub(super) fn wants_redrives(&self) -> bool {
+        self.has_more_redrives && self.leases.room_for_redrives() >= MAX_REOPENED / 2
     }
 
     /// Records that `seq` is done.
     pub(super) fn finish(&mut self, seq: Seq) {
         self.leases.finish(seq);
         self.reasons.forget(seq);
+    }
+
+    /// Returns why `seq` failed last, if a member said so to this process.
+    pub(super) fn last_reason(&self, seq: Seq) -> Option<&str> {
+        self.reasons.get(seq)
     }
 
     /// Returns `true` if it knows why an event failed, which is not stored.
@@ -178,7 +209,8 @@ impl OwnedPartition {
                     }
                     (None, None) => what.to_owned(),
                 };
-                let letter = DeadLetterPending::of(seq, error, ended.attempts.deliveries);
+                let mut letter = DeadLetterPending::of(seq, error, ended.attempts.deliveries);
+                letter.copy = self.leases.letter_of(seq);
                 self.pending.dead_letters.push(letter);
             }
         }

@@ -31,6 +31,8 @@ pub(super) struct CommitDraft {
 pub(in crate::groups) struct DeadLetterPending {
     /// `None` if the letter stands for a range of events that cannot be read.
     pub(in crate::groups) seq: Option<Seq>,
+    /// The position of an earlier dead letter with a copy of the event, which was redriven.
+    pub(in crate::groups) copy: Option<Seq>,
     pub(in crate::groups) error: String,
     pub(in crate::groups) attempts: u32,
     /// Chosen when the letter is first encoded, and kept: a letter whose commit had no answer is stored
@@ -40,11 +42,11 @@ pub(in crate::groups) struct DeadLetterPending {
 
 impl DeadLetterPending {
     pub(super) const fn of(seq: Seq, error: String, attempts: u32) -> Self {
-        Self { seq: Some(seq), error, attempts, letter_id: None }
+        Self { seq: Some(seq), copy: None, error, attempts, letter_id: None }
     }
 
     pub(super) const fn of_unreadable(error: String) -> Self {
-        Self { seq: None, error, attempts: 0, letter_id: None }
+        Self { seq: None, copy: None, error, attempts: 0, letter_id: None }
     }
 }
 

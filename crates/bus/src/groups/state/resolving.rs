@@ -9,11 +9,10 @@ use prombus_proto::{ErrorCode, EventId, Seq, Topic};
 
 use super::GroupState;
 use super::commands::lease_lost;
-use super::effect::Effect;
+use super::effect::{Effect, StoredProgress};
 use super::pending::{Ack, FailedCommit, StoredAck, Waiter};
 use crate::error::Refusal;
 use crate::groups::command::Acked;
-use crate::stored::cursor::Cursor;
 
 /// The events that turned out to be done when the stored cursor was read.
 #[derive(Default)]
@@ -31,15 +30,15 @@ impl AdoptedEvents {
 }
 
 impl GroupState {
-    /// Finishes what the stored `cursor` counts as done, and answers the waiters of a commit that was
+    /// Finishes what is `stored` as done, and answers the waiters of a commit that was
     /// reported as failed.
     pub(super) fn resolve(
         &mut self,
         failed: Option<Box<FailedCommit>>,
-        cursor: &Cursor,
+        stored: &StoredProgress,
         now: Instant,
     ) {
-        let adopted = self.adopt_done(cursor);
+        let adopted = self.adopt_done(stored);
         let pending =
             if adopted.seqs.is_empty() { Vec::new() } else { self.take_back_pending(now) };
         if let Some(failed) = failed {
@@ -59,10 +58,10 @@ impl GroupState {
         }
     }
 
-    fn adopt_done(&mut self, cursor: &Cursor) -> AdoptedEvents {
+    fn adopt_done(&mut self, stored: &StoredProgress) -> AdoptedEvents {
         let mut adopted = AdoptedEvents::default();
         let Some(owned) = self.partition.ownership.owned_mut() else { return adopted };
-        for event in owned.leases.adopt_done(cursor) {
+        for event in owned.leases.adopt_done(&stored.cursor, &stored.redrives) {
             if let Some(member) = event.member.and_then(|id| self.members.get_mut(id)) {
                 member.in_flight -= 1;
                 member.withdraw_unsent(&BTreeSet::from([event.seq]));

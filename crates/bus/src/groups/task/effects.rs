@@ -13,11 +13,13 @@ use prombus_proto::limits::{MAX_BATCH_BYTES, MAX_EVENT_BYTES};
 use prombus_proto::{EncodedEvent, ErrorCode, EventId, Seq, Topic};
 
 use super::GroupContext;
+use crate::dead_letters::DeadLetter;
 use crate::error::Refusal;
 use crate::groups::command::Acked;
-use crate::groups::dead_letter::DeadLetter;
+use crate::groups::leases::MAX_REOPENED;
 use crate::groups::state::{
     Claim, ClaimOutcome, DeadLetterPending, GroupName, Loaded, ReadOutcome, StoredAck,
+    StoredProgress,
 };
 use crate::limits::GroupPermit;
 use crate::publish::{CommitResult, Committer, Submission};
@@ -27,15 +29,16 @@ use crate::stored::deletion::Deleted;
 use crate::stored::group_lease::GroupLease;
 use crate::stored::group_properties::GroupProperties;
 use crate::stored::mark::are_marked;
+use crate::stored::redrive::Redrive;
 use crate::time::{Moment, now};
 use crate::topics::{FeedEvent, StartAt, TopicInUse};
 
 pub(super) struct GroupStore {
     pub(super) ctx: GroupContext,
     pub(super) topic: Arc<TopicInUse>,
-    name: GroupName,
+    pub(super) name: GroupName,
     keys: GroupKeys,
-    dead_letters: Topic,
+    pub(super) dead_letters: Topic,
 }
 
 /// Where a group is stored, besides its cursor.
@@ -85,8 +88,9 @@ impl GroupStore {
                 cursor
             }
         };
+        let redrives = self.redrives().await?;
         let (topic_end, properties) = (self.topic_end().await?, self.properties().await?);
-        Ok(Loaded { cursor, topic_end, properties, at: self.moment(), created })
+        Ok(Loaded { cursor, redrives, topic_end, properties, at: self.moment(), created })
     }
 
     /// Makes this gateway the owner of the group, unless another one is.
@@ -170,7 +174,8 @@ impl GroupStore {
             self.put_cursor(&cursor, expect),
         ];
         let submission = Submission::of_state(ops, Durability::Fsync);
-        let group = Loaded { cursor, topic_end, properties, at: self.moment(), created };
+        let redrives = self.redrives().await?;
+        let group = Loaded { cursor, redrives, topic_end, properties, at: self.moment(), created };
         Ok(Ok(PreparedClaim { submission, group, epoch, permit }))
     }
 
@@ -227,7 +232,27 @@ impl GroupStore {
         }
     }
 
-    pub(super) async fn read(&self, from: Seq, budget: ReadBudget) -> ReadOutcome {
+    /// Reads events from `from` on. If the topic does not have the first one any more, the dead letter at `letter` may.
+    pub(super) async fn read(
+        &self,
+        from: Seq,
+        budget: ReadBudget,
+        letter: Option<Seq>,
+    ) -> ReadOutcome {
+        let outcome = self.read_topic(from, budget).await;
+        match (&outcome, letter) {
+            (ReadOutcome::Trimmed(_) | ReadOutcome::Damaged(_), Some(letter)) => {
+                match self.copy_in(letter, from).await {
+                    Ok(Some(copy)) => ReadOutcome::Events(vec![copy]),
+                    Ok(None) => outcome,
+                    Err(error) => ReadOutcome::Failed(error),
+                }
+            }
+            _ => outcome,
+        }
+    }
+
+    async fn read_topic(&self, from: Seq, budget: ReadBudget) -> ReadOutcome {
         match self.read_events(from, budget).await {
             Ok(events) if events.first().is_some_and(|first| first.seq == from) => {
                 ReadOutcome::Events(events)
@@ -262,7 +287,7 @@ impl GroupStore {
                 break;
             }
             let original = match pending.seq {
-                Some(seq) => self.original(seq).await?,
+                Some(seq) => self.original(seq, pending.copy).await?,
                 None => None,
             };
             let letter = DeadLetter {
@@ -282,11 +307,11 @@ impl GroupStore {
     }
 
     /// Reads the event `seq`, unless it is gone or damaged.
-    async fn original(&self, seq: Seq) -> Result<Option<FeedEvent>, ReadError> {
-        match self.read_events(seq, ReadBudget::of_events(1)).await {
-            Ok(events) => Ok(events.into_iter().find(|event| event.seq == seq)),
-            Err(ReadError::Damaged(_)) => Ok(None),
-            Err(error) => Err(error),
+    async fn original(&self, seq: Seq, copy: Option<Seq>) -> Result<Option<FeedEvent>, ReadError> {
+        match self.read(seq, ReadBudget::of_events(1), copy).await {
+            ReadOutcome::Events(events) => Ok(events.into_iter().next()),
+            ReadOutcome::NotYet | ReadOutcome::Trimmed(_) | ReadOutcome::Damaged(_) => Ok(None),
+            ReadOutcome::Failed(error) => Err(error),
         }
     }
 
@@ -352,7 +377,25 @@ impl GroupStore {
         Ok(Some((cursor, version)))
     }
 
-    async fn properties(&self) -> Result<GroupProperties, Refusal> {
+    /// Reads the cursor and the redriven events.
+    pub(super) async fn progress(&self) -> Result<Option<StoredProgress>, Refusal> {
+        let Some((cursor, version)) = self.cursor().await? else { return Ok(None) };
+        Ok(Some(StoredProgress { cursor, version, redrives: self.redrives().await? }))
+    }
+
+    /// Reads the first redriven events.
+    pub(super) async fn redrives(&self) -> Result<Vec<(Seq, Redrive)>, Refusal> {
+        let prefix = Redrive::prefix_of(&self.name.topic, &self.name.group);
+        let entries = self.ctx.engine.scan(prefix.as_bytes(), None, MAX_REOPENED).await?;
+        let read = |entry: &StateEntry| {
+            Redrive::read(entry)
+                .map_err(|error| self.unusable("redriven event", &error))
+                .transpose()
+        };
+        entries.iter().filter_map(read).collect()
+    }
+
+    pub(super) async fn properties(&self) -> Result<GroupProperties, Refusal> {
         let Some(entry) = self.ctx.engine.get(&self.keys.properties).await? else {
             return Ok(GroupProperties::default());
         };
@@ -369,7 +412,7 @@ impl GroupStore {
         Ok(())
     }
 
-    async fn lease(&self) -> Result<Option<(GroupLease, Version)>, Refusal> {
+    pub(super) async fn lease(&self) -> Result<Option<(GroupLease, Version)>, Refusal> {
         let Some(entry) = self.ctx.engine.get(&self.keys.lease).await? else { return Ok(None) };
         let StateEntry { value, version, .. } = entry;
         let lease = GroupLease::decode(&value).map_err(|error| self.unusable("lease", &error))?;
@@ -382,11 +425,11 @@ impl GroupStore {
         Ok(Cursor::starting_behind(first.previous(), self.ctx.clock.now()))
     }
 
-    async fn topic_end(&self) -> Result<Seq, ReadError> {
+    pub(super) async fn topic_end(&self) -> Result<Seq, ReadError> {
         Ok(self.ctx.engine.bounds(&self.name.topic).await?.last())
     }
 
-    fn moment(&self) -> Moment {
+    pub(super) fn moment(&self) -> Moment {
         Moment { instant: now(), timestamp: self.ctx.clock.now() }
     }
 
@@ -397,11 +440,11 @@ impl GroupStore {
         Refusal::new(ErrorCode::Internal, message)
     }
 
-    fn put_cursor(&self, cursor: &Cursor, expect: Expect) -> StateOp {
+    pub(super) fn put_cursor(&self, cursor: &Cursor, expect: Expect) -> StateOp {
         put(&self.name.cursor_key, cursor.encode().into(), expect)
     }
 
-    fn put_lease(&self, lease: &GroupLease, before: Option<Version>) -> StateOp {
+    pub(super) fn put_lease(&self, lease: &GroupLease, before: Option<Version>) -> StateOp {
         let expect = before.map_or(Expect::Absent, Expect::Version);
         put(&self.keys.lease, lease.encode().into(), expect)
     }

@@ -42,6 +42,8 @@ struct World<'a> {
 /// Events that were delivered alone in all histories, and dead letters of those whose connection was lost then.
 static ALONE: AtomicU64 = AtomicU64::new(0);
 static LOST_ALONE: AtomicU64 = AtomicU64::new(0);
+/// Dead letters that were redriven in all histories.
+static REDRIVEN: AtomicU64 = AtomicU64::new(0);
 
 impl<'a> World<'a> {
     fn new(dice: &'a Dice) -> Self {
@@ -66,7 +68,7 @@ impl<'a> World<'a> {
 
     fn step(&mut self) {
         let index = self.dice.index(3);
-        match self.dice.below(26) {
+        match self.dice.below(28) {
             0..=3 => {
                 self.store.last += 1 + self.dice.below(5);
                 self.gateway.take_turn(&mut self.store, self.now);
@@ -89,6 +91,7 @@ impl<'a> World<'a> {
                     commits_late: 0,
                 };
             }
+            26 | 27 => self.redrive(),
             _ if self.dice.below(3) == 0 => self.crash(),
             _ => {}
         }
@@ -171,6 +174,21 @@ impl<'a> World<'a> {
         }
     }
 
+    /// An operator redrives a dead letter. The event is tried from the beginning.
+    fn redrive(&mut self) {
+        let dead = self.store.not_redriven();
+        if dead.is_empty() {
+            return;
+        }
+        let seq = dead[self.dice.index(dead.len())];
+        self.store.redrive(seq);
+        self.blamed.remove(&seq);
+        self.attempts.remove(&seq);
+        self.disconnects.remove(&seq);
+        REDRIVEN.fetch_add(1, Ordering::Relaxed);
+        self.gateway.send(Command::Redriven, &mut self.store, self.now);
+    }
+
     /// Lets time pass, with a turn whenever the group asked to be woken.
     fn wait(&mut self, time: Duration) {
         let end = self.now + time;
@@ -226,8 +244,15 @@ impl<'a> World<'a> {
             for delivery in consumer.take() {
                 let (seq, attempt) = (delivery.event.seq.0, delivery.attempt);
                 assert!(!self.acked.contains(&seq), "{seq} came after its acknowledgement");
-                assert!(!self.done.contains_key(&seq), "{seq} came after it was done");
-                assert!(!dead.contains(&seq), "{seq} came after it was dead-lettered");
+                let is_redriven = self.store.redrives.contains_key(&seq);
+                assert!(
+                    is_redriven || !self.done.contains_key(&seq),
+                    "{seq} came after it was done"
+                );
+                assert!(
+                    is_redriven || !dead.contains(&seq),
+                    "{seq} came after it was dead-lettered"
+                );
                 let seen = self.attempts.insert(seq, (attempt, self.crashes));
                 let (before, process) = seen.unwrap_or_default();
                 let has_crashed = process != self.crashes;
@@ -255,7 +280,10 @@ impl<'a> World<'a> {
     fn check(&mut self) {
         let dead = self.store.dead_seqs();
         let unique: BTreeSet<_> = dead.iter().copied().collect();
-        assert_eq!(unique.len(), dead.len(), "an event has two dead letters");
+        for (seq, letters) in self.store.letters() {
+            let redriven = self.store.redriven.get(&seq).copied().unwrap_or(0);
+            assert!(letters <= 1 + redriven, "{seq} has {letters} dead letters");
+        }
         for seq in self.store.done() {
             assert!(
                 self.tried.contains(&seq) || unique.contains(&seq),
@@ -268,7 +296,7 @@ impl<'a> World<'a> {
             assert_eq!(*is_dead, unique.contains(seq), "{seq} was dead-lettered after it was done");
         }
         self.done.extend(done.into_iter().map(|seq| (seq, unique.contains(&seq))));
-        for seq in &unique {
+        for seq in &self.store.not_redriven() {
             let blamed = self.blamed.get(seq).map_or(0, BTreeSet::len);
             assert!(
                 blamed >= MAX_ATTEMPTS as usize,
@@ -278,7 +306,8 @@ impl<'a> World<'a> {
         let mut published = self.store.published_for();
         published.sort_unstable();
         assert!(published.is_sorted_by(|a, b| a < b), "published twice: {published:?}");
-        let both: Vec<_> = self.acked.intersection(&unique).collect();
+        let not_redriven: BTreeSet<_> = self.store.not_redriven().into_iter().collect();
+        let both: Vec<_> = self.acked.intersection(&not_redriven).collect();
         assert!(both.is_empty(), "{both:?} were acknowledged and dead-lettered");
     }
 
@@ -286,7 +315,7 @@ impl<'a> World<'a> {
     fn finish(mut self) {
         self.crash();
         for _ in 0..10_000 {
-            if self.store.done().len() as u64 == self.store.last {
+            if self.store.done().len() as u64 == self.store.last && self.store.redrives.is_empty() {
                 return;
             }
             self.join(0);
@@ -310,5 +339,6 @@ fn every_event_is_done_once_whatever_fails() {
         world.finish();
     });
     assert!(ALONE.load(Ordering::Relaxed) > 0, "no event was delivered alone");
+    assert!(REDRIVEN.load(Ordering::Relaxed) > 0, "no dead letter was redriven");
     assert!(LOST_ALONE.load(Ordering::Relaxed) > 0, "no connection was lost with an event alone");
 }

@@ -2,6 +2,7 @@
 //! what was acknowledged.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::DeliveryGate;
@@ -12,6 +13,8 @@ use crate::groups::command::{Command, Departure};
 const HISTORIES: u64 = 2_000;
 const STEPS: usize = 200;
 const GATEWAYS: usize = 3;
+/// Dead letters that were redriven in all histories.
+static REDRIVEN: AtomicU64 = AtomicU64::new(0);
 
 struct World<'a> {
     dice: &'a Dice,
@@ -46,7 +49,7 @@ impl<'a> World<'a> {
 
     fn step(&mut self) {
         let index = self.dice.index(GATEWAYS);
-        match self.dice.below(22) {
+        match self.dice.below(24) {
             0..=2 => {
                 self.store.last += 1 + self.dice.below(4);
                 self.take_turns();
@@ -62,6 +65,7 @@ impl<'a> World<'a> {
             18 => self.crash(index),
             19 => self.gateways[index].faults.commits_late += 1,
             20 => self.gateways[index].land_late(&mut self.store),
+            21 | 22 => self.redrive(),
             _ => self.watch(),
         }
         self.look();
@@ -152,6 +156,18 @@ impl<'a> World<'a> {
                 let stored = Command::PropertiesStored(self.store.properties);
                 gateway.send(stored, &mut self.store, self.now);
             }
+            if self.dice.below(2) == 0 {
+                gateway.send(Command::ChangedElsewhere, &mut self.store, self.now);
+            }
+        }
+    }
+
+    /// An operator redrives a dead letter, at a gateway that need not be the owner.
+    fn redrive(&mut self) {
+        let dead = self.store.not_redriven();
+        if !dead.is_empty() {
+            self.store.redrive(dead[self.dice.index(dead.len())]);
+            REDRIVEN.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -197,7 +213,8 @@ impl<'a> World<'a> {
         published.sort_unstable();
         assert!(published.is_sorted_by(|a, b| a < b), "published twice: {published:?}");
         for seq in &self.acked {
-            assert!(done.contains(seq), "the acknowledgement of {seq} was lost");
+            let is_open = self.store.redrives.contains_key(seq);
+            assert!(done.contains(seq) && !is_open, "the acknowledgement of {seq} was lost");
         }
     }
 
@@ -207,7 +224,7 @@ impl<'a> World<'a> {
         }
         for _ in 0..10_000 {
             self.watch();
-            if self.store.done().len() as u64 == self.store.last {
+            if self.store.done().len() as u64 == self.store.last && self.store.redrives.is_empty() {
                 return self.check_properties();
             }
             for index in 0..GATEWAYS {
@@ -243,4 +260,5 @@ fn nothing_is_lost_whatever_happens_to_the_gateways() {
         }
         world.finish();
     });
+    assert!(REDRIVEN.load(Ordering::Relaxed) > 0, "no dead letter was redriven");
 }

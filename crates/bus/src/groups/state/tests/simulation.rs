@@ -1,12 +1,12 @@
 //! The store, the gateways and the consumers of a simulated group.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use prombus_engine::{
-    CommitError, Conflict, Durability, Expect, Position, ReadError, StateOp, StoredEvent,
-    Unavailable, Version,
+    CommitError, Conflict, Durability, Expect, Position, ReadError, StateEntry, StateKey, StateOp,
+    StoredEvent, Unavailable, Version,
 };
 use prombus_proto::{
     EncodedEvent, ErrorCode, EventId, Group, NewEvent, Payload, Seq, Timestamp, Topic,
@@ -25,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::publish::{CommitReceipt, CommitResult, PublishBatch, Submission};
 use crate::stored::cursor::{Attempts, Cursor, Progress};
 use crate::stored::group_properties::GroupProperties;
+use crate::stored::redrive::Redrive;
 use crate::time::Moment;
 use crate::topics::StartAt;
 
@@ -71,6 +72,10 @@ pub(super) struct Store {
     pub(super) dead: Letters,
     /// Events published with acknowledgements, by id, and the event each was published for.
     published: HashMap<EventId, u64>,
+    /// The events to deliver again.
+    pub(super) redrives: BTreeMap<u64, Redrive>,
+    /// How often each event was redriven.
+    pub(super) redriven: BTreeMap<u64, usize>,
     commits: u64,
 }
 
@@ -85,6 +90,57 @@ impl Store {
 
     pub(super) fn dead_seqs(&self) -> Vec<u64> {
         self.dead.values().filter_map(|seq| *seq).collect()
+    }
+
+    /// How many dead letters each event has.
+    pub(super) fn letters(&self) -> BTreeMap<u64, usize> {
+        let mut letters = BTreeMap::new();
+        for seq in self.dead_seqs() {
+            *letters.entry(seq).or_default() += 1;
+        }
+        letters
+    }
+
+    /// The events with a dead letter that was not redriven.
+    pub(super) fn not_redriven(&self) -> Vec<u64> {
+        let times = |seq: &u64| self.redriven.get(seq).copied().unwrap_or(0);
+        let letters = self.letters().into_iter().filter(|(seq, letters)| *letters > times(seq));
+        letters.map(|(seq, _)| seq).collect()
+    }
+
+    /// Redrives the newest dead letter of `seq`.
+    pub(super) fn redrive(&mut self, seq: u64) {
+        self.redrives.insert(seq, Redrive::of(Seq(1)));
+        *self.redriven.entry(seq).or_default() += 1;
+    }
+
+    fn redrives(&self) -> Vec<(Seq, Redrive)> {
+        self.redrives.iter().map(|(seq, redrive)| (Seq(*seq), *redrive)).collect()
+    }
+
+    fn progress(&self) -> Option<StoredProgress> {
+        let (cursor, version) = self.cursor.clone()?;
+        Some(StoredProgress { cursor, version, redrives: self.redrives() })
+    }
+
+    fn apply(&mut self, op: &StateOp) {
+        let entry = |key: &StateKey, value: &[u8]| StateEntry {
+            key: key.clone(),
+            value: value.to_vec().into(),
+            version: Version(1),
+            expires_at: None,
+        };
+        match op {
+            StateOp::Put { key, value, .. } => {
+                let (seq, redrive) = Redrive::read(&entry(key, value)).unwrap().unwrap();
+                assert!(self.redrives.insert(seq.0, redrive).is_some(), "{seq} is finished");
+            }
+            StateOp::Delete { key, .. } => {
+                let empty = Redrive::of(Seq(1)).encode();
+                let (seq, _) = Redrive::read(&entry(key, &empty)).unwrap().unwrap();
+                self.redrives.remove(&seq.0);
+            }
+        }
     }
 
     /// The events for which something was published, once for every time.
@@ -102,7 +158,9 @@ impl Store {
     }
 
     fn commit(&mut self, submission: &Submission, letters: &Letters) -> CommitResult {
-        let Some(StateOp::Put { key, value, expect, .. }) = submission.state.last() else {
+        let Some((StateOp::Put { key, value, expect, .. }, redrives)) =
+            submission.state.split_last()
+        else {
             panic!("every commit of a group stores its cursor");
         };
         let actual = self.version();
@@ -116,6 +174,7 @@ impl Store {
         }
         let version = self.next_version();
         self.cursor = Some((Cursor::decode(value).unwrap(), version));
+        redrives.iter().for_each(|op| self.apply(op));
         let mut positions = Vec::new();
         for event in &submission.events {
             let id = event.id();
@@ -170,16 +229,8 @@ impl Gateway {
     /// The events that are leased to a member, and how often each was tried.
     pub(super) fn leased_to(&self, member: MemberId) -> Vec<(u64, Attempts)> {
         let Some(owned) = self.state.owned() else { return vec![] };
-        let cursor = owned.leases.cursor(wall(Instant::now()));
-        let tried: HashMap<u64, Attempts> = (cursor.floor.0 + 1..)
-            .zip(cursor.above())
-            .filter_map(|(seq, progress)| match progress {
-                Progress::Tried(attempts) => Some((seq, attempts)),
-                Progress::BackingOff(..) | Progress::Done => None,
-            })
-            .collect();
         let leased = owned.leases.leases_of(member);
-        leased.into_iter().map(|seq| (seq.0, tried[&seq.0])).collect()
+        leased.into_iter().map(|seq| (seq.0, owned.leases.attempts(seq))).collect()
     }
 
     pub(super) fn new(number: usize, is_shared: bool) -> Self {
@@ -229,17 +280,25 @@ impl Gateway {
 
     /// Completes the commit in flight, if there is one.
     pub(super) fn complete_commit(&mut self, store: &mut Store, now: Instant) {
-        let Some(submission) = self.commit.take() else { return };
-        if take_one(&mut self.faults.commits_late) {
-            self.late.push(submission);
-            self.state.committed(Err(unavailable().into()), now);
+        if self.commit.is_some() {
+            self.finish_commit(store, now);
             self.perform_queued(store, now);
-            return self.take_turn(store, now);
+            self.take_turn(store, now);
         }
-        let answer = self.answer_commit(|store, letters| store.commit(&submission, letters), store);
+    }
+
+    /// Returns `false` if the commit in flight failed.
+    fn finish_commit(&mut self, store: &mut Store, now: Instant) -> bool {
+        let Some(submission) = self.commit.take() else { return true };
+        let answer = if take_one(&mut self.faults.commits_late) {
+            self.late.push(submission);
+            Err(unavailable().into())
+        } else {
+            self.answer_commit(|store, letters| store.commit(&submission, letters), store)
+        };
+        let is_stored = answer.is_ok();
         self.state.committed(answer, now);
-        self.perform_queued(store, now);
-        self.take_turn(store, now);
+        is_stored
     }
 
     /// Stores the commits that were reported as failed and are still under way, as far as their
@@ -284,7 +343,8 @@ impl Gateway {
                     let first = Cursor::starting_behind(Seq::ZERO, Timestamp(1));
                     let cursor = store.cursor.get_or_insert((first, Version(0))).0.clone();
                     let (topic_end, properties) = (Seq(store.last), store.properties);
-                    Loaded { cursor, topic_end, properties, at: wall(now), created }
+                    let redrives = store.redrives();
+                    Loaded { cursor, redrives, topic_end, properties, at: wall(now), created }
                 });
                 self.state.loaded(joining, loaded);
             }
@@ -292,15 +352,21 @@ impl Gateway {
                 let outcome = self.claim(&claim, store, now);
                 self.state.claimed(claim, outcome);
             }
-            Effect::StoreProperties(properties, joining) => {
+            Effect::StoreProperties(properties, named_by) => {
                 let stored = self.read().map(|()| store.properties = properties);
-                self.state.properties_stored(properties, joining, stored);
+                self.state.properties_stored(properties, named_by, stored);
             }
+            Effect::ReadRedrives => {
+                self.finish_commit(store, now);
+                let redrives = self.read().map(|()| store.redrives());
+                self.state.redrives_read(redrives, wall(now));
+            }
+            Effect::Seek(_) => panic!("nobody moves the group"),
             Effect::WatchLease => (self.is_watching, self.watches_properties) = (true, false),
             Effect::WatchProperties => (self.is_watching, self.watches_properties) = (false, true),
             Effect::Unwatch => (self.is_watching, self.watches_properties) = (false, false),
             Effect::LookUpMarks(_) => panic!("nothing is marked"),
-            Effect::Read { from, events } => {
+            Effect::Read { from, events, .. } => {
                 let outcome = match self.read() {
                     Ok(()) if from.0 <= store.last => ReadOutcome::Events(
                         (from.0..=store.last).take(events.min(7)).map(event).collect(),
@@ -311,8 +377,10 @@ impl Gateway {
                 self.state.events_read(from, outcome, now);
             }
             Effect::ReadCursor(failed) => {
-                let stored = self.read().map(|()| store.cursor.clone());
-                self.state.cursor_read(failed, stored, now);
+                if failed.is_some() || self.finish_commit(store, now) {
+                    let stored = self.read().map(|()| store.progress());
+                    self.state.cursor_read(failed, stored, now);
+                }
             }
             Effect::AnswerStoredAck(StoredAck { ack, stale, published }) => {
                 let is_stored = |(_, id): &(Topic, EventId)| store.published.contains_key(id);
@@ -392,7 +460,8 @@ impl Gateway {
             (Ok(CommitReceipt { version, .. }), Some((cursor, epoch))) => {
                 let (topic_end, properties) = (Seq(store.last), store.properties);
                 let (at, created) = (wall(now), epoch == 1);
-                let group = Loaded { cursor, topic_end, properties, at, created };
+                let redrives = store.redrives();
+                let group = Loaded { cursor, redrives, topic_end, properties, at, created };
                 ClaimOutcome::Claimed { group, epoch, version }
             }
             _ => ClaimOutcome::Unclear(CommitError::from(unavailable()).into()),
