@@ -3,6 +3,7 @@
 //! The cursor says nothing of them: each has a record of its own, which the commits of the group change along with the
 //! cursor.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use prombus_proto::Seq;
@@ -46,6 +47,7 @@ impl Leases {
             self.remove_record(seq);
             return false;
         }
+        self.superfluous.retain(|record| record.seq != seq);
         let wait = redrive.retry.map(|retry| retry.wait_from(read_at.timestamp).min(MAX_LEASE));
         let state = match wait {
             Some(wait) if wait > Duration::ZERO => SlotState::BackingOff(read_at.instant + wait),
@@ -101,10 +103,14 @@ impl Leases {
         MAX_REOPENED.saturating_sub(self.reopened.len())
     }
 
-    /// The redriven events whose records are not among `stored`, so that a commit has removed them.
+    /// The redriven events whose records are not among `stored`, so that a commit has removed them. A record with another
+    /// letter is a later one.
     pub(super) fn redrives_done_in_store(&self, stored: &[(Seq, Redrive)]) -> Vec<Seq> {
-        let is_stored = |seq: Seq| stored.iter().any(|(known, _)| *known == seq);
-        self.reopened.keys().copied().filter(|seq| !is_stored(*seq)).collect()
+        let stored: HashSet<_> =
+            stored.iter().map(|(seq, redrive)| (*seq, redrive.letter)).collect();
+        let done =
+            self.reopened.iter().filter(|(seq, event)| !stored.contains(&(**seq, event.letter)));
+        done.map(|(seq, _)| *seq).collect()
     }
 }
 

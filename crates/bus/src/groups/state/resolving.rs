@@ -66,6 +66,8 @@ impl GroupState {
                 member.in_flight -= 1;
                 member.withdraw_unsent(&BTreeSet::from([event.seq]));
             }
+            // Its next dead letter may have been redriven already.
+            owned.has_more_redrives = true;
             adopted.seqs.insert(event.seq);
             adopted.ids.extend(event.id);
         }

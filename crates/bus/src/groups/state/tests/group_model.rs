@@ -33,6 +33,8 @@ struct World<'a> {
     crashes: u64,
     /// The attempts of each event, by process and number, that may count against it.
     blamed: BTreeMap<u64, BTreeSet<(u64, u32)>>,
+    /// Events that a consumer gave up.
+    given_up: BTreeSet<u64>,
     /// How many connections were lost with the event in flight.
     disconnects: BTreeMap<u64, u32>,
     /// Whether a lease may have been restored next to another one, because its ACK could not be stored.
@@ -61,6 +63,7 @@ impl<'a> World<'a> {
             attempts: BTreeMap::new(),
             crashes: 0,
             blamed: BTreeMap::new(),
+            given_up: BTreeSet::new(),
             disconnects: BTreeMap::new(),
             has_failed: false,
         }
@@ -68,7 +71,7 @@ impl<'a> World<'a> {
 
     fn step(&mut self) {
         let index = self.dice.index(3);
-        match self.dice.below(28) {
+        match self.dice.below(30) {
             0..=3 => {
                 self.store.last += 1 + self.dice.below(5);
                 self.gateway.take_turn(&mut self.store, self.now);
@@ -77,7 +80,7 @@ impl<'a> World<'a> {
             7 | 22..=25 => self.leave(index),
             8 => self.set_paused(index),
             9..=12 => self.ack(index),
-            13 => self.nack(index),
+            13 | 28 | 29 => self.nack(index),
             14..=17 => self.gateway.complete_commit(&mut self.store, self.now),
             18 | 19 => self.wait(Duration::from_millis(self.dice.below(20_000))),
             20 => {
@@ -167,7 +170,13 @@ impl<'a> World<'a> {
         if let Some(delivery) = consumer.held.pop() {
             let (reply, _) = oneshot::channel();
             let (member, ids) = (consumer.id, vec![delivery.event.id]);
-            let next = AfterNack::BackOff;
+            let next = match self.dice.below(2) {
+                0 => AfterNack::BackOff,
+                _ => AfterNack::DeadLetter,
+            };
+            if next == AfterNack::DeadLetter {
+                self.given_up.insert(delivery.event.seq.0);
+            }
             let nack = Command::Nack { member, ids, reason: None, next, reply };
             self.blame(delivery.event.seq.0, delivery.attempt);
             self.gateway.send(nack, &mut self.store, self.now);
@@ -183,8 +192,14 @@ impl<'a> World<'a> {
         let seq = dead[self.dice.index(dead.len())];
         self.store.redrive(seq);
         self.blamed.remove(&seq);
+        self.given_up.remove(&seq);
+        self.tried.remove(&seq);
         self.attempts.remove(&seq);
         self.disconnects.remove(&seq);
+        // Attempts are numbered from the beginning: older ones must not pass for new ones.
+        for consumer in self.consumers.iter_mut().flatten() {
+            consumer.held.retain(|delivery| delivery.event.seq.0 != seq);
+        }
         REDRIVEN.fetch_add(1, Ordering::Relaxed);
         self.gateway.send(Command::Redriven, &mut self.store, self.now);
     }
@@ -221,7 +236,7 @@ impl<'a> World<'a> {
                 attempts.insert((self.crashes, late.attempt));
             }
         }
-        let Self { acked, consumers, .. } = self;
+        let Self { acked, consumers, blamed, crashes, now, .. } = self;
         self.sent.retain_mut(|sent| {
             match sent.answer() {
                 Some(AckAnswer::Acked(seqs)) => {
@@ -229,7 +244,12 @@ impl<'a> World<'a> {
                         assert!(acked.insert(seq), "{seq} was acknowledged twice");
                     }
                 }
-                Some(AckAnswer::Unavailable(deliveries)) => {
+                Some(AckAnswer::Refused(deliveries)) => {
+                    // Whoever waited for the answer too long is late.
+                    for late in deliveries.iter().filter(|delivery| delivery.deadline <= *now) {
+                        let attempts = blamed.entry(late.event.seq.0).or_default();
+                        attempts.insert((*crashes, late.attempt));
+                    }
                     let mut consumers = consumers.iter_mut().flatten();
                     if let Some(consumer) = consumers.find(|consumer| consumer.id == sent.member) {
                         consumer.hold_again(deliveries);
@@ -299,7 +319,7 @@ impl<'a> World<'a> {
         for seq in &self.store.not_redriven() {
             let blamed = self.blamed.get(seq).map_or(0, BTreeSet::len);
             assert!(
-                blamed >= MAX_ATTEMPTS as usize,
+                blamed >= MAX_ATTEMPTS as usize || self.given_up.contains(seq),
                 "{seq} was dead-lettered after {blamed} failures"
             );
         }
@@ -316,6 +336,9 @@ impl<'a> World<'a> {
         self.crash();
         for _ in 0..10_000 {
             if self.store.done().len() as u64 == self.store.last && self.store.redrives.is_empty() {
+                for seq in self.store.all_redriven() {
+                    assert!(self.tried.contains(&seq), "{seq} was redriven and never handled");
+                }
                 return;
             }
             self.join(0);

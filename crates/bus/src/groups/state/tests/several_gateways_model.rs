@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
+
 use super::super::DeliveryGate;
 use super::simulation::{AckAnswer, Consumer, Faults, Gateway, MAX_ATTEMPTS, SentAck, Store};
 use super::{Dice, for_each_seed};
-use crate::groups::command::{Command, Departure};
+use crate::groups::command::{AfterNack, Command, Departure};
 
 const HISTORIES: u64 = 2_000;
 const STEPS: usize = 200;
@@ -49,7 +51,7 @@ impl<'a> World<'a> {
 
     fn step(&mut self) {
         let index = self.dice.index(GATEWAYS);
-        match self.dice.below(24) {
+        match self.dice.below(26) {
             0..=2 => {
                 self.store.last += 1 + self.dice.below(4);
                 self.take_turns();
@@ -66,6 +68,7 @@ impl<'a> World<'a> {
             19 => self.gateways[index].faults.commits_late += 1,
             20 => self.gateways[index].land_late(&mut self.store),
             21 | 22 => self.redrive(),
+            23 | 24 => self.give_up(index),
             _ => self.watch(),
         }
         self.look();
@@ -107,6 +110,16 @@ impl<'a> World<'a> {
         let (gateway, store) = (&mut self.gateways[index], &mut self.store);
         let publishes = self.dice.below(2) == 0;
         self.sent.push(SentAck::send(consumer.id, held, publishes, gateway, store, self.now));
+    }
+
+    fn give_up(&mut self, index: usize) {
+        let Some(consumer) = &mut self.consumers[index] else { return };
+        if let Some(delivery) = consumer.held.pop() {
+            let (reply, _) = oneshot::channel();
+            let (member, ids, next) = (consumer.id, vec![delivery.event.id], AfterNack::DeadLetter);
+            let nack = Command::Nack { member, ids, reason: None, next, reply };
+            self.gateways[index].send(nack, &mut self.store, self.now);
+        }
     }
 
     fn wait(&mut self, time: Duration) {
@@ -166,7 +179,9 @@ impl<'a> World<'a> {
     fn redrive(&mut self) {
         let dead = self.store.not_redriven();
         if !dead.is_empty() {
-            self.store.redrive(dead[self.dice.index(dead.len())]);
+            let seq = dead[self.dice.index(dead.len())];
+            self.store.redrive(seq);
+            self.tried.remove(&seq);
             REDRIVEN.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -176,7 +191,7 @@ impl<'a> World<'a> {
         self.sent.retain_mut(|sent| {
             match sent.answer() {
                 Some(AckAnswer::Acked(seqs)) => acked.extend(seqs),
-                Some(AckAnswer::Unavailable(deliveries)) => {
+                Some(AckAnswer::Refused(deliveries)) => {
                     let mut consumers = consumers.iter_mut().flatten();
                     if let Some(consumer) = consumers.find(|consumer| consumer.id == sent.member) {
                         consumer.hold_again(deliveries);
@@ -225,6 +240,9 @@ impl<'a> World<'a> {
         for _ in 0..10_000 {
             self.watch();
             if self.store.done().len() as u64 == self.store.last && self.store.redrives.is_empty() {
+                for seq in self.store.all_redriven() {
+                    assert!(self.tried.contains(&seq), "{seq} was redriven and never handled");
+                }
                 return self.check_properties();
             }
             for index in 0..GATEWAYS {

@@ -108,10 +108,18 @@ impl Store {
         letters.map(|(seq, _)| seq).collect()
     }
 
+    /// The events whose newest dead letter was redriven.
+    pub(super) fn all_redriven(&self) -> Vec<u64> {
+        let letters = self.letters();
+        let times = self.redriven.iter().filter(|(seq, times)| letters[*seq] <= **times);
+        times.map(|(seq, _)| *seq).collect()
+    }
+
     /// Redrives the newest dead letter of `seq`.
     pub(super) fn redrive(&mut self, seq: u64) {
-        self.redrives.insert(seq, Redrive::of(Seq(1)));
-        *self.redriven.entry(seq).or_default() += 1;
+        let times = self.redriven.entry(seq).or_default();
+        *times += 1;
+        self.redrives.insert(seq, Redrive::of(Seq(*times as u64)));
     }
 
     fn redrives(&self) -> Vec<(Seq, Redrive)> {
@@ -539,8 +547,8 @@ pub(super) struct SentAck {
 pub(super) enum AckAnswer {
     /// These events were acknowledged.
     Acked(Vec<u64>),
-    /// The storage failed: these deliveries may be acknowledged again.
-    Unavailable(Vec<Delivery>),
+    /// Nothing was stored: these deliveries may be acknowledged again.
+    Refused(Vec<Delivery>),
 }
 
 impl SentAck {
@@ -576,12 +584,8 @@ impl SentAck {
                 let fresh = fresh.filter(|(index, _)| !acked.stale.contains(index));
                 Some(AckAnswer::Acked(fresh.map(|(_, delivery)| delivery.event.seq.0).collect()))
             }
-            Ok(Err(refusal)) if refusal.code == ErrorCode::StorageUnavailable => {
-                Some(AckAnswer::Unavailable(std::mem::take(&mut self.deliveries)))
-            }
-            Ok(Err(_)) | Err(oneshot::error::TryRecvError::Closed) => {
-                Some(AckAnswer::Acked(vec![]))
-            }
+            Ok(Err(_)) => Some(AckAnswer::Refused(std::mem::take(&mut self.deliveries))),
+            Err(oneshot::error::TryRecvError::Closed) => Some(AckAnswer::Acked(vec![])),
             Err(oneshot::error::TryRecvError::Empty) => None,
         }
     }
