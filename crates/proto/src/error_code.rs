@@ -76,6 +76,8 @@ error_codes! {
     LeaseLost = "lease_lost", 409, final;
     /// Nothing was ever published to the topic, and it is not configured.
     UnknownTopic = "unknown_topic", 404, final;
+    /// The topic has no such consumer group.
+    UnknownGroup = "unknown_group", 404, final;
     /// The payload violates the topic's schema.
     SchemaViolation = "schema_violation", 422, final;
     /// A precondition does not hold.
@@ -107,7 +109,7 @@ mod tests {
             words.join(" "),
             "bad_json bad_frame unknown_op bad_topic bad_group payload_too_large unauthorized \
              bad_token forbidden rate_limited limit_exceeded already_subscribed not_subscribed \
-             unknown_id lease_lost unknown_topic schema_violation conflict \
+             unknown_id lease_lost unknown_topic unknown_group schema_violation conflict \
              storage_unavailable shutting_down internal"
         );
         assert_eq!(words.iter().collect::<HashSet<_>>().len(), words.len());
