@@ -53,12 +53,13 @@ def drop_single_event_fields(case):
 
 def limit_text_in_bytes(case):
     """Keys and ids have at most 256 bytes; a schema counts characters instead."""
-    truncate_fields(case.query, ("key", "id", "afterId"))
+    truncate_fields(case.query, ("key", "id", "afterId", "after"))
+    truncate_fields(case.body, ("afterId", "after"))
+    truncate_list(case.body, "ids")
     if case.media_type == "application/x-ndjson" and isinstance(case.body, list):
         for event in case.body:
             truncate_fields(event, ("key", "id"))
-            if isinstance(event, dict) and isinstance(event.get("caused_by"), list):
-                event["caused_by"] = [truncate(id) for id in event["caused_by"]]
+            truncate_list(event, "caused_by")
 
 
 def keep_times_out_of_the_future(case):
@@ -76,6 +77,11 @@ def truncate_fields(values, names):
     for name in names:
         if isinstance(values, dict) and isinstance(values.get(name), str):
             values[name] = truncate(values[name])
+
+
+def truncate_list(values, name):
+    if isinstance(values, dict) and isinstance(values.get(name), list):
+        values[name] = [truncate(item) if isinstance(item, str) else item for item in values[name]]
 
 
 def truncate(text):

@@ -46,17 +46,21 @@ class Description(unittest.TestCase):
 
 
 def fill(server, headers):
-    """Creates the events and the group that the examples in the description refer to."""
-    topics = ["orders.created"] * 5 + ["orders.cancelled", "orders.returned"]
+    """Creates the events, groups and dead letters that the examples in the description refer to."""
+    topics = ["orders.created"] * 5 + ["orders.cancelled", "orders.returned", "orders.failed"]
     for order, topic in enumerate(topics, 1):
         url = f"{server.http}/publish/{topic}?key=customer-7&id=order-{order}"
         body = b'{"order":%d}' % order
         with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as response:
             assert response.status == 200
     token = headers.get("Authorization", "").removeprefix("Bearer ")
-    subprocess.run(
-        [BINARY, "subscribe", "orders.created", "--group", "billing", "--from", "earliest", "--count", "2",
-         "--url", server.ws],
-        env={**os.environ, **({"PROMBUS_TOKEN": token} if token else {})},
-        stdout=subprocess.DEVNULL, check=True,
-    )
+    for topic, group, *more in (
+        ("orders.created", "billing", "--count", "2"),
+        ("orders.created", "obsolete", "--count", "1"),
+        ("orders.failed", "billing", "--count", "1", "--exec", "exit 65"),
+    ):
+        subprocess.run(
+            [BINARY, "subscribe", topic, "--group", group, "--from", "earliest", *more, "--url", server.ws],
+            env={**os.environ, **({"PROMBUS_TOKEN": token} if token else {})},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True,
+        )

@@ -3,13 +3,13 @@
 //! - server: `serve` with its `banner`, `migrate`
 //! - whole stores: `backup` over HTTP, `restore` and `verify` on files
 //! - over WebSocket: `publish`, `subscribe`, through `connection`
-//! - over HTTP: `replay`, `export`, `import`, `topics`, `groups`
+//! - over HTTP: `replay`, `export`, `import`, `topics`, `groups`, `dlq`
 //! - workers and measurements: `outbox`, `bench`
 //! - on this machine: `context`, `doctor`, `completions`, `man`
 //! - the server to connect to: `server_arguments`, `server_url`, `contexts`
-//! - what users write: `times`, `sizes`
-//! - what they read: `output`, `table`, `human_bytes`, `human_count`, `status_line`, `publish_progress`,
-//!   `completed_share`, `rate_limit_notice`, `advice`
+//! - what users write: `times`, `sizes`, `start_from`
+//! - what they read: `output`, `table`, `human_bytes`, `human_count`, `one_line`, `pretty_json`, `status_line`,
+//!   `publish_progress`, `completed_share`, `rate_limit_notice`, `advice`
 //! - shared: `stop_signal`, `retries`, `event_line`
 
 mod advice;
@@ -21,6 +21,7 @@ mod completions;
 mod connection;
 mod context;
 mod contexts;
+mod dlq;
 mod doctor;
 mod event_line;
 mod export;
@@ -30,8 +31,10 @@ mod human_count;
 mod import;
 mod man;
 mod migrate;
+mod one_line;
 mod outbox;
 mod output;
+mod pretty_json;
 mod publish;
 mod publish_progress;
 mod rate_limit_notice;
@@ -43,6 +46,7 @@ mod serve;
 mod server_arguments;
 mod server_url;
 mod sizes;
+mod start_from;
 mod status_line;
 mod stop_signal;
 mod subscribe;
@@ -62,6 +66,7 @@ use backup::BackupArguments;
 use bench::BenchArguments;
 use completions::CompletionsArguments;
 use context::ContextArguments;
+use dlq::DlqArguments;
 use doctor::DoctorArguments;
 use export::ExportArguments;
 use groups::GroupsArguments;
@@ -107,8 +112,10 @@ enum Command {
     Import(ImportArguments),
     /// List topics, show one, or change its settings
     Topics(TopicsArguments),
-    /// List consumer groups and their lag
+    /// List consumer groups and their lag, show one, move, change or delete it
     Groups(GroupsArguments),
+    /// List the dead letters of a topic, redrive or drop them
+    Dlq(DlqArguments),
     /// Publish events from an outbox collection in MongoDB
     Outbox(OutboxArguments),
     /// Copy the store of a running server to a file
@@ -144,6 +151,7 @@ pub(crate) fn run() -> Result<ExitCode, Box<dyn Error>> {
         Some(Command::Import(import)) => block_on(import::run(import)),
         Some(Command::Topics(topics)) => block_on(topics::run(topics)),
         Some(Command::Groups(groups)) => block_on(groups::run(groups)),
+        Some(Command::Dlq(dlq)) => block_on(dlq::run(dlq)),
         Some(Command::Outbox(outbox)) => block_on(outbox::run(outbox)),
         Some(Command::Backup(backup)) => block_on(backup::run(backup)),
         Some(Command::Restore(restore)) => restore::run(&restore),

@@ -2,21 +2,23 @@
 //!
 //! - `router`: the routes and their handlers
 //! - `port`, `cors`: checks that every request passes before it is routed
-//! - `request_grant`, `path_topic`, `query`, `body`: what handlers extract from a request
+//! - `request_grant`, `path_names`, `query`, `body`, `body_members`: what handlers extract from a request
 //! - `response`, `error`: what they return
 //! - `publish`: stores events
 //! - `replay`, `export`, `stream`, `latest_by_key`: read them; `start` says from where
 //! - `damaged`: names events that cannot be read back
 //! - `ticket`: issues tickets for web pages
-//! - `topics`, `groups`: list and configure
+//! - `topics`, `groups`, `dead_letters`: list, configure and repair; `own_task` completes changes
 //! - `backup`: a copy of the store
 //! - `websocket`: upgrades a request to a gateway connection
 //! - `health`, `metrics`, `openapi`, `docs`: the server itself
 
 mod backup;
 mod body;
+mod body_members;
 mod cors;
 mod damaged;
+mod dead_letters;
 mod docs;
 mod error;
 mod export;
@@ -25,7 +27,8 @@ mod health;
 mod latest_by_key;
 mod metrics;
 mod openapi;
-mod path_topic;
+mod own_task;
+mod path_names;
 mod port;
 mod publish;
 mod query;

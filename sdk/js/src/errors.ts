@@ -16,6 +16,7 @@ const RETRYABLE_BY_CODE = {
   unknown_id: false,
   lease_lost: false,
   unknown_topic: false,
+  unknown_group: false,
   schema_violation: false,
   conflict: false,
   storage_unavailable: true,

@@ -1,5 +1,11 @@
 //! `prombus groups`.
 
+mod delete;
+mod details;
+mod seek;
+mod set;
+mod show;
+
 use std::error::Error;
 use std::io::{self, IsTerminal};
 
@@ -14,15 +20,24 @@ use super::times::human_duration;
 use prombus_client::transport::{HttpClient, HttpFailure, Query};
 
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 Examples:
   prombus groups
   prombus groups orders.created
   prombus groups | jq 'select(.lag_events > 1000)'
+  prombus groups show orders.created billing
+  prombus groups seek orders.created billing --to 2h
+  prombus groups set orders.created billing --max-attempts 10
+  prombus groups delete orders.created billing
 
 LAG is the number of events the group has not processed; AGE is the time since the server stored the first of
-them. With --json, or when stdout is not a terminal, prints one JSON object per group and line, with exact numbers.")]
+them. With --json, or when stdout is not a terminal, prints one JSON object per group and line, with exact numbers."
+)]
 pub(crate) struct GroupsArguments {
+    #[command(subcommand)]
+    action: Option<GroupAction>,
     /// List only the groups of this topic
     topic: Option<Topic>,
     /// Print JSON, even on a terminal
@@ -30,6 +45,18 @@ pub(crate) struct GroupsArguments {
     json: bool,
     #[command(flatten)]
     server: HttpArguments,
+}
+
+#[derive(clap::Subcommand)]
+enum GroupAction {
+    /// Show the members of a group, its progress, and what its oldest event waits for
+    Show(show::ShowArguments),
+    /// Move a group to another position of its topic
+    Seek(seek::SeekArguments),
+    /// Change a setting of a group
+    Set(set::SetArguments),
+    /// Delete groups, with their progress and marks
+    Delete(delete::DeleteArguments),
 }
 
 #[derive(Deserialize)]
@@ -64,7 +91,14 @@ struct Line<'a> {
 }
 
 pub(crate) async fn run(arguments: GroupsArguments) -> Result<(), Box<dyn Error>> {
-    let GroupsArguments { topic, json, server } = arguments;
+    let GroupsArguments { action, topic, json, server } = arguments;
+    match action {
+        Some(GroupAction::Show(arguments)) => return show::run(arguments).await,
+        Some(GroupAction::Seek(arguments)) => return seek::run(arguments).await,
+        Some(GroupAction::Set(arguments)) => return set::run(arguments).await,
+        Some(GroupAction::Delete(arguments)) => return delete::run(arguments).await,
+        None => {}
+    }
     let mut client = server.client()?;
     let is_single = topic.is_some();
     let topics = match topic {

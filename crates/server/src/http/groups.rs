@@ -1,4 +1,9 @@
-//! `GET /groups`, `/cursors` and `/lag`: the consumer groups of a topic and their progress.
+//! `GET /groups`, `/cursors` and `/lag`: the consumer groups of a topic and their progress. `details`, `delete` and
+//! `seek`: one group.
+
+pub(super) mod delete;
+pub(super) mod details;
+pub(super) mod seek;
 
 use std::sync::Arc;
 

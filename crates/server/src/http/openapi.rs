@@ -109,6 +109,14 @@ mod tests {
             (&line["key"]["maxLength"], limits::MAX_KEY_BYTES),
             (&line["headers"]["maxProperties"], limits::MAX_HEADERS),
             (&lines["schema"]["maxItems"], limits::MAX_BATCH_EVENTS),
+            (
+                &schemas["GroupSettings"]["properties"]["max_attempts"]["maximum"],
+                limits::MAX_ATTEMPTS as usize,
+            ),
+            (
+                &components["parameters"]["lettersOf"]["schema"]["maxLength"],
+                limits::MAX_NAME_BYTES - "dlq.".len(),
+            ),
         ] {
             assert_eq!(described.as_u64(), Some(ours as u64));
         }

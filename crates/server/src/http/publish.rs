@@ -21,7 +21,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderMap};
 use axum::response::{IntoResponse, Response};
 
 use super::error::HttpError;
-use super::path_topic::PathTopic;
+use super::path_names::PathTopic;
 use super::request_grant::RequestGrant;
 use super::{HttpState, Peer};
 use crate::auth::Action;

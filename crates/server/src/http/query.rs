@@ -80,6 +80,11 @@ impl QueryParams {
         self.name(ErrorCode::BadGroup, "group", Group::new)
     }
 
+    /// The parameter `group`, which may be absent.
+    pub(super) fn optional_group(&self) -> Result<Option<Group>, HttpError> {
+        self.text("group").is_some().then(|| self.group()).transpose()
+    }
+
     fn name<T, E: Display>(
         &self,
         code: ErrorCode,

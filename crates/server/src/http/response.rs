@@ -11,6 +11,12 @@ pub(super) fn json(value: &impl Serialize) -> Response {
     raw_json(serde_json::to_vec(value).expect("response types have string keys"))
 }
 
+/// A response with JSON whose memory counts in `room` until it is sent.
+pub(super) fn counted_json(value: &impl Serialize, room: Share) -> Response {
+    let json = serde_json::to_vec(value).expect("response types have string keys");
+    raw_json(counted(json, room))
+}
+
 /// A response with JSON that is already encoded.
 pub(super) fn raw_json(json: impl Into<Body>) -> Response {
     let mut response = Response::new(json.into());

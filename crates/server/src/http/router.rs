@@ -9,8 +9,8 @@ use prombus_proto::ErrorCode;
 
 use super::error::HttpError;
 use super::{
-    HttpState, backup, docs, export, groups, health, latest_by_key, metrics, openapi, publish,
-    replay, stream, ticket, topics, websocket,
+    HttpState, backup, dead_letters, docs, export, groups, health, latest_by_key, metrics, openapi,
+    publish, replay, stream, ticket, topics, websocket,
 };
 
 /// Builds the router and, from the same lines, the list that tests compare with `openapi.json`.
@@ -36,8 +36,13 @@ routes! {
     "/topics/{topic}": get topics::get, put topics::put, delete topics::delete::delete;
     "/topics/{topic}/purge": post topics::purge::post;
     "/groups": get groups::groups;
+    "/groups/{topic}/{group}": get groups::details::get, put groups::details::put, delete groups::delete::delete;
+    "/groups/{topic}/{group}/seek": post groups::seek::post;
     "/cursors": get groups::cursors;
     "/lag": get groups::lag;
+    "/dlq/{topic}": get dead_letters::get;
+    "/dlq/{topic}/redrive": post dead_letters::redrive::post;
+    "/dlq/{topic}/drop": post dead_letters::drop::post;
     "/ticket": post ticket::post;
     "/backup": get backup::get;
     "/ws": get websocket::get;

@@ -8,7 +8,7 @@ use super::query::{QueryParams, invalid, required};
 
 pub(super) const PARAMETERS: [&str; 4] = ["from", "ts", "afterId", "seq"];
 /// The highest `seq` that every store can look up.
-const MAX_SEQ: u64 = i64::MAX as u64;
+pub(super) const MAX_SEQ: u64 = i64::MAX as u64;
 
 /// Reads the start from `query`, or returns `default` if it has none. `ts`, `afterId` or `seq` alone
 /// imply their `from`.

@@ -17,7 +17,7 @@ use serde::Serialize;
 use self::settings::{EffectiveSettings, OwnSettings};
 use super::body::RequestBody;
 use super::error::HttpError;
-use super::path_topic::PathTopic;
+use super::path_names::PathTopic;
 use super::query::QueryParams;
 use super::request_grant::RequestGrant;
 use super::{HttpState, response};

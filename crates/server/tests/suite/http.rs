@@ -8,6 +8,7 @@
 //! - [`damaged`]: reading around events that cannot be read back
 //! - [`backup`]: a copy of the store
 //! - [`topics`], [`topic_settings`], [`groups`]: listing and configuring; [`deleting`]: deleting and purging
+//! - [`operating_groups`], [`dead_letters`]: moving and changing groups, and what they gave up
 //! - [`authorization`], [`tickets`], [`origins`], [`headers`], [`tls`]: tokens, web pages, headers, encryption
 //! - [`bad_requests`], [`error_codes`]: invalid requests, and every error code
 //! - [`places`], [`unread`]: connections above the limits, and connections that only hold a place
@@ -22,6 +23,7 @@ mod bad_requests;
 mod bodies;
 pub(crate) mod client;
 mod damaged;
+mod dead_letters;
 mod deleting;
 mod description;
 mod error_codes;
@@ -33,6 +35,7 @@ mod latest_by_key;
 mod memory;
 pub(crate) mod metrics;
 mod ndjson_memory;
+mod operating_groups;
 mod origins;
 mod places;
 mod publish;

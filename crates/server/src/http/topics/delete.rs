@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::auth::Action;
 use crate::http::error::HttpError;
-use crate::http::path_topic::PathTopic;
+use crate::http::path_names::PathTopic;
 use crate::http::query::QueryParams;
 use crate::http::request_grant::RequestGrant;
 use crate::http::{HttpState, response};

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::auth::Action;
 use crate::http::body::RequestBody;
 use crate::http::error::HttpError;
-use crate::http::path_topic::PathTopic;
+use crate::http::path_names::PathTopic;
 use crate::http::query::QueryParams;
 use crate::http::request_grant::RequestGrant;
 use crate::http::{HttpState, response};

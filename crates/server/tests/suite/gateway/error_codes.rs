@@ -81,8 +81,9 @@ fn answers() -> Vec<(ErrorCode, Answer)> {
 const WITHOUT_CORR: [ErrorCode; 1] = [ErrorCode::BadJson];
 
 /// Codes that the gateway does not use, and why.
-const UNUSED: [(ErrorCode, &str); 2] = [
+const UNUSED: [(ErrorCode, &str); 3] = [
     (ErrorCode::UnknownTopic, "only HTTP requires that a topic exists"),
+    (ErrorCode::UnknownGroup, "SUBSCRIBE creates the group"),
     (ErrorCode::SchemaViolation, "topics have no schemas yet"),
 ];
 

@@ -16,7 +16,7 @@ const TOKENS: &str = r#"auth.tokens=[
 ]"#;
 
 /// A valid request for every path that requires a token.
-const REQUESTS: [(&str, &str); 14] = [
+const REQUESTS: [(&str, &str); 17] = [
     ("POST", "/publish/a.b"),
     ("GET", "/topics"),
     ("GET", "/topics/a.b"),
@@ -24,6 +24,9 @@ const REQUESTS: [(&str, &str); 14] = [
     ("GET", "/groups?topic=a.b"),
     ("GET", "/cursors?topic=a.b"),
     ("GET", "/lag?topic=a.b&group=g"),
+    ("GET", "/groups/a.b/g"),
+    ("GET", "/dlq/a.b"),
+    ("POST", "/dlq/a.b/redrive"),
     ("GET", "/latest-by-key?topic=a.b&key=k"),
     ("GET", "/replay?topic=a.b"),
     ("GET", "/export?topic=a.b"),
@@ -69,13 +72,19 @@ async fn each_path_requires_its_scope() {
     consumer.subscribe("a.b", "g", json!({})).await;
     let reading = [
         "GET /topics/a.b",
+        "GET /dlq/a.b",
         "GET /latest-by-key?topic=a.b&key=k",
         "GET /replay?topic=a.b",
         "GET /export?topic=a.b",
         "HEAD /stream?topic=a.b",
     ];
-    let groups = ["GET /groups?topic=a.b", "GET /cursors?topic=a.b", "GET /lag?topic=a.b&group=g"];
-    let managing = ["GET /topics/a.b", "PUT /topics/a.b"];
+    let groups = [
+        "GET /groups?topic=a.b",
+        "GET /groups/a.b/g",
+        "GET /cursors?topic=a.b",
+        "GET /lag?topic=a.b&group=g",
+    ];
+    let managing = ["GET /topics/a.b", "PUT /topics/a.b", "GET /dlq/a.b", "POST /dlq/a.b/redrive"];
     let all = REQUESTS.map(|(method, path)| format!("{method} {path}"));
     let all: Vec<_> = all.iter().map(String::as_str).collect();
     for (token, allowed) in [

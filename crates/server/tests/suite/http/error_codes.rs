@@ -41,9 +41,17 @@ fn requests() -> Vec<(ErrorCode, Response)> {
         ),
         (
             ErrorCode::UnknownId,
-            last_of(&[], None, &[("POST", "/publish/t", "1"), ("GET", "/lag?topic=t&group=g", "")]),
+            last_of(
+                &[],
+                None,
+                &[("POST", "/publish/t", "1"), ("GET", "/latest-by-key?topic=t&key=k", "")],
+            ),
         ),
         (ErrorCode::UnknownTopic, last_of(&[], None, &[("GET", "/topics/t", "")])),
+        (
+            ErrorCode::UnknownGroup,
+            last_of(&[], None, &[("POST", "/publish/t", "1"), ("GET", "/lag?topic=t&group=g", "")]),
+        ),
         (ErrorCode::StorageUnavailable, Box::pin(storage_unavailable())),
         (ErrorCode::Internal, Box::pin(internal())),
     ]

@@ -58,7 +58,7 @@ async fn groups_cursors_and_lag_agree() {
     let ms = lag["ms"].as_u64().unwrap();
     assert!(ms < an_hour);
     assert_eq!(lag, json!({"topic": "t", "group": "billing", "events": 4, "ms": ms}));
-    let message = client.get("/lag?topic=t&group=nobody").await.refused(404, "unknown_id");
+    let message = client.get("/lag?topic=t&group=nobody").await.refused(404, "unknown_group");
     assert!(message.contains("nobody"), "{message}");
 }
 
