@@ -53,11 +53,6 @@ impl<'a> LetterPages<'a> {
             // Not an error for a topic that exists.
             bus.known_bounds(topic).await?;
         }
-        if let Some(group) = &selection.group
-            && bounds.next == Seq::FIRST
-        {
-            bus.group(topic, group).await?;
-        }
         let next = match &selection.after {
             Some(id) => match engine.seek_id(&dead_letters, id).await? {
                 Some(seq) => seq.next(),

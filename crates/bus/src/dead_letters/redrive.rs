@@ -49,12 +49,12 @@ impl Bus {
         self.check_open()?;
         // No group of this gateway is deleted meanwhile.
         let _lock = self.topics_in_use().lock_settings().await;
+        let mut pages = LetterPages::begin(self, topic, &selection).await?;
         if let Some(group) = &selection.group
             && !self.group_exists(topic, group).await?
         {
             return Err(Refusal::unknown_group(topic, group));
         }
-        let mut pages = LetterPages::begin(self, topic, &selection).await?;
         let (mut redriven, mut skipped, mut known_groups) = (0, 0, HashMap::new());
         while redriven < selection.limit
             && let Some(page) = pages.next().await?

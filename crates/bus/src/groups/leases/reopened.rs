@@ -47,7 +47,7 @@ impl Leases {
             self.remove_record(seq);
             return false;
         }
-        self.superfluous.retain(|record| record.seq != seq);
+        self.keep_record(seq);
         let wait = redrive.retry.map(|retry| retry.wait_from(read_at.timestamp).min(MAX_LEASE));
         let state = match wait {
             Some(wait) if wait > Duration::ZERO => SlotState::BackingOff(read_at.instant + wait),
@@ -84,8 +84,12 @@ impl Leases {
 
     fn remove_record(&mut self, seq: Seq) {
         let removed_in = self.newest_generation.next();
-        self.superfluous.retain(|record| record.seq != seq);
+        self.keep_record(seq);
         self.superfluous.push(Superfluous { seq, removed_in });
+    }
+
+    pub(super) fn keep_record(&mut self, seq: Seq) {
+        self.superfluous.retain(|record| record.seq != seq);
     }
 
     pub(super) fn forget_superfluous(&mut self) {

@@ -86,10 +86,7 @@ impl GroupState {
         redrives: Result<Vec<(Seq, Redrive)>, Refusal>,
         read_at: Moment,
     ) {
-        let is_unclear = self.partition.ownership.is_unclear();
         match (redrives, self.owned_mut()) {
-            // Whether the group has finished the events is known once its cursor was read.
-            (Ok(_), Some(owned)) if is_unclear => owned.has_more_redrives = true,
             (Ok(redrives), Some(owned)) => owned.reopen(&redrives, read_at),
             (Ok(_), None) => {}
             (Err(refusal), owned) => {

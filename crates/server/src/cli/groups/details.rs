@@ -37,7 +37,7 @@ struct Lag {
 
 #[derive(Deserialize)]
 struct Member {
-    principal: String,
+    principal: Option<String>,
     in_flight: u64,
     max_in_flight: u64,
     ack_timeout_ms: u64,
@@ -95,7 +95,7 @@ fn table(members: &[Member]) -> String {
     for member in members {
         let state = if member.paused { "paused" } else { "consuming" };
         table.push(vec![
-            one_line(&member.principal, MAX_REASON_CHARS),
+            one_line(member.principal.as_deref().unwrap_or("-"), MAX_REASON_CHARS),
             state.to_owned(),
             human_count(member.in_flight),
             human_count(member.max_in_flight),

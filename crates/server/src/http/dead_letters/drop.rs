@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use prombus_bus::{DroppedLetters, LetterSelection};
+use prombus_bus::{Discarded, LetterSelection};
 use prombus_proto::{EventId, Topic};
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub(in crate::http) async fn post(
     let members = BodyMembers::receive(&http, request, MAX_BODY_BYTES, &declared).await?;
     let selection = parse(&members)?;
     let dropping = async move {
-        let DroppedLetters { dropped, next } = http.bus().drop_letters(&topic, selection).await?;
+        let Discarded { dropped, next } = http.bus().drop_letters(&topic, selection).await?;
         if dropped > 0 {
             grant.changed(&topic, &format!("dead letters: {dropped} dropped"));
         }

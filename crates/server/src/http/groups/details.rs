@@ -1,10 +1,12 @@
 //! `GET` and `PUT /groups/{topic}/{group}`: everything about one group, and its setting.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
+use prombus_bus::cursor::Attempts;
 use prombus_bus::{GroupChange, GroupDetails, MemberDetails, OldestUnfinished, WhyUnfinished};
 use prombus_proto::limits::MAX_ATTEMPTS;
 use prombus_proto::{EventId, Group, Seq, Timestamp, Topic};
@@ -44,7 +46,8 @@ struct Lag {
 
 #[derive(Serialize)]
 struct Member {
-    principal: String,
+    /// `None` without limits of principals.
+    principal: Option<String>,
     in_flight: u32,
     max_in_flight: u32,
     ack_timeout_ms: u64,
@@ -58,7 +61,7 @@ struct Oldest {
     id: Option<EventId>,
     age_ms: u64,
     deliveries: u32,
-    failures: u32,
+    failures: u16,
     last_reason: Option<String>,
     #[serde(flatten)]
     why: Why,
@@ -144,15 +147,17 @@ impl Details {
 
 impl From<MemberDetails> for Member {
     fn from(member: MemberDetails) -> Self {
-        let MemberDetails { principal, in_flight, max_in_flight, ack_timeout_ms, is_paused } =
-            member;
+        let MemberDetails { principal, in_flight, max_in_flight, ack_timeout, is_paused } = member;
+        let principal = principal.map(|principal| principal.to_string());
+        let ack_timeout_ms = milliseconds(ack_timeout);
         Self { principal, in_flight, max_in_flight, ack_timeout_ms, paused: is_paused }
     }
 }
 
 impl From<OldestUnfinished> for Oldest {
     fn from(oldest: OldestUnfinished) -> Self {
-        let OldestUnfinished { seq, id, age_ms, deliveries, failures, last_reason, why } = oldest;
+        let OldestUnfinished { seq, id, age_ms, attempts, last_reason, why } = oldest;
+        let Attempts { deliveries, failures, .. } = attempts;
         Self { seq, id, age_ms, deliveries, failures, last_reason, why: why.into() }
     }
 }
@@ -160,8 +165,8 @@ impl From<OldestUnfinished> for Oldest {
 impl From<WhyUnfinished> for Why {
     fn from(why: WhyUnfinished) -> Self {
         match why {
-            WhyUnfinished::InFlight { deadline_ms } => Self::InFlight { deadline_ms },
-            WhyUnfinished::BackingOff { retry_ms } => Self::BackingOff { retry_ms },
+            WhyUnfinished::InFlight { left } => Self::InFlight { deadline_ms: milliseconds(left) },
+            WhyUnfinished::BackingOff { left } => Self::BackingOff { retry_ms: milliseconds(left) },
             WhyUnfinished::Storing => Self::Storing,
             WhyUnfinished::NoMembers => Self::NoMembers,
             WhyUnfinished::Paused => Self::Paused,
@@ -171,6 +176,10 @@ impl From<WhyUnfinished> for Why {
             WhyUnfinished::AtAnotherGateway => Self::AtAnotherGateway,
         }
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -188,8 +197,7 @@ mod tests {
                 seq: Seq(7),
                 id,
                 age_ms: 9,
-                deliveries: 3,
-                failures: 2,
+                attempts: Attempts { deliveries: 3, failures: 2, disconnects: 1 },
                 last_reason,
                 why,
             };
@@ -199,8 +207,8 @@ mod tests {
             "seq": 7, "id": "e7", "age_ms": 9, "deliveries": 3, "failures": 2,
             "last_reason": "broken", "why": "in_flight", "deadline_ms": 50,
         });
-        assert_eq!(oldest(WhyUnfinished::InFlight { deadline_ms: 50 }), expected);
-        let backing_off = oldest(WhyUnfinished::BackingOff { retry_ms: 60 });
+        assert_eq!(oldest(WhyUnfinished::InFlight { left: Duration::from_millis(50) }), expected);
+        let backing_off = oldest(WhyUnfinished::BackingOff { left: Duration::from_millis(60) });
         assert_eq!(
             (&backing_off["why"], &backing_off["retry_ms"]),
             (&json!("backing_off"), &json!(60))

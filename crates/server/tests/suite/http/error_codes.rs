@@ -105,9 +105,11 @@ async fn storage_unavailable() -> Reply {
     faults.fail_commits_before(1);
     let reply = client.post("/publish/t", "1").await;
     for path in ["/topics", "/topics/t", "/groups?topic=t", "/latest-by-key?topic=t&key=k"] {
-        faults.fail_reads(1);
+        // Not a single one: retention reads, too.
+        faults.fail_reads(usize::MAX);
         client.get(path).await.refused(503, "storage_unavailable");
     }
+    faults.fail_reads(0);
     faults.fail_commits_before(1);
     client.put("/topics/t", "{\"retention_ms\":1}").await.refused(503, "storage_unavailable");
     assert_eq!(client.get("/topics/t").await.ok()["own"], serde_json::json!({}));

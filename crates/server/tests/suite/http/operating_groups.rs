@@ -58,7 +58,7 @@ async fn shows_the_members_and_what_the_oldest_event_waits_for() {
     let expected = json!({
         "topic": "orders", "group": "billing", "in_flight": 2,
         "members": [{
-            "principal": "address 127.0.0.1", "in_flight": 2, "max_in_flight": 2,
+            "principal": null, "in_flight": 2, "max_in_flight": 2,
             "ack_timeout_ms": 30_000, "paused": false,
         }],
         "lag": {"events": 3, "ms": null}, "max_attempts": 7, "created": created, "seq": 1,
@@ -295,7 +295,7 @@ async fn unknown_groups_and_topics_are_refused() {
 async fn looking_needs_the_right_to_consume_and_changing_that_to_manage() {
     let log = Log::default();
     let _logging = log.start();
-    let running = started(&[TOKENS]).await;
+    let running = started(&[TOKENS, "limits.enabled=true"]).await;
     let mut billing = HttpClient::connect(&running).await.with_token("billing-secret");
     let mut operator = HttpClient::connect(&running).await.with_token("operator-secret");
     publish(&mut billing, 2).await;
