@@ -86,7 +86,7 @@ impl ConnectionLimit {
     }
 
     /// Charges the connection for `frames` of `bytes` that were parsed and refused, as
-    /// [`ConnectionLimit::owe_lookups`] does. Takes at least a token per frame. Returns how much longer a
+    /// `owe_lookups` does. Takes at least a token per frame. Returns how much longer a
     /// request waits for tokens because of that.
     pub fn owe_refused_frames(&self, frames: usize, bytes: usize, now: Instant) -> Duration {
         self.owe(bytes.div_ceil(REFUSED_BYTES_PER_TOKEN).max(frames) as u64, now)
