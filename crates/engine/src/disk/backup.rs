@@ -5,9 +5,9 @@
 //! crash. None of these files changes below the length that the catalog gives, so nothing has to stop: they
 //! only must not be removed before they are read.
 //!
-//! - [`pins`]: keeps them until then
-//! - [`source`]: reads, checks and encodes them
-//! - [`archive`]: the format
+//! - `pins`: keeps them until then
+//! - `source`: reads, checks and encodes them
+//! - `archive`: the format
 //! - [`restore`]: turns a backup into a store
 
 pub(crate) mod archive;

@@ -19,7 +19,7 @@ pub use faults::{FaultReport, Faults};
 /// Wraps an engine and injects the faults that a [`Faults`] handle switches on.
 ///
 /// Commit faults apply to [`Engine::commit`]; read faults apply to every method that returns a
-/// [`ReadError`](crate::ReadError). Everything else is forwarded unchanged.
+/// [`ReadError`]. Everything else is forwarded unchanged.
 pub struct FaultyEngine {
     inner: Arc<dyn Engine>,
     faults: Faults,
