@@ -47,15 +47,13 @@ impl Bus {
         selection: LetterSelection,
     ) -> Result<Redriven, Refusal> {
         self.check_open()?;
-        // No group of this gateway is deleted meanwhile.
-        let _lock = self.topics_in_use().lock_settings().await;
         let mut pages = LetterPages::begin(self, topic, &selection).await?;
         if let Some(group) = &selection.group
             && !self.group_exists(topic, group).await?
         {
             return Err(Refusal::unknown_group(topic, group));
         }
-        let (mut redriven, mut skipped, mut known_groups) = (0, 0, HashMap::new());
+        let (mut redriven, mut skipped) = (0, 0);
         while redriven < selection.limit
             && let Some(page) = pages.next().await?
         {
@@ -71,7 +69,7 @@ impl Bus {
                 pages.stop_behind(&fresh[fresh.len() - 1].letter);
             }
             let count = fresh.len();
-            let done = self.redrive_page(topic, fresh, &mut known_groups).await?;
+            let done = self.redrive_page(topic, fresh).await?;
             redriven += done;
             skipped += (count - done) as u64;
         }
@@ -80,19 +78,15 @@ impl Bus {
     }
 
     /// Returns how many of the letters were redriven.
-    async fn redrive_page(
-        &self,
-        topic: &Topic,
-        mut letters: Vec<Found>,
-        known_groups: &mut HashMap<Group, bool>,
-    ) -> Result<usize, Refusal> {
+    async fn redrive_page(&self, topic: &Topic, mut letters: Vec<Found>) -> Result<usize, Refusal> {
+        // No group is deleted by this gateway meanwhile.
+        let _lock = self.topics_in_use().lock_settings().await;
         for _ in 0..MAX_TRIES {
             letters.retain(|found| !found.record.redriven && !found.record.dropped);
             if letters.is_empty() {
                 return Ok(0);
             }
-            let Plan { changes, groups, redriven } =
-                self.plan(topic, &letters, known_groups).await?;
+            let Plan { changes, groups, redriven } = self.plan(topic, &letters).await?;
             if changes.is_empty() {
                 return Ok(0);
             }
@@ -112,14 +106,9 @@ impl Bus {
     }
 
     /// Returns the changes that redrive those letters that can be.
-    async fn plan(
-        &self,
-        topic: &Topic,
-        letters: &[Found],
-        known_groups: &mut HashMap<Group, bool>,
-    ) -> Result<Plan, Refusal> {
+    async fn plan(&self, topic: &Topic, letters: &[Found]) -> Result<Plan, Refusal> {
         let positions = self.positions(topic, letters).await?;
-        let mut plan = Plan::default();
+        let (mut plan, mut known_groups) = (Plan::default(), HashMap::new());
         let mut events = Vec::new();
         for (found, seq) in letters.iter().zip(positions) {
             let group = &found.letter.group;

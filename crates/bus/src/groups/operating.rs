@@ -102,8 +102,6 @@ impl Bus {
         change: GroupChange,
     ) -> Result<(), Refusal> {
         self.check_open()?;
-        // The group must not be deleted meanwhile.
-        let _lock = self.topics_in_use().lock_settings().await;
         self.group(topic, group).await?;
         let mut properties = self.group_properties(topic, group).await?;
         if let Some(max_attempts) = change.max_attempts {
@@ -135,12 +133,12 @@ impl Bus {
     /// whether the group is deleted; the call can be repeated.
     pub async fn delete_group(&self, topic: &Topic, group: &Group) -> Result<(), Refusal> {
         self.check_open()?;
-        // Its properties must not be set, nor its dead letters redriven meanwhile.
-        let _lock = self.topics_in_use().lock_settings().await;
         self.group(topic, group).await?;
         let deleted = Deleted::Group(topic.clone(), group.clone());
         let _fence = self.groups().end(deleted.clone()).await;
         self.remove_state(&mark::prefix_of_group(topic, group)).await?;
+        // None of its dead letters is redriven meanwhile.
+        let _lock = self.topics_in_use().lock_settings().await;
         self.remove_state(Redrive::prefix_of(topic, group).as_bytes()).await?;
         let keys = [
             Cursor::key(topic, group).map_err(bad_group)?,

@@ -38,7 +38,7 @@ use prombus_proto::{Group, Seq, Timestamp, Topic};
 use tokio::sync::Notify;
 
 pub(super) use self::effect::{
-    Claim, ClaimOutcome, Effect, Loaded, Moved, ReadOutcome, Seeking, StoredProgress,
+    Claim, ClaimOutcome, Effect, Loaded, Moved, NamedBy, ReadOutcome, Seeking, StoredProgress,
 };
 use self::partition::{OwnedPartition, Partition};
 pub(super) use self::pending::{DeadLetterPending, StoredAck};

@@ -4,7 +4,7 @@
 mod context;
 mod copies;
 mod effects;
-mod seeking;
+mod operating;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 pub(crate) use self::context::GroupContext;
 use self::effects::{GroupKeys, GroupStore};
 use super::command::Command;
-use super::state::{Conditions, DeliveryGate, Effect, GroupName, GroupState, Observers};
+use super::state::{Conditions, DeliveryGate, Effect, GroupName, GroupState, NamedBy, Observers};
 use crate::dead_letters::dead_letter_topic;
 use crate::error::Refusal;
 use crate::memory::Share;
@@ -266,7 +266,10 @@ impl GroupTask {
                 self.state.claimed(claim, outcome);
             }
             Effect::StoreProperties(properties, named_by) => {
-                let stored = self.store.store_properties(properties).await;
+                let stored = match named_by {
+                    NamedBy::Member(_) => self.store.store_properties(properties).await,
+                    NamedBy::Operator(_) => self.store.change_properties(properties).await,
+                };
                 self.state.properties_stored(properties, named_by, stored);
             }
             Effect::WatchLease => self.store.watch_lease(),

@@ -20,8 +20,8 @@ Examples:
   prombus dlq drop orders.created --group billing
   prombus dlq drop orders.created --all
 
-Cannot be undone: dropped letters are no longer listed and cannot be redriven. The topic dlq.TOPIC keeps its events until its
-retention removes them.
+Cannot be undone: dropped letters are no longer listed and cannot be redriven. With --all, dlq.TOPIC is emptied; otherwise it keeps its
+events until its retention removes them.
 When stdout is not a terminal, prints a JSON object.")]
 pub(super) struct DropArguments {
     topic: Topic,

@@ -1,4 +1,4 @@
-//! Moves a group to another position, whichever gateway delivers it.
+//! What operators change of a group in the store: its position, whichever gateway delivers it, and its properties.
 
 use prombus_engine::{CommitError, Durability, Expect, StateOp};
 use prombus_proto::{ErrorCode, Seq};
@@ -11,6 +11,7 @@ use crate::stored::StatePages;
 use crate::stored::cursor::Cursor;
 use crate::stored::group_change::GroupChange;
 use crate::stored::group_lease::GroupLease;
+use crate::stored::group_properties::GroupProperties;
 use crate::stored::mark;
 
 /// Another gateway may claim the group at the same time, or release it.
@@ -77,7 +78,18 @@ impl GroupStore {
         }
     }
 
-    pub(super) fn unknown_group(&self) -> Refusal {
+    /// Stores properties of the group, unless it was deleted.
+    pub(super) async fn change_properties(
+        &self,
+        properties: GroupProperties,
+    ) -> Result<(), Refusal> {
+        match self.cursor().await? {
+            Some(_) => self.store_properties(properties).await,
+            None => Err(self.unknown_group()),
+        }
+    }
+
+    fn unknown_group(&self) -> Refusal {
         Refusal::unknown_group(&self.name.topic, &self.name.group)
     }
 }
