@@ -34,6 +34,7 @@ pub fn dead_letter_topic(topic: &Topic) -> Result<Topic, InvalidName> {
 /// A dead letter that was read back.
 #[derive(Debug)]
 pub(crate) struct ReadLetter<'a> {
+    topic: Topic,
     pub(crate) group: Group,
     /// The event as it was delivered.
     pub(crate) original: Option<&'a RawValue>,
@@ -53,6 +54,7 @@ struct LetterEvent<'a> {
 
 #[derive(Deserialize)]
 struct LetterPayload<'a> {
+    topic: Topic,
     group: Group,
     #[serde(borrow, default)]
     original: Option<&'a RawValue>,
@@ -68,6 +70,7 @@ struct Identity {
     seq: Seq,
     id: EventId,
     ts: Timestamp,
+    topic: Topic,
 }
 
 /// Returns the topic whose dead letters `topic` has, if it is one of dead letters.
@@ -76,12 +79,15 @@ pub(crate) fn dead_letters_of(topic: &Topic) -> Option<Topic> {
 }
 
 impl<'a> ReadLetter<'a> {
-    /// Returns `None` for an event that is no dead letter: anybody may publish to a topic of dead letters.
-    pub(crate) fn parse(event: &'a StoredEvent) -> Option<Self> {
+    /// Returns `None` for an event that is no dead letter of `topic`: clients may publish to topics of dead letters.
+    pub(crate) fn parse(event: &'a StoredEvent, topic: &Topic) -> Option<Self> {
         let LetterEvent { payload, caused_by } = serde_json::from_slice(&event.json).ok()?;
-        let LetterPayload { group, original, err, attempts, ts } = payload;
+        if payload.topic != *topic {
+            return None;
+        }
+        let LetterPayload { topic, group, original, err, attempts, ts } = payload;
         let original_id = caused_by.into_iter().next();
-        Some(Self { group, original, original_id, error: err, attempts, ts })
+        Some(Self { topic, group, original, original_id, error: err, attempts, ts })
     }
 
     /// Returns where the original was in its topic.
@@ -91,13 +97,17 @@ impl<'a> ReadLetter<'a> {
 
     /// Returns the original.
     pub(crate) fn copy(&self) -> Option<FeedEvent> {
-        let Identity { seq, id, ts } = self.identity()?;
+        let Identity { seq, id, ts, .. } = self.identity()?;
         let json = Bytes::copy_from_slice(self.original?.get().as_bytes());
         Some(StoredEvent { seq, ts, id, key: None, json }.into())
     }
 
     fn identity(&self) -> Option<Identity> {
-        serde_json::from_str(self.original?.get()).ok()
+        let identity: Identity = serde_json::from_str(self.original?.get()).ok()?;
+        let is_consistent = identity.topic == self.topic
+            && identity.seq >= Seq::FIRST
+            && self.original_id.as_ref() == Some(&identity.id);
+        is_consistent.then_some(identity)
     }
 }
 

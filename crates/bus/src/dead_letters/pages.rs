@@ -102,7 +102,7 @@ impl<'a> LetterPages<'a> {
     }
 
     fn select(&self, event: &StoredEvent) -> Option<(Letter, Option<Seq>)> {
-        let read = ReadLetter::parse(event)?;
+        let read = ReadLetter::parse(event, self.topic)?;
         let original_seq = read.original_seq();
         let letter = Letter {
             seq: event.seq,

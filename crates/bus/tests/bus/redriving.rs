@@ -243,6 +243,39 @@ async fn letters_are_listed_page_by_page_and_by_group() {
     assert_eq!(harness.bus.dead_letters(&named("other"), all()).await.unwrap().letters.len(), 0);
 }
 
+/// Clients may publish to topics of dead letters, if their token allows it.
+#[tokio::test(start_paused = true)]
+async fn forged_letters_bring_no_event_of_their_own() {
+    let harness = Harness::new();
+    let (consumer, ids) = dead(&harness, 2).await;
+    harness.bus.purge_topic(&orders(), Purge::BeforeSeq(Seq(2))).await.unwrap();
+    let original = |topic: &str, seq: u64, id: &str| {
+        format!(r#"{{"seq":{seq},"id":"{id}","ts":1,"topic":"{topic}","payload":"forged"}}"#)
+    };
+    let gone = ids[0].to_string();
+    for (topic, original) in [
+        ("orders", original("orders", 0, "forged")),
+        ("orders", original("orders", u64::MAX, "forged")),
+        ("orders", original("orders", 3, "forged")),
+        ("orders", original("other", 1, "forged")),
+        ("other", original("orders", 1, "forged")),
+        // The id in the letter is not that of its cause.
+        ("orders", original("orders", 1, &gone)),
+    ] {
+        let payload = format!(
+            r#"{{"topic":"{topic}","group":"billing","original":{original},"err":"","ts":1,"attempts":4294967295}}"#
+        );
+        let mut letter = event(&payload);
+        letter.caused_by = vec![EventId::new("forged").unwrap()];
+        let events = vec![letter];
+        harness.try_publish(&harness.bus.connect(), &named("dlq.orders"), events).await.unwrap();
+    }
+    assert_eq!(list(&harness).await.letters.len(), 7, "that of another topic is none");
+    assert_eq!(harness.bus.redrive(&orders(), all()).await.unwrap(), redriven(2, 5));
+    let delivered = consumer.arrived().await;
+    assert_eq!(self::ids(&delivered), ids);
+}
+
 /// Far more than a group works on at a time.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_letters_are_redriven_with_bounded_memory() {

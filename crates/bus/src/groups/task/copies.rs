@@ -21,7 +21,7 @@ impl GroupStore {
             Err(error) => return Err(error),
         };
         let letter = page.events.iter().find(|event| event.seq == letter);
-        let copy = letter.and_then(|event| ReadLetter::parse(event)?.copy());
+        let copy = letter.and_then(|event| ReadLetter::parse(event, &self.name.topic)?.copy());
         Ok(copy.filter(|copy| copy.seq == seq))
     }
 }
