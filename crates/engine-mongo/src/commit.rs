@@ -147,7 +147,9 @@ impl Store {
         if in_transaction {
             let committed = commit_transaction(&mut session).await;
             committed.inspect_err(|_| {
-                self.own_deletions.undo(&deleted);
+                for (topic, last) in self.own_deletions.undo(&deleted) {
+                    self.watchers.notify(&topic, last);
+                }
                 self.topic_cache.remove(topics_of(batch));
             })?;
         }

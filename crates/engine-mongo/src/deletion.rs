@@ -14,6 +14,7 @@ use futures_util::StreamExt;
 use mongodb::bson::{Document, doc};
 use mongodb::error::Error;
 use parking_lot::Mutex;
+use prombus_proto::{Seq, Topic};
 use tokio::time::timeout;
 
 use crate::layout::collections::TOPICS;
@@ -41,29 +42,42 @@ pub(crate) async fn finish_periodically(store: Weak<Store>) {
 
 /// The deletions of this gateway that the change stream has not reported yet: its watchers have been told.
 #[derive(Debug, Default)]
-pub(crate) struct OwnDeletions(Mutex<HashMap<String, usize>>);
+pub(crate) struct OwnDeletions(Mutex<HashMap<String, Pending>>);
+
+#[derive(Debug, Default)]
+struct Pending {
+    deletions: usize,
+    /// The last position that the stream reported meanwhile, which is one of the deleted events.
+    held_back: Option<Seq>,
+}
 
 impl OwnDeletions {
     pub(crate) fn begin(&self, topics: &[String]) {
         let mut pending = self.0.lock();
-        topics.iter().for_each(|topic| *pending.entry(topic.clone()).or_default() += 1);
+        topics.iter().for_each(|topic| pending.entry(topic.clone()).or_default().deletions += 1);
     }
 
-    /// The commit failed, so nothing will be reported.
-    pub(crate) fn undo(&self, topics: &[String]) {
-        for topic in topics {
-            self.take_reported(topic);
-        }
+    /// The commit failed, so nothing will be reported. Returns what was held back.
+    pub(crate) fn undo(&self, topics: &[String]) -> Vec<(Topic, Seq)> {
+        let mut pending = self.0.lock();
+        let undone = topics.iter().filter_map(|name| {
+            let held_back = pending.get(name)?.held_back;
+            take(&mut pending, name);
+            Some((Topic::new(name).ok()?, held_back?))
+        });
+        undone.collect()
     }
 
     /// Returns `true` if the deletion that was reported is one of this gateway.
     pub(crate) fn take_reported(&self, topic: &str) -> bool {
+        take(&mut self.0.lock(), topic)
+    }
+
+    /// Returns `true` if the stream reports `last` late: this gateway has deleted the event since, or is about to.
+    pub(crate) fn hold_back(&self, topic: &str, last: Seq) -> bool {
         let mut pending = self.0.lock();
-        let Some(count) = pending.get_mut(topic) else { return false };
-        *count -= 1;
-        if *count == 0 {
-            pending.remove(topic);
-        }
+        let Some(pending) = pending.get_mut(topic) else { return false };
+        pending.held_back = pending.held_back.max(Some(last));
         true
     }
 
@@ -71,6 +85,16 @@ impl OwnDeletions {
     pub(crate) fn clear(&self) {
         self.0.lock().clear();
     }
+}
+
+/// Returns `false` if no deletion of the topic is pending.
+fn take(pending: &mut HashMap<String, Pending>, topic: &str) -> bool {
+    let Some(of_topic) = pending.get_mut(topic) else { return false };
+    of_topic.deletions -= 1;
+    if of_topic.deletions == 0 {
+        pending.remove(topic);
+    }
+    true
 }
 
 impl Store {
@@ -121,4 +145,32 @@ pub(crate) fn deletion_update(document: &TopicDocument, appended: Document) -> D
     };
     fields.extend(appended);
     doc! { "$set": fields, "$unset": { "rule": "", "ttlMs": "", "ttlChange": "" } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_stream_reports_late_is_held_back_until_it_reports_the_deletion() {
+        let deletions = OwnDeletions::default();
+        let names = ["orders".to_owned()];
+        assert!(!deletions.hold_back("orders", Seq(1)));
+        deletions.begin(&names);
+        assert!(deletions.hold_back("orders", Seq(1)) && deletions.hold_back("orders", Seq(2)));
+        assert!(!deletions.hold_back("others", Seq(1)));
+        assert!(deletions.take_reported("orders"));
+        assert!(!deletions.hold_back("orders", Seq(3)), "it was published after the deletion");
+    }
+
+    #[test]
+    fn a_deletion_that_failed_gives_back_what_was_held_back() {
+        let deletions = OwnDeletions::default();
+        let names = ["orders".to_owned(), "others".to_owned()];
+        deletions.begin(&names);
+        deletions.hold_back("orders", Seq(2));
+        let orders = Topic::new("orders").expect("a name");
+        assert_eq!(deletions.undo(&names), [(orders, Seq(2))]);
+        assert!(!deletions.take_reported("orders"));
+    }
 }

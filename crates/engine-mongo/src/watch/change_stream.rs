@@ -5,7 +5,6 @@
 //! If it cannot, a new stream is opened before all topics are read, so that no change falls in
 //! between. While there is no stream, topics are polled.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use futures_util::StreamExt;
@@ -83,7 +82,9 @@ async fn follow_changes(store: &Weak<Store>, mut changes: Changes) {
                 }
                 if let Some((topic, last)) = last_position_in(&change) {
                     store.topic_cache.remove_if_behind(&topic, last);
-                    store.watchers.notify(&topic, last);
+                    if !store.own_deletions.hold_back(topic.as_str(), last) {
+                        store.watchers.notify(&topic, last);
+                    }
                 }
             }
             Some(Err(error)) => {
@@ -125,15 +126,15 @@ impl Store {
 
     /// Notifies the watchers of every topic's last position.
     async fn read_all_topics(&self) -> Result<(), MongoError> {
-        let mut session = self.read_session().await?;
-        let mut known = HashSet::new();
-        for document in self.topics(&mut session).await? {
-            if let Some(topic) = document.topic() {
-                self.watchers.notify(&topic, document.last());
-                known.insert(topic);
+        loop {
+            let endings = self.watchers.endings();
+            let mut session = self.read_session().await?;
+            let documents = self.topics(&mut session).await?;
+            let positions = documents.iter().filter_map(|it| Some((it.topic()?, it.last())));
+            // A topic that was deleted meanwhile may be among them.
+            if self.watchers.replace_all(&positions.collect(), endings) {
+                return Ok(());
             }
         }
-        self.watchers.end_others(&known);
-        Ok(())
     }
 }
