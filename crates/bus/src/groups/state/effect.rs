@@ -98,7 +98,9 @@ pub(in crate::groups) enum Claim {
     /// For a member that joins, if nobody owns the group.
     Join(Joining),
     /// After the owner released the group, or died with its lease at this version.
-    TakeOver { expired: Option<Version> },
+    /// `known` is the version of the group's cursor or lease as this gateway saw it before: a deletion after that
+    /// ended the group that its members joined.
+    TakeOver { expired: Option<Version>, known: Option<Version> },
 }
 
 /// A group read from the store.

@@ -74,7 +74,8 @@ impl GroupState {
         } else if self.members.is_empty() {
             None
         } else {
-            Some(Effect::Claim(Claim::TakeOver { expired: None }))
+            let known = self.partition.known_version;
+            Some(Effect::Claim(Claim::TakeOver { expired: None, known }))
         };
         self.effects.extend(effect);
         self.effects.extend(self.owned().map(|_| Effect::ReadRedrives));

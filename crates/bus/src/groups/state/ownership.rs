@@ -30,7 +30,7 @@ impl GroupState {
     /// Claims the group after its owner released it, or died with its lease at version `expired`.
     pub(super) fn take_over(&mut self, expired: Option<Version>) {
         let effect = if self.owned().is_none() && !self.members.is_empty() {
-            Effect::Claim(Claim::TakeOver { expired })
+            Effect::Claim(Claim::TakeOver { expired, known: self.partition.known_version })
         } else {
             Effect::Unwatch
         };

@@ -115,9 +115,10 @@ impl GroupStore {
                 }
                 ClaimOutcome::Claimed { group, epoch, version: stored.version }
             }
-            // The version of the lease that another gateway stored is not known.
+            // Another gateway stored a lease at the same time.
             Err(CommitError::Conflict(_)) => {
-                ClaimOutcome::OwnedElsewhere { properties, lease: None }
+                let lease = self.lease().await.ok().flatten().map(|(_, version)| version);
+                ClaimOutcome::OwnedElsewhere { properties, lease }
             }
             Err(error) => ClaimOutcome::Unclear(error.into()),
         }
@@ -132,9 +133,9 @@ impl GroupStore {
         properties: GroupProperties,
     ) -> Result<Result<PreparedClaim, ClaimOutcome>, Refusal> {
         // A group that was ever owned has a cursor, so a takeover needs no start.
-        let (start, expired) = match claim {
-            Claim::Join(joining) => (&joining.start, None),
-            Claim::TakeOver { expired } => (&StartAt::Latest, *expired),
+        let (start, expired, joined_at) = match claim {
+            Claim::Join(joining) => (&joining.start, None, None),
+            Claim::TakeOver { expired, known } => (&StartAt::Latest, *expired, *known),
         };
         let gateway = leases.heartbeat.gateway();
         let lease = self.lease().await?;
@@ -151,8 +152,13 @@ impl GroupStore {
         }
         let known = self.cursor().await?;
         let created = known.is_none();
+        let deleted_since = self.deleted_since(joined_at).await?;
         if created && matches!(claim, Claim::TakeOver { .. }) {
-            return Ok(Err(ClaimOutcome::Deleted(self.why_deleted().await?)));
+            let reason = deleted_since.unwrap_or(EndReason::GroupDeleted);
+            return Ok(Err(ClaimOutcome::Deleted(reason)));
+        }
+        if let Some(reason) = deleted_since {
+            return Ok(Err(ClaimOutcome::Deleted(reason)));
         }
         let (mut cursor, expect, permit) = match known {
             Some((cursor, version)) => (cursor, Expect::Version(version), None),
@@ -179,14 +185,23 @@ impl GroupStore {
         Ok(Ok(PreparedClaim { submission, group, epoch, permit }))
     }
 
-    /// Returns what deleted the group.
-    async fn why_deleted(&self) -> Result<EndReason, Refusal> {
-        let topic = Deleted::Topic(self.name.topic.clone());
-        let is_of_topic = match topic.key() {
-            Ok(key) => self.ctx.engine.get(&key).await?.is_some(),
-            Err(_) => false,
-        };
-        Ok(if is_of_topic { EndReason::TopicDeleted } else { EndReason::GroupDeleted })
+    /// Returns what has deleted the group since its cursor or lease had the version `joined_at`. It may exist again.
+    async fn deleted_since(
+        &self,
+        joined_at: Option<Version>,
+    ) -> Result<Option<EndReason>, Refusal> {
+        let Some(joined_at) = joined_at else { return Ok(None) };
+        let GroupName { topic, group, .. } = &self.name;
+        let possible =
+            [Deleted::Topic(topic.clone()), Deleted::Group(topic.clone(), group.clone())];
+        for deleted in possible {
+            let Ok(key) = deleted.key() else { continue };
+            let record = self.ctx.engine.get(&key).await?;
+            if record.is_some_and(|record| record.version > joined_at) {
+                return Ok(Some(deleted.reason()));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns a number far below the largest that programs can read as a JSON number.

@@ -440,7 +440,7 @@ impl Gateway {
         }
         let expired = match claim {
             Claim::Join(_) => None,
-            Claim::TakeOver { expired } => *expired,
+            Claim::TakeOver { expired, .. } => *expired,
         };
         if let Some((Some(holder), _, version)) = store.lease
             && holder != self.number
