@@ -33,6 +33,9 @@ pub struct LetterSelection {
     pub ids: Option<Vec<EventId>>,
     /// Only those behind this letter.
     pub after: Option<EventId>,
+    /// Only those before this position of the topic of the dead letters. Several requests with the same one
+    /// see no letter that came meanwhile.
+    pub before: Option<Seq>,
     /// At most so many.
     pub limit: usize,
 }

@@ -19,6 +19,8 @@ pub struct Discarded {
     pub dropped: u64,
     /// The last letter that was looked at, if there are more behind it.
     pub next: Option<EventId>,
+    /// Where the selection ended: letters that came later are not among them.
+    pub end: Seq,
 }
 
 impl Bus {
@@ -48,14 +50,29 @@ impl Bus {
             self.store(Submission::of_state(changes, Durability::Fsync)).await?;
         }
         let next = pages.rest();
-        let is_everything = selection.group.is_none() && selection.ids.is_none() && next.is_none();
+        let is_everything = selection.group.is_none()
+            && selection.ids.is_none()
+            && next.is_none()
+            && self.are_all_dropped(topic, pages.end).await?;
         if is_everything && pages.end > Seq::FIRST {
             let below =
                 self.first_copy_in_use(topic).await?.map_or(pages.end, |seq| seq.min(pages.end));
             self.purge_topic(&pages.dead_letters, Purge::BeforeSeq(below)).await?;
         }
         self.forget_removed_letters(topic, &pages.dead_letters).await?;
-        Ok(Discarded { dropped: dropped as u64, next })
+        Ok(Discarded { dropped: dropped as u64, next, end: pages.end })
+    }
+
+    /// Returns `true` if every letter before `end` is dropped, those that earlier requests dropped included.
+    async fn are_all_dropped(&self, topic: &Topic, end: Seq) -> Result<bool, Refusal> {
+        let all = LetterSelection { before: Some(end), ..LetterSelection::default() };
+        let mut pages = LetterPages::begin(self, topic, &all).await?;
+        while let Some(page) = pages.next().await? {
+            if !page.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(pages.rest().is_none())
     }
 
     /// Returns the first letter with an event that is being redriven.

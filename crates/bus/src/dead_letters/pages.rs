@@ -21,7 +21,7 @@ pub(super) struct LetterPages<'a> {
     selection: &'a LetterSelection,
     pub(super) dead_letters: Topic,
     next: Seq,
-    /// Where the topic of the dead letters ended when the request began.
+    /// Where the selection ends, or the topic of the dead letters did when the request began.
     pub(super) end: Seq,
     /// Where this request stops.
     last: Seq,
@@ -63,8 +63,8 @@ impl<'a> LetterPages<'a> {
             },
             None => bounds.first,
         };
-        let last = next.plus(MAX_LETTERS).min(bounds.next);
-        let end = bounds.next;
+        let end = selection.before.map_or(bounds.next, |before| before.min(bounds.next));
+        let last = next.plus(MAX_LETTERS).min(end);
         Ok(Self { engine, topic, selection, dead_letters, next, end, last, seen: None })
     }
 
@@ -81,6 +81,7 @@ impl<'a> LetterPages<'a> {
             }
             Err(error) => return Err(error.into()),
         };
+        let page: Vec<_> = page.into_iter().take_while(|event| event.seq < self.last).collect();
         let Some(last) = page.last() else {
             self.next = self.last;
             return Ok(None);

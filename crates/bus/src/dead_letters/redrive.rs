@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use prombus_engine::{Durability, Expect, StateOp};
-use prombus_proto::{ErrorCode, EventId, Group, Seq, Topic};
+use prombus_proto::{ErrorCode, EventId, Group, Seq, Timestamp, Topic};
 
 use super::pages::{Found, LetterPages};
 use super::{Letter, LetterSelection};
@@ -25,10 +25,13 @@ use crate::stored::redrive::Redrive;
 pub struct Redriven {
     /// The letters that this request redrove.
     pub redriven: u64,
-    /// Letters that were redriven before, and those that cannot be: their group or their event is gone.
+    /// Letters that were redriven before, and those that cannot be: their group or their event is gone, or the group
+    /// has not finished the event that another letter brought again.
     pub skipped: u64,
     /// The last letter that was looked at, if there are more behind it.
     pub next: Option<EventId>,
+    /// Where the selection ended: letters that came later are not among them.
+    pub end: Seq,
 }
 
 /// Other requests may redrive the same letters at the same time.
@@ -49,7 +52,7 @@ impl Bus {
         self.check_open()?;
         let mut pages = LetterPages::begin(self, topic, &selection).await?;
         if let Some(group) = &selection.group
-            && !self.group_exists(topic, group).await?
+            && self.group_created(topic, group).await?.is_none()
         {
             return Err(Refusal::unknown_group(topic, group));
         }
@@ -74,7 +77,7 @@ impl Bus {
             skipped += (count - done) as u64;
         }
         self.forget_removed_letters(topic, &pages.dead_letters).await?;
-        Ok(Redriven { redriven: redriven as u64, skipped, next: pages.rest() })
+        Ok(Redriven { redriven: redriven as u64, skipped, next: pages.rest(), end: pages.end })
     }
 
     /// Returns how many of the letters were redriven.
@@ -113,10 +116,11 @@ impl Bus {
         for (found, seq) in letters.iter().zip(positions) {
             let group = &found.letter.group;
             if !known_groups.contains_key(group) {
-                known_groups.insert(group.clone(), self.group_exists(topic, group).await?);
+                known_groups.insert(group.clone(), self.group_created(topic, group).await?);
             }
+            // A letter from before the group was created is one of a group or a topic that was deleted.
             if let Some(seq) = seq
-                && known_groups[group]
+                && known_groups[group].is_some_and(|created| created <= found.letter.ts)
             {
                 events.push((found, seq, Redrive::key(topic, group, seq)));
             }
@@ -125,9 +129,9 @@ impl Bus {
         let pending = self.engine().get_many(&keys).await?;
         let mut planned = BTreeSet::new();
         for ((found, _, key), pending) in events.into_iter().zip(pending) {
-            plan.changes.push(mark_redriven(topic, found));
-            // The group may have given up on an event twice. One delivery is enough for both letters.
+            // The group may have given up on an event twice: the next letter waits until the first is finished.
             if pending.is_none() && planned.insert(key.clone()) {
+                plan.changes.push(mark_redriven(topic, found));
                 plan.redriven += 1;
                 plan.groups.insert(found.letter.group.clone());
                 plan.changes.push(StateOp::Put {
@@ -159,16 +163,31 @@ impl Bus {
         let bounds = self.engine().bounds(topic).await?;
         let position = |found: &Found| {
             let stored = found.letter.original_id.as_ref().and_then(|_| stored.next().flatten());
-            // A letter from before the topic was deleted: its position belongs to another event now.
-            stored.or_else(|| found.original_seq.filter(|seq| *seq < bounds.first))
+            match (found.original_seq, &found.letter.original) {
+                // A position that the topic still has is that of another event.
+                (Some(seq), _) => stored.or(Some(seq).filter(|seq| *seq < bounds.first)),
+                // Its copy is not the event that it names.
+                (None, Some(_)) => None,
+                (None, None) => stored,
+            }
         };
         Ok(letters.iter().map(position).collect())
     }
 
-    async fn group_exists(&self, topic: &Topic, group: &Group) -> Result<bool, Refusal> {
+    /// Returns when the group was created, if it exists.
+    async fn group_created(
+        &self,
+        topic: &Topic,
+        group: &Group,
+    ) -> Result<Option<Timestamp>, Refusal> {
         let key = Cursor::key(topic, group)
             .map_err(|error| Refusal::new(ErrorCode::BadGroup, error.to_string()))?;
-        Ok(self.engine().get(&key).await?.is_some())
+        let Some(entry) = self.engine().get(&key).await? else { return Ok(None) };
+        let cursor = Cursor::decode(&entry.value).map_err(|error| {
+            let message = format!("the cursor of {group} on {topic} {error}");
+            Refusal::new(ErrorCode::Internal, message)
+        })?;
+        Ok(Some(cursor.created))
     }
 
     async fn read_records_again(

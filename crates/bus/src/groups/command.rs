@@ -190,6 +190,8 @@ pub struct MemberDetails {
 #[derive(Clone, Debug)]
 pub(crate) struct OldestOpen {
     pub(crate) seq: Seq,
+    /// Known once this process has delivered the event.
+    pub(crate) id: Option<EventId>,
     pub(crate) attempts: Attempts,
     /// The last reason of a NACK.
     pub(crate) last_reason: Option<String>,

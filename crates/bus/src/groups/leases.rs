@@ -16,9 +16,9 @@ use prombus_proto::{EventId, Seq, Timestamp};
 
 pub(crate) use self::ending::{AfterLease, EndedLease, LeaseEnd};
 pub(crate) use self::reopened::MAX_REOPENED;
-use self::reopened::{Reopened, Superfluous};
-use self::slot::{Identity, Slot};
-pub(crate) use self::slot::{Lease, SlotState};
+use self::reopened::{Reopened, Unreadable};
+use self::slot::Identity;
+pub(crate) use self::slot::{Lease, Slot, SlotState};
 use crate::groups::retry::RetryRules;
 use crate::stored::cursor::{Attempts, Cursor, Progress, RetryTime};
 use crate::time::Moment;
@@ -42,7 +42,9 @@ pub(crate) struct Leases {
     window: VecDeque<Slot>,
     /// Events below the floor, or done above it, that are delivered again.
     reopened: BTreeMap<Seq, Reopened>,
-    superfluous: Vec<Superfluous>,
+    /// Redriven events that the log delivers, because the group has not finished them, and their letters.
+    in_log: BTreeMap<Seq, Seq>,
+    unreadable: Vec<Unreadable>,
     /// Randomly seeded, but faster than the default hasher: each event is looked up three times.
     leased: HashMap<EventId, Seq, foldhash::fast::RandomState>,
     rules: RetryRules,
@@ -110,7 +112,8 @@ impl Leases {
             stored_generation: CursorGeneration::STORED,
             window,
             reopened: BTreeMap::new(),
-            superfluous: Vec::new(),
+            in_log: BTreeMap::new(),
+            unreadable: Vec::new(),
             leased: HashMap::default(),
             next_timer,
             trimmed: Vec::new(),
@@ -151,7 +154,7 @@ impl Leases {
     /// it. Without that wait, a crash could forget two attempts at once and `attempt` would go back.
     pub(crate) fn generation_stored(&mut self, generation: CursorGeneration) {
         self.stored_generation = generation;
-        self.forget_superfluous();
+        self.forget_unreadable();
         for seq in std::mem::take(&mut self.unrecorded) {
             self.offer_redelivery(seq);
         }
@@ -215,11 +218,10 @@ impl Leases {
     }
 
     /// The oldest unfinished event that was delivered before.
-    pub(crate) fn oldest_open(&self) -> Option<(Seq, Attempts, SlotState)> {
+    pub(crate) fn oldest_open(&self) -> Option<(Seq, &Slot)> {
         let redriven = self.reopened.first_key_value().map(|(seq, event)| (*seq, &event.slot));
         let in_window = self.window.front().map(|slot| (self.floor.next(), slot));
-        let (seq, slot) = redriven.into_iter().chain(in_window).min_by_key(|(seq, _)| *seq)?;
-        Some((seq, slot.attempts, slot.state))
+        redriven.into_iter().chain(in_window).min_by_key(|(seq, _)| *seq)
     }
 
     /// Returns `true` if `seq` waits for a member that has nothing else in flight.
@@ -299,6 +301,7 @@ impl Leases {
         if self.reopened.remove(&seq).is_some() {
             return;
         }
+        self.in_log.remove(&seq);
         if let Some(slot) = self.slot_mut(seq) {
             slot.state = SlotState::Done;
         }
@@ -377,6 +380,7 @@ impl Leases {
             self.window.push_back(Slot::stored(Attempts::default(), SlotState::Done));
             self.raise_floor();
         }
+        self.reopen_lost(last.min(self.next_new().previous()));
     }
 
     /// Counts everything below `first`, which retention has removed, as done, leased or not.
@@ -389,13 +393,16 @@ impl Leases {
                         self.forget_leased(id, self.floor.next());
                     }
                 }
-                self.withdraw_redelivery(self.floor.next());
+                if !self.reopened.contains_key(&self.floor.next()) {
+                    self.withdraw_redelivery(self.floor.next());
+                }
                 self.floor = self.floor.next();
             } else {
                 self.floor = first.previous();
             }
             self.at_floor = None;
         }
+        self.reopen_lost(first.previous());
         self.raise_floor();
     }
 

@@ -33,7 +33,7 @@ pub struct Sought {
     pub next: Seq,
     /// How many events of the topic there are from there on.
     pub events: u64,
-    /// How many marks were removed.
+    /// How many marks were removed, or would be.
     pub marks_removed: u64,
 }
 
@@ -76,10 +76,15 @@ impl Bus {
         }
         let next = first.max(bounds.first);
         let events = bounds.next.0 - next.0;
-        if options.dry_run {
-            return Ok(Sought { next, events, marks_removed: 0 });
+        let SeekOptions { honour_marks, dry_run } = options;
+        if dry_run {
+            let removes_marks = next <= known.cursor.last_delivered() && !honour_marks;
+            let marks_removed = match removes_marks {
+                true => self.count_state(&mark::prefix_of_group(topic, group)).await?,
+                false => 0,
+            };
+            return Ok(Sought { next, events, marks_removed });
         }
-        let SeekOptions { honour_marks, .. } = options;
         let marks_removed = self
             .ask_group(topic, group, |reply| Command::Seek { next, honour_marks, reply })
             .await?;
@@ -139,17 +144,17 @@ impl Bus {
         self.remove_state(&mark::prefix_of_group(topic, group)).await?;
         // None of its dead letters is redriven meanwhile.
         let _lock = self.topics_in_use().lock_settings().await;
-        self.remove_state(Redrive::prefix_of(topic, group).as_bytes()).await?;
+        let mut changes = self.removal_of(Redrive::prefix_of(topic, group).as_bytes()).await?;
         let keys = [
             Cursor::key(topic, group).map_err(bad_group)?,
             GroupLease::key(topic, group).map_err(bad_group)?,
             GroupProperties::key(topic, group).map_err(bad_group)?,
         ];
         let expect = Expect::Any;
-        let mut changes: Vec<_> =
-            keys.into_iter().map(|key| StateOp::Delete { key, expect }).collect();
+        changes.extend(keys.into_iter().map(|key| StateOp::Delete { key, expect }));
         changes.extend(self.record_of(&deleted));
-        self.store(Submission::of_state(changes, Durability::Fsync)).await?;
+        let last = self.store_all_but_last(changes).await?;
+        self.store(Submission::of_state(last, Durability::Fsync)).await?;
         self.topics_in_use().group_deleted(topic, group);
         Ok(())
     }

@@ -10,7 +10,6 @@ use crate::error::Refusal;
 use crate::groups::{
     Command, Inspection, MemberDetails, OldestOpen, WhyUnfinished, allowed_attempts,
 };
-use crate::stored::StatePages;
 use crate::stored::cursor::{Attempts, Cursor, Progress};
 use crate::stored::group_lease::GroupLease;
 use crate::stored::redrive::Redrive;
@@ -61,7 +60,7 @@ impl Bus {
             && self.is_owned_elsewhere(topic, group).await?;
         let properties = self.group_properties(topic, group).await?;
         let default = allowed_attempts(self.default_max_attempts());
-        let redriving = self.count_redrives(topic, group).await?;
+        let redriving = self.count_state(Redrive::prefix_of(topic, group).as_bytes()).await?;
         let oldest = self
             .oldest_unfinished(topic, group, &overview.cursor, inspection.as_ref(), is_remote)
             .await?;
@@ -91,18 +90,6 @@ impl Bus {
         Ok(holder.is_some_and(|holder| holder != *gateway))
     }
 
-    async fn count_redrives(&self, topic: &Topic, group: &Group) -> Result<u64, Refusal> {
-        let prefix = Redrive::prefix_of(topic, group);
-        let mut pages = StatePages::new(self.engine().as_ref(), prefix.as_bytes());
-        let mut count = 0;
-        loop {
-            match pages.next().await?.len() {
-                0 => return Ok(count),
-                some => count += some as u64,
-            }
-        }
-    }
-
     async fn oldest_unfinished(
         &self,
         topic: &Topic,
@@ -127,12 +114,12 @@ impl Bus {
                 OldestOpen { why, ..oldest }
             }
         };
-        let OldestOpen { seq, attempts, last_reason, why } = oldest;
+        let OldestOpen { seq, id: known_id, attempts, last_reason, why } = oldest;
         let (engine, now) = (self.engine().as_ref(), self.clock().now());
         let page = engine.read(topic, seq, ReadBudget::of_events(1)).await.ok();
         let event = page.and_then(|page| page.events.into_iter().find(|event| event.seq == seq));
         let age_ms = lag::age(engine, now, topic, seq).await?;
-        let id = event.map(|event| event.id);
+        let id = event.map(|event| event.id).or(known_id);
         Ok(Some(OldestUnfinished { seq, id, age_ms, attempts, last_reason, why }))
     }
 
@@ -163,7 +150,7 @@ impl Bus {
                 Some(left) => WhyUnfinished::BackingOff { left },
                 None => WhyUnfinished::NoMembers,
             };
-            OldestOpen { seq, attempts, last_reason: None, why }
+            OldestOpen { seq, id: None, attempts, last_reason: None, why }
         }))
     }
 }

@@ -227,6 +227,11 @@ impl Cursor {
         })
     }
 
+    /// The last event that the group has finished or received.
+    pub(crate) fn last_delivered(&self) -> Seq {
+        self.floor.plus(self.above.iter().map(|run| run.0).sum())
+    }
+
     /// Returns `true` if the clock was set back since the cursor was stored, as far as its waits tell. It has
     /// to be stored again: each time it is loaded, the waits would start from the beginning.
     pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {

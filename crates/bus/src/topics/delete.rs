@@ -45,10 +45,7 @@ impl Bus {
         }
         let mut changes = self.removal_of_groups(topic).await?;
         changes.extend(self.record_of(&deleted));
-        let rest = changes.split_off(changes.len().saturating_sub(CHANGES_PER_COMMIT));
-        for some in chunks(changes) {
-            self.store(Submission::of_state(some, Durability::Buffered)).await?;
-        }
+        let rest = self.store_all_but_last(changes).await?;
         let deletion = Submission {
             deleted_topics: vec![topic.clone()],
             ..Submission::of_state(rest, Durability::Fsync)
@@ -86,6 +83,43 @@ impl Bus {
         }
     }
 
+    /// Stores `changes`, except for the last ones, which fit into a commit and are returned.
+    pub(crate) async fn store_all_but_last(
+        &self,
+        mut changes: Vec<StateOp>,
+    ) -> Result<Vec<StateOp>, Refusal> {
+        let last = changes.split_off(changes.len().saturating_sub(CHANGES_PER_COMMIT));
+        for some in chunks(changes) {
+            self.store(Submission::of_state(some, Durability::Buffered)).await?;
+        }
+        Ok(last)
+    }
+
+    /// Returns the changes that remove everything under `prefix`.
+    pub(crate) async fn removal_of(&self, prefix: &[u8]) -> Result<Vec<StateOp>, Refusal> {
+        let mut pages = StatePages::new(self.engine().as_ref(), prefix);
+        let mut changes = Vec::new();
+        loop {
+            let page = pages.next().await?;
+            if page.is_empty() {
+                return Ok(changes);
+            }
+            changes.extend(page.into_iter().map(|entry| removal(entry.key)));
+        }
+    }
+
+    /// Counts the entries under `prefix`.
+    pub(crate) async fn count_state(&self, prefix: &[u8]) -> Result<u64, Refusal> {
+        let mut pages = StatePages::new(self.engine().as_ref(), prefix);
+        let mut count = 0;
+        loop {
+            match pages.next().await?.len() {
+                0 => return Ok(count),
+                some => count += some as u64,
+            }
+        }
+    }
+
     /// Returns the changes that remove the settings and all groups of `topic`.
     async fn removal_of_groups(&self, topic: &Topic) -> Result<Vec<StateOp>, Refusal> {
         let mut changes = Vec::new();
@@ -93,14 +127,7 @@ impl Bus {
             changes.push(removal(settings));
         }
         for prefix in group_state_prefixes(topic) {
-            let mut pages = StatePages::new(self.engine().as_ref(), &prefix);
-            loop {
-                let page = pages.next().await?;
-                if page.is_empty() {
-                    break;
-                }
-                changes.extend(page.into_iter().map(|entry| removal(entry.key)));
-            }
+            changes.append(&mut self.removal_of(&prefix).await?);
         }
         Ok(changes)
     }

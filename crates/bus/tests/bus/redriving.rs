@@ -22,8 +22,12 @@ fn with_ids(ids: &[EventId]) -> LetterSelection {
     LetterSelection { ids: Some(ids.to_vec()), ..all() }
 }
 
-fn redriven(redriven: u64, skipped: u64) -> Redriven {
-    Redriven { redriven, skipped, next: None }
+/// Redrives letters of orders, and returns how many were redriven and skipped.
+async fn redrive(harness: &Harness, selection: LetterSelection) -> (u64, u64) {
+    let done = harness.bus.redrive(&orders(), selection).await.unwrap();
+    let Redriven { redriven, skipped, next, .. } = done;
+    assert_eq!(next, None);
+    (redriven, skipped)
 }
 
 async fn give_up(consumer: &Consumer, delivered: &[Delivery]) {
@@ -52,20 +56,20 @@ async fn a_redriven_event_goes_to_the_group_that_failed_and_to_no_other() {
     let mail = harness.consumer_of("mail", at_most(100)).await;
     let (consumer, ids) = dead(&harness, 3).await;
     mail.ack(self::ids(&mail.arrived().await)).await;
-    assert_eq!(harness.bus.redrive(&orders(), with_ids(&ids[1..2])).await.unwrap(), redriven(1, 0));
+    assert_eq!(redrive(&harness, with_ids(&ids[1..2])).await, (1, 0));
     let again = consumer.arrived().await;
     assert_eq!((seqs(&again), again[0].attempt), (vec![2], 1));
     assert_eq!(again[0].event.id, ids[1]);
     assert_eq!(mail.arrived().await.len(), 0);
     // A second call does nothing more, before and after it is finished.
-    assert_eq!(harness.bus.redrive(&orders(), with_ids(&ids[1..2])).await.unwrap(), redriven(0, 1));
+    assert_eq!(redrive(&harness, with_ids(&ids[1..2])).await, (0, 1));
     consumer.ack(self::ids(&again)).await;
-    assert_eq!(harness.bus.redrive(&orders(), with_ids(&ids[1..2])).await.unwrap(), redriven(0, 1));
+    assert_eq!(redrive(&harness, with_ids(&ids[1..2])).await, (0, 1));
     assert!(consumer.next_within(NEVER).await.is_none());
     let listed = list(&harness).await.letters;
     let flags: Vec<_> = listed.iter().map(|letter| letter.redriven).collect();
     assert_eq!(flags, [false, true, false]);
-    assert_eq!(harness.bus.redrive(&orders(), all()).await.unwrap(), redriven(2, 1));
+    assert_eq!(redrive(&harness, all()).await, (2, 1));
     assert_eq!(seqs(&consumer.arrived().await), [1, 3]);
 }
 
@@ -74,7 +78,7 @@ async fn a_redriven_event_is_retried_like_any_other_and_survives_restarts() {
     let harness = Harness::new();
     let (consumer, _) = dead(&harness, 2).await;
     drop(consumer);
-    assert_eq!(harness.bus.redrive(&orders(), all()).await.unwrap(), redriven(2, 0));
+    assert_eq!(redrive(&harness, all()).await, (2, 0));
     let harness = harness.restart();
     let consumer = harness.consumer(at_most(1)).await;
     let first = consumer.next().await;
@@ -93,7 +97,7 @@ async fn a_redriven_event_is_retried_like_any_other_and_survives_restarts() {
     give_up(&consumer, &[again]).await;
     assert_eq!(harness.dead_letters().await.len(), 3);
     // The new letter is another one.
-    assert_eq!(harness.bus.redrive(&orders(), all()).await.unwrap(), redriven(1, 2));
+    assert_eq!(redrive(&harness, all()).await, (1, 2));
     let last = consumer.next().await;
     assert_eq!((last.event.seq, last.attempt), (Seq(1), 1));
     consumer.ack(vec![last.event.id]).await;
@@ -112,7 +116,7 @@ async fn an_event_that_retention_took_comes_from_its_letter() {
     let consumer = harness.consumer(at_most(100)).await;
     give_up(&consumer, &consumer.arrived().await).await;
     harness.bus.purge_topic(&orders(), Purge::BeforeSeq(Seq(3))).await.unwrap();
-    assert_eq!(harness.bus.redrive(&orders(), all()).await.unwrap(), redriven(3, 0));
+    assert_eq!(redrive(&harness, all()).await, (3, 0));
     let again = consumer.arrived().await;
     assert_eq!(seqs(&again), [1, 2, 3]);
     let mut json = Vec::new();
@@ -131,7 +135,7 @@ async fn an_event_that_nobody_has_any_more_is_given_up() {
     let harness = Harness::new();
     let (consumer, _) = dead(&harness, 2).await;
     drop(consumer);
-    harness.bus.redrive(&orders(), all()).await.unwrap();
+    redrive(&harness, all()).await;
     harness.bus.purge_topic(&orders(), Purge::All).await.unwrap();
     harness.bus.purge_topic(&named("dlq.orders"), Purge::BeforeSeq(Seq(2))).await.unwrap();
     let consumer = harness.consumer(at_most(100)).await;
@@ -151,7 +155,7 @@ async fn letters_of_unknown_groups_are_skipped() {
     let refusal = harness.bus.redrive(&orders(), unknown).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::UnknownGroup);
     harness.bus.delete_group(&orders(), &billing()).await.unwrap();
-    assert_eq!(harness.bus.redrive(&orders(), all()).await.unwrap(), redriven(0, 2));
+    assert_eq!(redrive(&harness, all()).await, (0, 2));
     let refusal = harness.bus.redrive(&named("other"), all()).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::UnknownTopic);
     // A group of that name gets nothing of the old one.
@@ -170,22 +174,22 @@ async fn letters_from_before_a_deletion_are_not_mixed_up() {
     harness.publish(&orders(), 3).await;
     let consumer = harness.consumer(at_most(100)).await;
     consumer.ack(ids(&consumer.arrived().await)).await;
-    let done = harness.bus.redrive(&orders(), all()).await.unwrap();
+    let done = redrive(&harness, all()).await;
     let delivered = consumer.arrived().await;
-    assert_eq!((done, delivered.len()), (redriven(0, 2), 0));
+    assert_eq!((done, delivered.len()), ((0, 2), 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_topic_of_dead_letters_leaves_no_records() {
     let harness = Harness::new();
     let (consumer, _) = dead(&harness, 2).await;
-    harness.bus.redrive(&orders(), all()).await.unwrap();
+    redrive(&harness, all()).await;
     consumer.ack(ids(&consumer.arrived().await)).await;
     harness.bus.delete_topic(&named("dlq.orders")).await.unwrap();
     // The positions of new letters are those of old ones, and these are forgotten.
     harness.publish(&orders(), 2).await;
     give_up(&consumer, &consumer.arrived().await).await;
-    assert_eq!(harness.bus.redrive(&orders(), all()).await.unwrap(), redriven(2, 0));
+    assert_eq!(redrive(&harness, all()).await, (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,12 +199,12 @@ async fn dropped_letters_are_neither_listed_nor_redriven() {
     let dropped = harness.bus.drop_letters(&orders(), with_ids(&ids[..1])).await.unwrap();
     assert_eq!((dropped.dropped, dropped.next), (1, None));
     assert_eq!(list(&harness).await.letters.len(), 2);
-    assert_eq!(harness.bus.redrive(&orders(), with_ids(&ids[1..2])).await.unwrap(), redriven(1, 0));
+    assert_eq!(redrive(&harness, with_ids(&ids[1..2])).await, (1, 0));
     // The copy of the event that is being redriven stays.
     assert_eq!(harness.bus.drop_letters(&orders(), all()).await.unwrap().dropped, 2);
     assert_eq!(list(&harness).await.letters.len(), 0);
     assert_eq!(harness.dead_letters().await.len(), 2);
-    assert_eq!(harness.bus.redrive(&orders(), all()).await.unwrap(), redriven(0, 0));
+    assert_eq!(redrive(&harness, all()).await, (0, 0));
     let delivered = consumer.arrived().await;
     assert_eq!(seqs(&delivered), [2]);
     consumer.ack(self::ids(&delivered)).await;
@@ -271,9 +275,100 @@ async fn forged_letters_bring_no_event_of_their_own() {
         harness.try_publish(&harness.bus.connect(), &named("dlq.orders"), events).await.unwrap();
     }
     assert_eq!(list(&harness).await.letters.len(), 7, "that of another topic is none");
-    assert_eq!(harness.bus.redrive(&orders(), all()).await.unwrap(), redriven(2, 5));
+    assert_eq!(redrive(&harness, all()).await, (2, 5));
     let delivered = consumer.arrived().await;
     assert_eq!(self::ids(&delivered), ids);
+}
+
+/// The group was to get the event from the log again, and retention was faster.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_the_log_loses_before_it_is_delivered_comes_from_its_letter() {
+    let harness = Harness::new();
+    let (consumer, _) = dead(&harness, 2).await;
+    drop(consumer);
+    let options = SeekOptions::default();
+    harness.bus.seek_group(&orders(), &billing(), &StartAt::Earliest, options).await.unwrap();
+    assert_eq!(redrive(&harness, with_letter(&harness, 1).await).await, (1, 0));
+    harness.bus.purge_topic(&orders(), Purge::All).await.unwrap();
+    let consumer = harness.consumer(at_most(100)).await;
+    let delivered = consumer.arrived().await;
+    assert_eq!(seqs(&delivered), [2]);
+    consumer.ack(ids(&delivered)).await;
+    let left = harness.engine.scan(b"redrive/", None, 10).await.unwrap();
+    assert_eq!(left.len(), 0);
+}
+
+async fn with_letter(harness: &Harness, index: usize) -> LetterSelection {
+    let id = list(harness).await.letters[index].id.clone();
+    with_ids(&[id])
+}
+
+/// An older event is open, so that the redriven one is above the floor.
+#[tokio::test(start_paused = true)]
+async fn a_redriven_event_above_the_floor_survives_the_loss_of_its_topic() {
+    let harness = Harness::new();
+    harness.publish(&orders(), 2).await;
+    let consumer = harness.consumer(at_most(100)).await;
+    let delivered = consumer.arrived().await;
+    give_up(&consumer, &delivered[1..]).await;
+    drop(consumer);
+    assert_eq!(redrive(&harness, all()).await, (1, 0));
+    harness.bus.purge_topic(&orders(), Purge::All).await.unwrap();
+    let consumer = harness.consumer(at_most(100)).await;
+    assert_eq!(seqs(&consumer.arrived().await), [2]);
+}
+
+/// A group that was created after the letter is not the one that failed.
+#[tokio::test(start_paused = true)]
+async fn letters_of_a_deleted_group_are_not_for_the_next_one_of_its_name() {
+    let harness = Harness::new();
+    let (consumer, _) = dead(&harness, 2).await;
+    harness.bus.delete_group(&orders(), &billing()).await.unwrap();
+    drop(consumer);
+    harness.pass(Duration::from_secs(1)).await;
+    let consumer = harness.consumer(at_most(100)).await;
+    consumer.ack(ids(&consumer.arrived().await)).await;
+    assert_eq!(redrive(&harness, all()).await, (0, 2));
+    assert!(consumer.next_within(NEVER).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_with_the_same_end_leave_out_what_came_meanwhile() {
+    let harness = Harness::new();
+    let (consumer, _) = dead(&harness, 4).await;
+    let two = LetterSelection { limit: 2, ..all() };
+    let first = harness.bus.redrive(&orders(), two.clone()).await.unwrap();
+    assert_eq!((first.redriven, first.end), (2, Seq(5)));
+    give_up(&consumer, &consumer.arrived().await).await;
+    assert_eq!(list(&harness).await.letters.len(), 6);
+    let rest = LetterSelection { after: first.next, before: Some(first.end), ..all() };
+    assert_eq!(redrive(&harness, rest).await, (2, 0));
+    // Likewise, and what was not selected stays.
+    let behind = with_letter(&harness, 1).await.ids.unwrap().remove(0);
+    let some = LetterSelection { after: Some(behind), before: Some(Seq(5)), ..all() };
+    let dropped = harness.bus.drop_letters(&orders(), some).await.unwrap();
+    assert_eq!(dropped.dropped, 2);
+    let left: Vec<_> = list(&harness).await.letters.iter().map(|letter| letter.seq.0).collect();
+    assert_eq!(left, [1, 2, 5, 6]);
+}
+
+/// A letter without a copy must not stand for one that has it.
+#[tokio::test(start_paused = true)]
+async fn two_letters_of_one_event_are_redriven_one_after_the_other() {
+    let harness = Harness::new();
+    let event_ids = harness.publish(&orders(), 1).await;
+    let payload =
+        r#"{"topic":"orders","group":"billing","original":null,"err":"","ts":1700000000000}"#;
+    let mut forged = event(payload);
+    forged.caused_by = event_ids;
+    let dead_letters = named("dlq.orders");
+    let consumer = harness.consumer(at_most(100)).await;
+    harness.try_publish(&harness.bus.connect(), &dead_letters, vec![forged]).await.unwrap();
+    give_up(&consumer, &consumer.arrived().await).await;
+    assert_eq!(redrive(&harness, all()).await, (1, 1));
+    consumer.ack(ids(&consumer.arrived().await)).await;
+    assert_eq!(redrive(&harness, all()).await, (1, 1));
+    assert_eq!(consumer.arrived().await.len(), 1);
 }
 
 /// Far more than a group works on at a time.
@@ -322,7 +417,7 @@ async fn a_group_that_goes_back_gets_a_redriven_event_once() {
     let harness = Harness::new();
     let (consumer, _) = dead(&harness, 2).await;
     drop(consumer);
-    harness.bus.redrive(&orders(), all()).await.unwrap();
+    redrive(&harness, all()).await;
     let options = SeekOptions::default();
     harness.bus.seek_group(&orders(), &billing(), &StartAt::Earliest, options).await.unwrap();
     let consumer = harness.consumer(at_most(100)).await;

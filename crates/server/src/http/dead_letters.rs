@@ -60,6 +60,7 @@ pub(super) async fn get(
         group: query.optional_group()?,
         ids: query.parsed("id", EventId::new)?.map(|id| vec![id]),
         after: query.parsed("after", EventId::new)?,
+        before: None,
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
     };
     let LetterPage { letters, next } = http.bus().dead_letters(&topic, selection).await?;

@@ -51,8 +51,6 @@ impl Leases {
         };
         self.forget_id(seq);
         self.finish(seq);
-        // A dead letter that was redriven since then is not superfluous.
-        self.keep_record(seq);
         Some(Adopted { seq, id, member })
     }
 }

@@ -10,7 +10,7 @@ use prombus_proto::Seq;
 
 use super::slot::{Slot, SlotState};
 use super::{CursorGeneration, Leases, MAX_LEASE};
-use crate::stored::cursor::RetryTime;
+use crate::stored::cursor::{Attempts, RetryTime};
 use crate::stored::redrive::Redrive;
 use crate::time::Moment;
 
@@ -26,28 +26,27 @@ pub(super) struct Reopened {
     pub(super) changed_in: CursorGeneration,
 }
 
-/// A record that the next commit removes, although the group has not finished its event: it delivers the event anyway,
-/// or cannot read it any more.
+/// The record of an event that cannot be read any more, which the next commit removes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Superfluous {
+pub(super) struct Unreadable {
     seq: Seq,
     removed_in: CursorGeneration,
 }
 
 impl Leases {
-    /// Delivers `seq` again, as its stored record says, which was read at `read_at`. Returns `false` if the group
-    /// delivers it anyway; the next commit then removes the record.
-    pub(crate) fn reopen(&mut self, seq: Seq, redrive: Redrive, read_at: Moment) -> bool {
+    /// Delivers `seq` again, as its stored record says, which was read at `read_at`. An event that the group has not
+    /// finished is delivered by the log anyway, unless retention is faster.
+    pub(crate) fn reopen(&mut self, seq: Seq, redrive: Redrive, read_at: Moment) {
         if self.reopened.contains_key(&seq) {
-            return true;
+            return;
         }
         let is_done =
             seq <= self.floor || self.slot(seq).is_some_and(|slot| slot.state == SlotState::Done);
         if !is_done {
-            self.remove_record(seq);
-            return false;
+            self.in_log.insert(seq, redrive.letter);
+            return;
         }
-        self.keep_record(seq);
+        self.in_log.remove(&seq);
         let wait = redrive.retry.map(|retry| retry.wait_from(read_at.timestamp).min(MAX_LEASE));
         let state = match wait {
             Some(wait) if wait > Duration::ZERO => SlotState::BackingOff(read_at.instant + wait),
@@ -61,7 +60,17 @@ impl Leases {
             SlotState::BackingOff(until) => self.set_timer(until),
             _ => self.offer_redelivery(seq),
         }
-        true
+    }
+
+    /// Delivers redriven events from their letters that the log was to deliver, and has lost up to `last`.
+    pub(super) fn reopen_lost(&mut self, last: Seq) {
+        let lost: Vec<_> = self.in_log.extract_if(..=last, |_, _| true).collect();
+        for (seq, letter) in lost {
+            let slot = Slot::stored(Attempts::default(), SlotState::Redeliverable);
+            let changed_in = CursorGeneration::STORED;
+            self.reopened.insert(seq, Reopened { slot, letter, changed_in });
+            self.offer_redelivery(seq);
+        }
     }
 
     /// Returns what the next commit stores of redriven events: `None` for one whose record is removed.
@@ -70,31 +79,26 @@ impl Leases {
             event.changed_in > self.stored_generation || event.slot.state.counts_as_done()
         });
         let changed = changed.map(|(seq, event)| (*seq, event.record(now)));
-        let superfluous = self.superfluous.iter().map(|record| (record.seq, None));
-        changed.chain(superfluous).collect()
+        let finished = self.in_log.keys().filter(|seq| {
+            **seq <= self.floor || self.slot(**seq).is_some_and(|slot| slot.state.counts_as_done())
+        });
+        let unreadable = self.unreadable.iter().map(|record| record.seq);
+        let removed = finished.copied().chain(unreadable).map(|seq| (seq, None));
+        changed.chain(removed).collect()
     }
 
     /// Gives up on a redriven event that cannot be read any more: the next commit removes its record.
     pub(crate) fn give_up_redrive(&mut self, seq: Seq) {
         if self.reopened.remove(&seq).is_some() {
             self.withdraw_redelivery(seq);
-            self.remove_record(seq);
+            let removed_in = self.newest_generation.next();
+            self.unreadable.push(Unreadable { seq, removed_in });
         }
     }
 
-    fn remove_record(&mut self, seq: Seq) {
-        let removed_in = self.newest_generation.next();
-        self.keep_record(seq);
-        self.superfluous.push(Superfluous { seq, removed_in });
-    }
-
-    pub(super) fn keep_record(&mut self, seq: Seq) {
-        self.superfluous.retain(|record| record.seq != seq);
-    }
-
-    pub(super) fn forget_superfluous(&mut self) {
+    pub(super) fn forget_unreadable(&mut self) {
         let stored = self.stored_generation;
-        self.superfluous.retain(|record| record.removed_in > stored);
+        self.unreadable.retain(|record| record.removed_in > stored);
     }
 
     /// The position of the dead letter of a redriven event.
@@ -104,7 +108,7 @@ impl Leases {
 
     /// How many more redriven events there is room for.
     pub(crate) fn room_for_redrives(&self) -> usize {
-        MAX_REOPENED.saturating_sub(self.reopened.len())
+        MAX_REOPENED.saturating_sub(self.reopened.len() + self.in_log.len())
     }
 
     /// The redriven events whose records are not among `stored`, so that a commit has removed them. A record with another

@@ -9,18 +9,18 @@ use crate::groups::WhyUnfinished;
 use crate::stored::cursor::Attempts;
 
 /// The id and time of an event, which a cursor records for its floor.
-pub(super) type Identity = (EventId, Timestamp);
+pub(crate) type Identity = (EventId, Timestamp);
 
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     /// Unknown until this process delivers the event.
-    pub(super) identity: Option<Identity>,
-    pub(super) attempts: Attempts,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) attempts: Attempts,
     /// By this process, or when it loaded the group if it was delivered before.
     pub(super) first_delivered: Option<Instant>,
     /// The first cursor that counts all deliveries so far.
     pub(super) recorded_by: CursorGeneration,
-    pub(super) state: SlotState,
+    pub(crate) state: SlotState,
 }
 
 impl Slot {

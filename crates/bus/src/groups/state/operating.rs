@@ -103,17 +103,20 @@ impl GroupState {
     pub(super) fn inspect(&self, now: Instant) -> Inspection {
         let undelivered = self.members.why_nothing_is_taken();
         let oldest = self.owned().and_then(|owned| {
-            let (seq, attempts, state) = owned.leases.oldest_open()?;
+            let (seq, slot) = owned.leases.oldest_open()?;
             let last_reason = owned.last_reason(seq).map(str::to_owned);
-            let why = state.why(now).unwrap_or({
-                let is_apart = owned.leases.is_suspect(seq);
-                if is_apart && undelivered != WhyUnfinished::NoMembers {
-                    WhyUnfinished::WaitsToBeAlone
-                } else {
-                    undelivered
+            let why = slot.state.why(now).unwrap_or({
+                match undelivered {
+                    WhyUnfinished::Ready | WhyUnfinished::MembersBusy
+                        if owned.leases.is_suspect(seq) =>
+                    {
+                        WhyUnfinished::WaitsToBeAlone
+                    }
+                    _ => undelivered,
                 }
             });
-            Some(OldestOpen { seq, attempts, last_reason, why })
+            let id = slot.identity.as_ref().map(|(id, _)| id.clone());
+            Some(OldestOpen { seq, id, attempts: slot.attempts, last_reason, why })
         });
         Inspection {
             is_owned: self.owned().is_some(),

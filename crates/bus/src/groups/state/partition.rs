@@ -163,9 +163,7 @@ impl OwnedPartition {
                 self.has_more_redrives = true;
                 break;
             }
-            if !self.leases.reopen(*seq, *redrive, read_at) {
-                self.pending.cursor_changed = true;
-            }
+            self.leases.reopen(*seq, *redrive, read_at);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What operators change of a group in the store: its position, whichever gateway delivers it, and its properties.
 
 use prombus_engine::{CommitError, Durability, Expect, StateOp};
-use prombus_proto::{ErrorCode, Seq};
+use prombus_proto::ErrorCode;
 
 use super::effects::GroupStore;
 use crate::error::Refusal;
@@ -24,7 +24,7 @@ impl GroupStore {
         let mut marks_removed = 0;
         for _ in 0..MAX_TRIES {
             let Some((known, _)) = self.cursor().await? else { return Err(self.unknown_group()) };
-            if seeking.next <= last_done(&known) && !seeking.honour_marks {
+            if seeking.next <= known.last_delivered() && !seeking.honour_marks {
                 marks_removed += self.remove_marks().await?;
             }
             let mut cursor = Cursor::starting_behind(seeking.next.previous(), known.created);
@@ -92,9 +92,4 @@ impl GroupStore {
     fn unknown_group(&self) -> Refusal {
         Refusal::unknown_group(&self.name.topic, &self.name.group)
     }
-}
-
-/// The last event that the cursor counts as done or delivered.
-fn last_done(cursor: &Cursor) -> Seq {
-    cursor.floor.plus(cursor.above().count() as u64)
 }

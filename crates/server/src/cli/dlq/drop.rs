@@ -20,15 +20,16 @@ Examples:
   prombus dlq drop orders.created --group billing
   prombus dlq drop orders.created --all
 
-Cannot be undone: dropped letters are no longer listed and cannot be redriven. With --all, dlq.TOPIC is emptied; otherwise it keeps its
-events until its retention removes them.
+Cannot be undone: dropped letters are no longer listed and cannot be redriven. Letters that come meanwhile stay. With
+--all, dlq.TOPIC is emptied, except for copies that redriven events need; otherwise it keeps its events until its
+retention removes them.
 When stdout is not a terminal, prints a JSON object.")]
 pub(super) struct DropArguments {
     topic: Topic,
     #[command(flatten)]
     selection: Selection,
     /// Drop all letters of the topic
-    #[arg(long, conflicts_with_all = ["group", "ids"], required_unless_present_any = ["group", "ids"])]
+    #[arg(long, conflicts_with_all = ["group", "ids"])]
     all: bool,
     #[command(flatten)]
     server: HttpArguments,
@@ -47,6 +48,9 @@ struct Total {
 
 pub(super) async fn run(arguments: DropArguments) -> Result<(), Box<dyn Error>> {
     let DropArguments { topic, selection, all, server } = arguments;
+    if !all && selection.is_everything() {
+        return Err("say which letters to drop: --id, --group, or --all for every one".into());
+    }
     let mut client = server.client()?;
     let path = format!("/dlq/{topic}/drop");
     let everywhere = all.then(|| ("all".to_owned(), true.into()));

@@ -22,7 +22,7 @@ Examples:
 
 Delivers each event again to the group that failed and to no other, with the same id and attempts from 1. A letter is
 redriven once: letters that were redriven before are skipped, and so are those whose group or event is gone. An
-event that fails again becomes a new letter.
+event that fails again becomes a new letter, which this command leaves alone.
 When stdout is not a terminal, prints a JSON object.")]
 pub(super) struct RedriveArguments {
     topic: Topic,

@@ -27,6 +27,8 @@ struct Page<T> {
     #[serde(flatten)]
     counts: T,
     next: Option<EventId>,
+    /// Where the letters ended when the request began.
+    end_seq: u64,
 }
 
 impl Selection {
@@ -43,8 +45,10 @@ impl Selection {
             loop {
                 let json = Bytes::from(Value::Object(body.clone()).to_string());
                 let answer = client.send(Method::POST, path, "application/json", json).await?;
-                let Page { counts, next } = answer.json().await?;
+                let Page { counts, next, end_seq } = answer.json().await?;
                 count(counts);
+                // Not those that arrive meanwhile: an event that fails again at once would be redriven for ever.
+                body.entry("before_seq").or_insert(json!(end_seq));
                 let Some(next) = next else { break };
                 let next = json!(next);
                 if body.get("after") == Some(&next) {
@@ -55,6 +59,11 @@ impl Selection {
             }
         }
         Ok(())
+    }
+
+    /// Returns `true` if it names no letters and no group.
+    pub(super) const fn is_everything(&self) -> bool {
+        self.group.is_none() && self.ids.is_empty()
     }
 
     /// Returns an error if letters were named. To be called if there are none.

@@ -34,7 +34,12 @@ pub(super) async fn run(arguments: DeleteArguments) -> Result<(), Box<dyn Error>
         let path = format!("/groups/{topic}/{group}");
         let answer = client.send(Method::DELETE, &path, "application/json", Bytes::new()).await;
         // Those before it are deleted, and said to be.
-        let json = answer.map_err(|failure| format!("{group}: {failure}"))?.bytes().await?;
+        let json = answer
+            .map_err(|failure| {
+                format!("{group}: {failure}; groups named after it are not deleted")
+            })?
+            .bytes()
+            .await?;
         if io::stdout().is_terminal() {
             print(format!("deleted {group} of {topic}\n").as_bytes())?;
         } else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use prombus_bus::{Discarded, LetterSelection};
-use prombus_proto::{EventId, Topic};
+use prombus_proto::{EventId, Seq, Topic};
 use serde::Serialize;
 
 use super::selection::{self, MAX_BODY_BYTES, MEMBERS};
@@ -21,6 +21,7 @@ struct Dropped {
     topic: Topic,
     dropped: u64,
     next: Option<EventId>,
+    end_seq: Seq,
 }
 
 /// Gives up dead letters: they are no longer listed and cannot be redriven.
@@ -36,11 +37,11 @@ pub(in crate::http) async fn post(
     let members = BodyMembers::receive(&http, request, MAX_BODY_BYTES, &declared).await?;
     let selection = parse(&members)?;
     let dropping = async move {
-        let Discarded { dropped, next } = http.bus().drop_letters(&topic, selection).await?;
+        let Discarded { dropped, next, end } = http.bus().drop_letters(&topic, selection).await?;
         if dropped > 0 {
             grant.changed(&topic, &format!("dead letters: {dropped} dropped"));
         }
-        Ok(response::json(&Dropped { topic, dropped, next }))
+        Ok(response::json(&Dropped { topic, dropped, next, end_seq: end }))
     };
     own_task::complete("drop the dead letters", dropping).await
 }
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     fn parsed(body: &str) -> Result<LetterSelection, HttpError> {
-        parse(&BodyMembers::parse(body.as_bytes(), &["group", "ids", "after", "limit", "all"])?)
+        parse(&BodyMembers::parse(body.as_bytes(), &[&MEMBERS[..], &["all"]].concat())?)
     }
 
     #[test]

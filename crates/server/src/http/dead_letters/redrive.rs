@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use prombus_bus::Redriven;
-use prombus_proto::{EventId, Topic};
+use prombus_proto::{EventId, Seq, Topic};
 use serde::Serialize;
 
 use super::selection::{self, MAX_BODY_BYTES, MEMBERS};
@@ -22,6 +22,7 @@ struct RedrivenLetters {
     redriven: u64,
     skipped: u64,
     next: Option<EventId>,
+    end_seq: Seq,
 }
 
 /// Delivers the events of dead letters again, each to the group that failed.
@@ -36,11 +37,12 @@ pub(in crate::http) async fn post(
     let members = BodyMembers::receive(&http, request, MAX_BODY_BYTES, &MEMBERS).await?;
     let selection = selection::parse(&members)?;
     let redrive = async move {
-        let Redriven { redriven, skipped, next } = http.bus().redrive(&topic, selection).await?;
+        let Redriven { redriven, skipped, next, end } =
+            http.bus().redrive(&topic, selection).await?;
         if redriven > 0 {
             grant.changed(&topic, &format!("dead letters: {redriven} redriven"));
         }
-        Ok(response::json(&RedrivenLetters { topic, redriven, skipped, next }))
+        Ok(response::json(&RedrivenLetters { topic, redriven, skipped, next, end_seq: end }))
     };
     own_task::complete("redrive the dead letters", redrive).await
 }

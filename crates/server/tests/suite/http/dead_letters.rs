@@ -120,10 +120,11 @@ async fn a_topic_without_dead_letters_has_an_empty_list() {
     let none = json!({"topic": "orders", "letters": [], "next": null});
     assert_eq!(client.get(LETTERS).await.ok(), none);
     let redriven = client.post(REDRIVE, "").await.ok();
-    let nothing = json!({"topic": "orders", "redriven": 0, "skipped": 0, "next": null});
+    let nothing =
+        json!({"topic": "orders", "redriven": 0, "skipped": 0, "next": null, "end_seq": 1});
     assert_eq!(redriven, nothing);
     let dropped = client.post(DROP, r#"{"all": true}"#).await.ok();
-    assert_eq!(dropped, json!({"topic": "orders", "dropped": 0, "next": null}));
+    assert_eq!(dropped, json!({"topic": "orders", "dropped": 0, "next": null, "end_seq": 1}));
 }
 
 #[tokio::test]
@@ -137,7 +138,10 @@ async fn a_redriven_event_goes_to_the_failed_group_alone_and_once() {
     mail.ack(&event).await;
 
     let redriven = client.post(REDRIVE, "").await.ok();
-    assert_eq!(redriven, json!({"topic": "orders", "redriven": 1, "skipped": 0, "next": null}));
+    assert_eq!(
+        redriven,
+        json!({"topic": "orders", "redriven": 1, "skipped": 0, "next": null, "end_seq": 2})
+    );
     let again = billing.event().await;
     assert_eq!((&again["event"], &again["ctx"]["attempt"]), (&event["event"], &json!(1)));
     let waiting = client.get("/groups/orders/billing").await.ok();
@@ -212,7 +216,7 @@ async fn dropped_letters_are_no_longer_listed_or_redriven() {
     let mut client = HttpClient::connect(&running).await;
     let mut consumers = dead_letters(&running, 3, &["billing", "mail"]).await;
     let dropped = client.post(DROP, r#"{"ids": ["e1"]}"#).await.ok();
-    assert_eq!(dropped, json!({"topic": "orders", "dropped": 2, "next": null}));
+    assert_eq!(dropped, json!({"topic": "orders", "dropped": 2, "next": null, "end_seq": 4}));
     let left = ["billing/e2", "billing/e3", "mail/e2", "mail/e3"];
     assert_eq!(ids(&letters(&mut client, "").await), left);
     client.post(REDRIVE, r#"{"ids": ["e1"]}"#).await.ok();
