@@ -121,6 +121,24 @@ async fn a_group_that_one_gateway_deletes_ends_at_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deleted_group_ends_although_it_begins_again_before_others_look() {
+    let [one, two, three] = gateways();
+    one.publish(&orders(), 5).await;
+    let (first, second) = (one.consumer(at_most(2)).await, two.consumer(at_most(2)).await);
+    first.arrived().await;
+    three.bus.delete_group(&orders(), &billing()).await.unwrap();
+    // Another group of this name, which nobody owns any more when the second gateway looks at the lease.
+    drop(three.consumer(at_most(2)).await);
+    tokio::time::sleep(TWO_LOOKS).await;
+    for (name, consumer) in [("the owner", &first), ("the one that stands by", &second)] {
+        let delivered = seqs(&consumer.arrived().await);
+        assert_eq!(delivered, [0; 0], "{name} gets events of a group that it has not joined");
+        let ended = consumer.connection.delivery_queue.take_ended();
+        assert_eq!(ended.len(), 1, "the subscription at {name} is over");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn properties_that_one_gateway_sets_apply_at_the_owner() {
     let [one, two, _] = gateways();
     one.publish(&orders(), 1).await;
