@@ -77,7 +77,7 @@ async fn serve_until_killed(store: &Store, ledger: &Ledger, round: u64) {
     let killer = async {
         // Every second round does something before it is killed at any moment.
         if round % 2 == 1 {
-            ledger.until_acked(1).await;
+            ledger.until_handled(1).await;
         }
         tokio::time::sleep(Duration::from_millis(ledger.random.below(1500))).await;
         process.kill();

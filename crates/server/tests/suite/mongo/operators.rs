@@ -37,11 +37,11 @@ async fn operate_and_kill() {
     let killing = async {
         // A kill takes longer here, until another gateway delivers.
         for _ in 0..rounds().div_ceil(2) {
-            ledger.until_acked(100).await;
+            ledger.until_handled(100).await;
             sleep(Duration::from_millis(ledger.random.below(500))).await;
             let victim = usize::try_from(ledger.random.below(3)).unwrap();
             gateways[victim].process.kill();
-            ledger.until_acked(50).await;
+            ledger.until_handled(50).await;
             gateways[victim].restart(&store);
         }
         ledger.drain();

@@ -84,9 +84,9 @@ impl Handled {
         self.events.entry(seq).or_default().given_up += 1;
     }
 
-    /// How many events the group has acknowledged.
-    pub(crate) fn acked_events(&self) -> u64 {
-        self.events.values().filter(|event| event.is_acked).count() as u64
+    /// How many events the group has sent an ACK for. Its answer may be lost with the server.
+    pub(crate) fn handled_events(&self) -> u64 {
+        self.events.values().filter(|event| event.acks_sent > 0).count() as u64
     }
 
     /// Checks the group when it has finished the events up to `last`. `letters` are those of the group.

@@ -89,15 +89,15 @@ impl Ledger {
         self.is_draining.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the least number of events that a working group has acknowledged.
-    pub(crate) fn acked_events(&self) -> u64 {
-        self.working.iter().map(|group| group.lock().unwrap().acked_events()).min().unwrap_or(0)
+    /// Returns the least number of events that a working group has sent ACKs for.
+    pub(crate) fn handled_events(&self) -> u64 {
+        self.working.iter().map(|group| group.lock().unwrap().handled_events()).min().unwrap_or(0)
     }
 
-    /// Waits until both working groups have acknowledged this many more events.
-    pub(crate) async fn until_acked(&self, more: u64) {
-        let target = self.acked_events() + more;
-        until(|| self.acked_events() >= target).await;
+    /// Waits until both working groups have sent ACKs for this many more events.
+    pub(crate) async fn until_handled(&self, more: u64) {
+        let target = self.handled_events() + more;
+        until(|| self.handled_events() >= target).await;
     }
 
     pub(crate) fn killed(&self) {

@@ -58,7 +58,8 @@ impl Operator<'_> {
         while !self.ledger.is_draining() {
             self.publish_batch().await;
             let last = self.ledger.last_published();
-            until(|| self.ledger.acked_events() + AHEAD > last || self.ledger.is_draining()).await;
+            until(|| self.ledger.handled_events() + AHEAD > last || self.ledger.is_draining())
+                .await;
         }
     }
 
