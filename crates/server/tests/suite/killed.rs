@@ -24,7 +24,7 @@ use crate::store::Store;
 
 const EVENTS_PER_ROUND: u64 = 400;
 
-fn rounds() -> u64 {
+pub(crate) fn rounds() -> u64 {
     std::env::var("PROMBUS_KILL_ROUNDS").map_or(8, |rounds| rounds.parse().expect("a number"))
 }
 

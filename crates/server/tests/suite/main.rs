@@ -14,6 +14,7 @@ mod killed;
 mod mongo;
 mod mongo_start;
 mod operations;
+mod operators;
 mod outbox;
 mod process_limits;
 mod ready;

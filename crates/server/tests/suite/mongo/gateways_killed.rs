@@ -39,14 +39,14 @@ async fn three_gateways_survive_kills_of_one() {
 }
 
 /// A gateway that restarts at the same addresses, so that its clients find it.
-struct Gateway {
-    ws: SocketAddr,
-    http: SocketAddr,
-    process: Process,
+pub(super) struct Gateway {
+    pub(super) ws: SocketAddr,
+    pub(super) http: SocketAddr,
+    pub(super) process: Process,
 }
 
 impl Gateway {
-    fn start(store: &Store) -> Self {
+    pub(super) fn start(store: &Store) -> Self {
         let (ws, http) = (free_address(), free_address());
         Self { ws, http, process: Self::process(store, ws, http) }
     }
@@ -55,7 +55,7 @@ impl Gateway {
         Process::start_at(store, ws, http)
     }
 
-    fn restart(&mut self, store: &Store) {
+    pub(super) fn restart(&mut self, store: &Store) {
         self.process = Self::process(store, self.ws, self.http);
     }
 
