@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::io::{self, IsTerminal};
 
+use clap::CommandFactory;
+use clap::error::ErrorKind;
 use prombus_proto::Topic;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
@@ -49,7 +51,8 @@ struct Total {
 pub(super) async fn run(arguments: DropArguments) -> Result<(), Box<dyn Error>> {
     let DropArguments { topic, selection, all, server } = arguments;
     if !all && selection.is_everything() {
-        return Err("say which letters to drop: --id, --group, or --all for every one".into());
+        let message = "say which letters to drop: --id, --group, or --all for every one";
+        crate::cli::Arguments::command().error(ErrorKind::MissingRequiredArgument, message).exit();
     }
     let mut client = server.client()?;
     let path = format!("/dlq/{topic}/drop");
