@@ -62,5 +62,5 @@ test("an order without items becomes a dead letter", async () => {
   await bus.publish("orders.created", { items: [] }, { id: "empty" });
   const worker = run(["examples/invoices.js"], { PROMBUS_URL });
   await until(async () => (await all(bus.replay("dlq.orders.created")).catch(() => [])).length === 1);
-  expect(worker.output.err).toContain("order empty: Error: an order without items");
+  expect(worker.output.err).toContain("order empty: RejectError: an order without items");
 });
