@@ -268,6 +268,8 @@ impl Requests {
         let service = service_fn(move |request| {
             let response = handler(request);
             async move {
+                // Requests that were sent ahead take turns with other connections of this thread.
+                tokio::task::yield_now().await;
                 let mut response = response.await;
                 // What a client published must not become a script because a browser guesses its type.
                 response

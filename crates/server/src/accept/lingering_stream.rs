@@ -19,6 +19,8 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 const QUIET_TIME: Duration = Duration::from_millis(200);
 /// The limit of the whole close.
 const MAX_TIME: Duration = Duration::from_secs(2);
+/// How often is read before other connections of the thread get their turn.
+const READS_PER_TURN: usize = 8;
 /// How long a slow client may take to receive what a failing response has sent.
 const MAX_FLUSH_TIME: Duration = Duration::from_secs(10);
 
@@ -78,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
             })
         });
         let mut unread = [0; 4096];
-        loop {
+        for _ in 0..READS_PER_TURN {
             let mut unread = ReadBuf::new(&mut unread);
             match Pin::new(&mut *stream).poll_read(context, &mut unread) {
                 Poll::Ready(Ok(())) if !unread.filled().is_empty() => {
@@ -90,6 +92,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
                 Poll::Pending => return closing.quiet.as_mut().poll(context).map(Ok),
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn poll_write(
