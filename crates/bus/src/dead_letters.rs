@@ -33,10 +33,10 @@ pub struct LetterSelection {
     pub ids: Option<Vec<EventId>>,
     /// Only those behind this letter.
     pub after: Option<EventId>,
-    /// Only those before this position of the topic of the dead letters. Several requests with the same one
-    /// see no letter that came meanwhile.
+    /// Only those before this position of `dlq.<topic>`, so that requests that follow each other leave out letters
+    /// that arrive in between.
     pub before: Option<Seq>,
-    /// At most so many.
+    /// The maximum number of letters.
     pub limit: usize,
 }
 
@@ -54,7 +54,7 @@ pub struct Letter {
     pub error: String,
     pub attempts: u32,
     pub ts: Timestamp,
-    /// Whether its group got the event again.
+    /// Whether the letter was redriven.
     pub redriven: bool,
 }
 

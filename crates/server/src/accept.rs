@@ -268,7 +268,7 @@ impl Requests {
         let service = service_fn(move |request| {
             let response = handler(request);
             async move {
-                // Requests that were sent ahead take turns with other connections of this thread.
+                // Lets other connections of this thread run between pipelined requests.
                 tokio::task::yield_now().await;
                 let mut response = response.await;
                 // What a client published must not become a script because a browser guesses its type.

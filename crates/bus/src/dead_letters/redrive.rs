@@ -1,7 +1,7 @@
 //! Redrives dead letters: each event goes again to the group that gave up on it, and to no other.
 //!
 //! One commit records that the letter is redriven and that the group has the event to deliver, so a letter is redriven
-//! once, whoever asks how often and whatever crashes. The gateway that delivers the group reads the record, delivers
+//! once, however often it is requested and whatever crashes. The gateway that delivers the group reads the record, delivers
 //! the event like any redelivery, and removes the record in the commit that finishes the event.
 
 use std::collections::{BTreeSet, HashMap};
@@ -25,8 +25,8 @@ use crate::stored::redrive::Redrive;
 pub struct Redriven {
     /// The letters that this request redrove.
     pub redriven: u64,
-    /// Letters that were redriven before, and those that cannot be: their group or their event is gone, or the group
-    /// has not finished the event that another letter brought again.
+    /// Letters that were redriven before, and those that cannot be: their group or their event is gone, or the same
+    /// event is being redriven from another letter.
     pub skipped: u64,
     /// The last letter that was looked at, if there are more behind it.
     pub next: Option<EventId>,

@@ -178,7 +178,7 @@ pub(crate) struct Inspection {
 /// A subscription to a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberDetails {
-    /// Whose limits apply to its connection; `None` without limits of principals.
+    /// The principal whose limits apply to the connection; `None` if principals have no limits.
     pub principal: Option<Principal>,
     pub in_flight: u32,
     pub max_in_flight: u32,

@@ -47,7 +47,7 @@ impl RemoteChanges {
     pub(crate) async fn run(mut self, engine: Arc<dyn Engine>) {
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // What was done before this process started is nothing that it knows of.
+        // This process holds nothing from before it started, so older records do not concern it.
         let mut is_first = true;
         loop {
             ticks.tick().await;

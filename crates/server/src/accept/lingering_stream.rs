@@ -19,7 +19,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 const QUIET_TIME: Duration = Duration::from_millis(200);
 /// The limit of the whole close.
 const MAX_TIME: Duration = Duration::from_secs(2);
-/// How often is read before other connections of the thread get their turn.
+/// Reads per poll, so that other connections of the thread get their turn.
 const READS_PER_TURN: usize = 8;
 /// How long a slow client may take to receive what a failing response has sent.
 const MAX_FLUSH_TIME: Duration = Duration::from_secs(10);

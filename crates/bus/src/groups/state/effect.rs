@@ -54,7 +54,7 @@ pub(in crate::groups) enum Effect {
     Seek(Seeking),
 }
 
-/// Who named properties of the group.
+/// Who sets properties of the group.
 #[derive(Debug)]
 pub(in crate::groups) enum NamedBy {
     Member(Joining),
@@ -76,7 +76,7 @@ pub(in crate::groups) struct Seeking {
 #[derive(Debug)]
 pub(in crate::groups) struct Moved {
     pub(in crate::groups) marks_removed: u64,
-    /// What is stored now, if no other gateway can own the group.
+    /// The stored group; `None` if gateways share the store, and one of them has to claim it.
     pub(in crate::groups) sole: Option<Loaded>,
 }
 

@@ -65,11 +65,11 @@ impl GroupState {
         }
     }
 
-    /// What is stored of the group changed without its owner: a new position has taken the group from it.
+    /// Reads the stored cursor again: a seek or a redrive may have changed the stored group without its owner.
     pub(super) fn changed_elsewhere(&mut self) {
         let effect = if self.owned().is_some() {
             self.partition.ownership.commit_unclear();
-            // Whoever finds another epoch there lets go of the group.
+            // If its epoch is another one, a seek has taken the group from this gateway.
             Some(Effect::ReadCursor(None))
         } else if self.members.is_empty() {
             None

@@ -46,7 +46,7 @@ struct Lag {
 
 #[derive(Serialize)]
 struct Member {
-    /// `None` without limits of principals.
+    /// `None` if principals have no limits.
     principal: Option<String>,
     in_flight: u32,
     max_in_flight: u32,

@@ -245,7 +245,7 @@ impl<'a> World<'a> {
                     }
                 }
                 Some(AckAnswer::Refused(deliveries)) => {
-                    // Whoever waited for the answer too long is late.
+                    // A deadline may have passed while the consumer waited for the answer.
                     for late in deliveries.iter().filter(|delivery| delivery.deadline <= *now) {
                         let attempts = blamed.entry(late.event.seq.0).or_default();
                         attempts.insert((*crashes, late.attempt));
