@@ -164,8 +164,10 @@ impl Bus {
         let position = |found: &Found| {
             let stored = found.letter.original_id.as_ref().and_then(|_| stored.next().flatten());
             match (found.original_seq, &found.letter.original) {
-                // A position that the topic still has is that of another event.
-                (Some(seq), _) => stored.or(Some(seq).filter(|seq| *seq < bounds.first)),
+                // Otherwise the topic has another event there, or the same id again elsewhere.
+                (Some(seq), _) => {
+                    Some(seq).filter(|seq| stored == Some(*seq) || *seq < bounds.first)
+                }
                 // Its copy is not the event that it names.
                 (None, Some(_)) => None,
                 (None, None) => stored,
