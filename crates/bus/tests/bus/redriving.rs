@@ -352,6 +352,22 @@ async fn requests_with_the_same_end_leave_out_what_came_meanwhile() {
     assert_eq!(left, [1, 2, 5, 6]);
 }
 
+/// The topic lost the event that failed, and has another one under its id.
+#[tokio::test(start_paused = true)]
+async fn a_letter_does_not_stand_for_a_later_event_of_the_same_id() {
+    let harness = Harness::new();
+    let (consumer, event_ids) = dead(&harness, 1).await;
+    harness.bus.purge_topic(&orders(), Purge::All).await.unwrap();
+    let mut later = event("\"later\"");
+    later.id = Some(event_ids[0].clone());
+    harness.try_publish(&harness.bus.connect(), &orders(), vec![later]).await.unwrap();
+    let delivered = consumer.arrived().await;
+    assert_eq!(seqs(&delivered), [2]);
+    consumer.ack(ids(&delivered)).await;
+    assert_eq!(redrive(&harness, all()).await, (1, 0));
+    assert_eq!(seqs(&consumer.arrived().await), [1]);
+}
+
 /// A letter without a copy must not stand for one that has it.
 #[tokio::test(start_paused = true)]
 async fn two_letters_of_one_event_are_redriven_one_after_the_other() {
